@@ -1,0 +1,20 @@
+"""Security policies as data: models of their layers, and a strict loader of their files."""
+
+from policies.errors import PolicyError
+from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer
+from policies.loader import load, load_all
+from policies.options import DaemonOptions
+from policies.policy import Policy, json_schema
+
+__all__ = [
+    "DaemonOptions",
+    "Dot1xLayer",
+    "IpsecLayer",
+    "Layers",
+    "LinkLayer",
+    "Policy",
+    "PolicyError",
+    "json_schema",
+    "load",
+    "load_all",
+]

@@ -1,0 +1,69 @@
+"""Field types that the layers share: plain text, names, and numbers that are not booleans."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from policies.errors import fault, show
+
+_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$"
+# Ansible, which renders the policy, would run these as templates.
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
+
+
+def plain_text(text: str) -> str:
+    """Refuses text that could break out of one line of a daemon's configuration file."""
+    if not text.isprintable():
+        raise fault(
+            f"{show(text)} contains a line break or another control character",
+            "keep it on one line of printable characters",
+        )
+    for mark in _TEMPLATE_MARKS:
+        if mark in text:
+            raise fault(f"{show(text)} contains {mark}", f"leave out {mark}, a template mark")
+    return text
+
+
+def _id(text: str) -> str:
+    # fullmatch, because $ would let a trailing newline through.
+    if not re.fullmatch(_ID[1:-1], text):
+        raise fault(
+            f"{show(text)} cannot name files and tables",
+            "use 1 to 40 letters, digits, '-' or '_', with a letter or digit first",
+        )
+    return text
+
+
+def _whole(value: object) -> object:
+    # Literal[0, 1] accepts True and 1.0, even in strict models, because they are equal.
+    if isinstance(value, bool | float):
+        raise fault(f"{show(value)} is not a whole number", "write a plain number such as 0 or 1")
+    return value
+
+
+def option_value(value: object) -> object:
+    """Accepts what a daemon's option can be set to: an integer, or text of one line."""
+    if isinstance(value, bool):
+        raise fault(f"{value} is a boolean", "write 0 or 1")
+    if not isinstance(value, str | int):
+        raise fault(f"the value is {show(value)}", "write a number or text")
+    return plain_text(value) if isinstance(value, str) else value
+
+
+PolicyId = Annotated[
+    str,
+    AfterValidator(_id),
+    Field(
+        json_schema_extra={"pattern": _ID}, description="Short name for file names and tables: P8."
+    ),
+]
+PolicyName = Annotated[
+    str,
+    Field(min_length=1, max_length=100, description="What the policy is, for people."),
+    AfterValidator(plain_text),
+]
+Whole = BeforeValidator(_whole)
+OptionValue = Annotated[str | int, BeforeValidator(option_value)]

@@ -1,0 +1,69 @@
+"""Loads a policy from its file, with everything that it extends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from policies.document import Document, file_problem, read_document
+from policies.errors import one_line
+from policies.explain import explain
+from policies.policy import Policy, PolicyFile
+
+EXTENDS_LIMIT = 8  # files that a policy may build on, one on the other
+
+PAPER_IDS = tuple(f"P{number}" for number in range(1, 13))
+
+
+def load(path: str | os.PathLike[str]) -> Policy:
+    """The policy in the YAML file ``path``, checked in full.
+
+    Raises PolicyError, whose text is one line ``FILE:LINE: what is wrong; what to do``. FILE may be
+    one that ``path`` extends.
+    """
+    return _load(os.fspath(path), ())
+
+
+def load_all() -> tuple[Policy, ...]:
+    """The twelve policies of the 2007 paper, P1 to P12 in that order."""
+    folder = Path(__file__).parent
+    return tuple(load(folder / f"{policy_id}.yml") for policy_id in PAPER_IDS)
+
+
+def _load(file: str, above: tuple[str, ...]) -> Policy:
+    """Loads ``file``; ``above`` holds the real paths of the files that extend it."""
+    document = read_document(file)
+    data = dict(document.data)
+    if isinstance(data.get("extends"), str):
+        data["layers"] = _inherited(document, (*above, os.path.realpath(file)))
+    try:
+        parsed = PolicyFile.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, document) from None
+    return Policy(id=parsed.id, name=parsed.name, layers=parsed.layers)
+
+
+def _inherited(document: Document, above: tuple[str, ...]) -> Any:
+    """The layers of ``document`` laid over its base's; not a dict where they are no block."""
+    own = document.data.get("layers", {})
+    extends = document.data["extends"]
+    line = document.spots[("extends",)].key_line
+    base = os.path.join(os.path.dirname(document.file), extends)
+    problem = file_problem(base)
+    if problem:
+        what, advice = problem
+        shown = one_line(base)[-120:]
+        raise document.error(
+            line, f"extends {shown}: {what}", f"{advice} (it starts at this file's folder)"
+        )
+    if os.path.realpath(base) in above:
+        raise document.error(line, "extends leads back to this policy", "remove one extends")
+    if len(above) > EXTENDS_LIMIT:
+        raise document.error(
+            line, f"extends goes deeper than {EXTENDS_LIMIT} files", "copy the layers you need"
+        )
+    inherited = _load(base, above).layers.model_dump()
+    return {**inherited, **own} if isinstance(own, dict) else own

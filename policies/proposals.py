@@ -1,0 +1,86 @@
+"""IPsec proposals, checked token by token against the strongSwan keywords that a machine supports.
+
+Keywords are strongSwan's own (its documentation, "IKEv2 Cipher Suites"); only those are listed that
+Debian 12's charon with the installed plugins offers and that say one thing (``aes128``, not the
+alias ``aes``), so that two policies which negotiate the same are written the same.
+"""
+
+from __future__ import annotations
+
+from policies.errors import advise, fault, show
+
+CIPHERS = ("3des", "aes128", "aes192", "aes256")
+AEADS = ("aes128gcm16", "aes256gcm16", "chacha20poly1305")  # integrity is part of the cipher
+INTEGRITY = ("md5", "sha1", "sha256", "sha384", "sha512")
+PRFS = tuple(f"prf{name}" for name in INTEGRITY)
+GROUPS = (
+    *("modp1024", "modp1536", "modp2048", "modp3072", "modp4096"),
+    *("ecp256", "ecp384", "curve25519"),
+)
+# Names people know from elsewhere, whose spelling is too far off for a guess.
+_ALIASES = {"aes": "aes128", "sha": "sha1", "sha2": "sha256", "x25519": "curve25519"}
+
+_Part = tuple[str, tuple[str, ...]]
+_ENCRYPTION: _Part = ("encryption", (*CIPHERS, *AEADS))
+_INTEG: _Part = ("integrity", INTEGRITY)
+_PRF: _Part = ("pseudo-random function", PRFS)
+_DH: _Part = ("Diffie-Hellman group", GROUPS)
+
+
+def check_ike(proposal: str, ike: int) -> None:
+    """Raises a pydantic fault unless ``proposal`` is one IKE suite for that IKE version."""
+    tokens = _tokens(proposal, "aes256-sha256-modp2048")
+    if tokens[0] in AEADS and ike == 1:
+        raise fault(
+            f"{tokens[0]} protects IKEv2 only, and ike is 1", f"use {', '.join(CIPHERS)}, or ike: 2"
+        )
+    parts = [_ENCRYPTION, _PRF if tokens[0] in AEADS else _INTEG, _DH]
+    example = "aes128gcm16-prfsha256-ecp256" if tokens[0] in AEADS else "aes256-sha256-modp2048"
+    _match(proposal, tokens, parts, len(parts), example)
+
+
+def check_esp(proposal: str) -> str:
+    """Returns ``proposal``, or raises a pydantic fault unless it is one ESP suite."""
+    tokens = _tokens(proposal, "aes128-sha256")
+    aead = tokens[0] in AEADS
+    parts = [_ENCRYPTION, _DH] if aead else [_ENCRYPTION, _INTEG, _DH]
+    _match(proposal, tokens, parts, len(parts) - 1, "aes128gcm16" if aead else "aes128-sha256")
+    return proposal
+
+
+def pattern_ike() -> str:
+    """The regular expression of an IKE proposal, for editors."""
+    groups, prfs = "|".join(GROUPS), "|".join(PRFS)
+    plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
+    return f"^({plain}|({'|'.join(AEADS)})-({prfs}))-({groups})$"
+
+
+def pattern_esp() -> str:
+    """The regular expression of an ESP proposal, for editors."""
+    plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
+    return f"^({plain}|{'|'.join(AEADS)})(-({'|'.join(GROUPS)}))?$"
+
+
+def _tokens(proposal: str, example: str) -> list[str]:
+    if not all(char.isalnum() or char in "-_" for char in proposal) or not proposal:
+        # A list or a trailing "!" would leave open what is negotiated, and so what is measured.
+        raise fault(
+            f"{show(proposal)} is not one proposal of strongSwan", f"write one, such as {example}"
+        )
+    return proposal.split("-")
+
+
+def _match(proposal: str, tokens: list[str], parts: list[_Part], least: int, example: str) -> None:
+    for token, (role, known) in zip(tokens, parts, strict=False):
+        if token not in known:
+            alias = _ALIASES.get(token.casefold())
+            advice = advise(alias if alias in known else token, known)
+            raise fault(f"{show(token)} is no {role} known here, in {show(proposal)}", advice)
+    if not least <= len(tokens) <= len(parts):
+        count = "1 part" if len(tokens) == 1 else f"{len(tokens)} parts"
+        shape = "-".join(f"({role})" for role, _ in parts[:least])
+        shape += "".join(f"[-({role})]" for role, _ in parts[least:])
+        raise fault(
+            f"{show(proposal)} has {count} where {shape} belongs",
+            f"write it like {example}",
+        )
