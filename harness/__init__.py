@@ -1,0 +1,1 @@
+"""The composition root: command line, matrix, machines, and the flow of a run."""

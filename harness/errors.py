@@ -1,0 +1,12 @@
+"""The error type whose text is shown to the user as it is, on one line."""
+
+
+class UserError(Exception):
+    """Something the user can put right; the text says what, where, and what to do.
+
+    `status` is the command's exit status: 2 for bad input, 1 for what failed while running.
+    """
+
+    def __init__(self, text: str, status: int = 2) -> None:
+        super().__init__(text)
+        self.status = status

@@ -1,0 +1,103 @@
+"""Render a policy's files for every node with ansible-playbook, outside the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.secrets import Secrets
+from policies import Policy
+from topologies.model import Medium, Network, Node, Scenario
+
+_ANSIBLE = Path(__file__).parent.parent / "ansible"
+_FREQUENCY_OF_CHANNEL_1_MHZ = 2407
+
+
+def inventory(network: Network) -> dict[str, Any]:
+    """The Ansible inventory of a network: groups by duty, one `node` variable per host."""
+    groups: dict[str, dict[str, Any]] = {"station": {}, "access_point": {}, "home_agent": {}}
+    for name, node in network.nodes.items():
+        describe = _DESCRIBE.get(node.kind)
+        if describe:
+            groups[node.kind][name] = {"ansible_connection": "local",
+                                       "node": {"name": name, **describe(network, node, name)}}
+    return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
+
+
+def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
+    cells = [cell for cell in network.nodes.values() if cell.kind == "access_point"]
+    home = next(cell for cell in cells if cell.agent == node.agent)
+    assert node.agent is not None
+    return {"interface": node.radio_interface, "address": node.address, "agent": node.agent,
+            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
+            "frequency_mhz": _frequency_mhz(home)}
+
+
+def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
+    assert node.agent is not None
+    bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
+    return {"interface": node.radio_interface, "bridge": bridge, "address": node.address,
+            "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
+            "channel": node.channel, "hw_mode": "b"}
+
+
+def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
+    def served(kind: str) -> list[dict[str, str]]:
+        return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
+                if entry.kind == kind and entry.agent == name]
+    return {"address": node.address, "radius_clients": served("access_point"),
+            "mobile_nodes": served("station")}
+
+
+_DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent}
+
+
+def _frequency_mhz(cell: Node) -> int:
+    assert cell.channel is not None
+    return _FREQUENCY_OF_CHANNEL_1_MHZ + 5 * cell.channel
+
+
+async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: Path,
+                 name: str, mount: str) -> Path:
+    """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
+
+    The run's certificate authority is made in `work/pki` by the first policy that needs it.
+    """
+    output = work / "conf" / name
+    variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": secrets,
+                         "output": str(output), "pki": str(work / "pki"), "mount": mount}}
+    inputs = work / "ansible"
+    inputs.mkdir(parents=True, exist_ok=True)
+    (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(scenario.network)))
+    (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
+    process = await asyncio.create_subprocess_exec(
+        "setpriv", "--pdeathsig", "KILL", str(Path(sys.executable).with_name("ansible-playbook")),
+        "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
+        "-e", f"@{inputs / f'{name}.vars.json'}",
+        env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),
+             "ANSIBLE_LOCAL_TEMP": str(inputs / "tmp"), "ANSIBLE_REMOTE_TEMP": str(inputs / "tmp")},
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT)
+    try:
+        said, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    log = inputs / f"{name}.log"
+    log.write_bytes(said)
+    if process.returncode:
+        raise UserError(f"policy {policy.id}: ansible-playbook failed: {_complaint(said)} "
+                        f"(log: {log})", status=1)
+    return output
+
+
+def _complaint(said: bytes) -> str:
+    lines = said.decode("utf-8", "replace").splitlines()
+    telling = [line for line in lines if "ERROR" in line or "fatal:" in line or '"msg"' in line]
+    return " ".join((telling or lines or ["no output"])[-1].split())[:300]

@@ -1,0 +1,1 @@
+"""One repetition: configure, drive the daemons, capture, verify, record."""

@@ -1,0 +1,134 @@
+"""Packets of a capture as plain values, dissected by tshark outside the machine."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.errors import MeasureError
+
+# One field a column, in the order of `Packet`'s attributes.
+_FIELDS = ("frame.time_epoch", "frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da",
+           "wlan.fc.protected", "wlan.wep.iv", "wlan.ccmp.extiv", "wlan.rsn.pcs.type",
+           "wlan.rsn.akms.type", "eapol.type", "eap.code", "eap.type", "eapol.keydes.type",
+           "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
+           "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src")
+
+DATA_SUBTYPES = frozenset({0x20, 0x28})
+PROBE_SUBTYPES = frozenset({0x04, 0x05})
+AUTHENTICATION_SUBTYPE = 0x0B
+ASSOCIATION_SUBTYPES = frozenset({0x00, 0x01, 0x02, 0x03})
+EAP_SUCCESS, EAP_FAILURE = 3, 4
+EAPOL_EAP, EAPOL_KEY = 0, 3
+ESP = 50
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet; what it does not have is None (numbers), "" (addresses) or () (lists)."""
+
+    time_s: float
+    length: int
+    subtype: int | None
+    transmitter: str
+    receiver: str
+    protected: bool
+    wep_iv: str
+    ccmp_iv: str
+    rsn_cipher: int | None
+    rsn_akm: int | None
+    eapol_type: int | None
+    eap_code: int | None
+    eap_type: int | None
+    key_descriptor: int | None
+    tls_handshakes: tuple[int, ...]
+    radius_code: int | None
+    arp_opcode: int | None
+    icmp_type: int | None
+    ip_src: str
+    ip_dst: str
+    ip_proto: int | None
+    udp_src: int | None
+    udp_dst: int | None
+    isakmp_exchange: int | None
+    esp_spi: str
+    ethernet_src: str
+
+    @property
+    def is_data(self) -> bool:
+        """Whether this is a frame of the air that carries data (no null frame)."""
+        return self.subtype in DATA_SUBTYPES
+
+    @property
+    def is_eapol(self) -> bool:
+        """Whether this is an EAP or EAPOL frame."""
+        return self.eapol_type is not None
+
+    @property
+    def is_isakmp(self) -> bool:
+        """Whether this is a packet of the IKE negotiation."""
+        return self.isakmp_exchange is not None
+
+
+def parse_fields(text: str) -> list[Packet]:
+    """Packets from tshark's tab-separated fields, one packet a line."""
+    return [_packet(line.split("\t")) for line in text.splitlines() if line.strip()]
+
+
+def read(capture: Path, wep_key: str = "", timeout_s: float = 120.0) -> list[Packet]:
+    """The packets of a capture file; frames under a static WEP key are decrypted with it.
+
+    A frame whose checksum fails after decryption shows no inner addresses.
+    Raises MeasureError if tshark is missing or cannot read the file.
+    """
+    argv = ["tshark", "-n", "-r", str(capture), "-T", "fields", "-E", "separator=/t",
+            "-E", "occurrence=a", "-E", "aggregator=,"]
+    argv += _decryption(wep_key)
+    for name in _FIELDS:
+        argv += ["-e", name]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except FileNotFoundError:
+        raise MeasureError("testbed", "tshark is missing; install it or run ./qop doctor") from None
+    except subprocess.TimeoutExpired:
+        raise MeasureError("testbed", f"tshark took more than {timeout_s:g} s for {capture}") \
+            from None
+    if done.returncode:
+        raise MeasureError("testbed", f"tshark cannot read {capture}: "
+                           f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    return parse_fields(done.stdout)
+
+
+def _decryption(wep_key: str) -> list[str]:
+    if not wep_key:
+        return ["-o", "wlan.enable_decryption:FALSE"]
+    return ["-o", "wlan.enable_decryption:TRUE", "-o", f'uat:80211_keys:"wep","{wep_key}"']
+
+
+def _packet(columns: Sequence[str]) -> Packet:
+    c = [*columns, *[""] * (len(_FIELDS) - len(columns))]
+    return Packet(
+        time_s=float(c[0]), length=int(c[1]), subtype=_number(c[2]), transmitter=_first(c[3]),
+        receiver=_first(c[4]), protected=_first(c[5]) in ("1", "True"), wep_iv=_first(c[6]),
+        ccmp_iv=_first(c[7]), rsn_cipher=_number(c[8]), rsn_akm=_number(c[9]),
+        eapol_type=_number(c[10]), eap_code=_number(c[11]), eap_type=_number(c[12]),
+        key_descriptor=_number(c[13]), tls_handshakes=_numbers(c[14]), radius_code=_number(c[15]),
+        arp_opcode=_number(c[16]), icmp_type=_number(c[17]), ip_src=_first(c[18]),
+        ip_dst=_first(c[19]), ip_proto=_number(c[20]), udp_src=_number(c[21]),
+        udp_dst=_number(c[22]), isakmp_exchange=_number(c[23]), esp_spi=_first(c[24]),
+        ethernet_src=_first(c[25]))
+
+
+def _first(column: str) -> str:
+    return column.partition(",")[0]
+
+
+def _number(column: str) -> int | None:
+    first = _first(column)
+    return int(first, 0) if first else None
+
+
+def _numbers(column: str) -> tuple[int, ...]:
+    return tuple(int(entry, 0) for entry in column.split(",") if entry)

@@ -1,0 +1,13 @@
+"""The one error that ends a repetition or a testbed with a reason for its record."""
+
+
+class MeasureError(RuntimeError):
+    """Something did not come about in time; the text names node, event and where to look.
+
+    `stage` says how far the repetition got: `testbed`, `link`, `dot1x`, `ike`, `data`, `stream`.
+    """
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(reason)
+        self.stage = stage
+        self.reason = reason

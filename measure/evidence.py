@@ -1,0 +1,238 @@
+"""Is the policy in force? Checks on packets and kernel state, one function per layer.
+
+Nothing here trusts a daemon's word. Each check names what was counted, so that a reader can redo
+it on the captures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from measure import dissect
+from measure.dissect import Packet
+from policies import Policy
+from policies.layers import Dot1xLayer, IpsecLayer, LinkLayer
+
+_EAP_TYPES = {"MD5": 4, "TLS": 13}
+_EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
+_TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY = 11, 15
+_RSN_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
+_IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
+_KERNEL_NAMES = {
+    "3des": "cbc(des3_ede)", "aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)",
+    "aes128gcm16": "rfc4106(gcm(aes))", "aes256gcm16": "rfc4106(gcm(aes))",
+    "chacha20poly1305": "rfc7539esp(chacha20,poly1305)", "md5": "hmac(md5)", "sha1": "hmac(sha1)",
+    "sha256": "hmac(sha256)", "sha384": "hmac(sha384)", "sha512": "hmac(sha512)"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: what was checked, whether it holds, and the counts behind it."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a repetition left to judge: raw values, packets by capture, and who is who."""
+
+    raw: Mapping[str, Any]
+    captures: Mapping[str, Sequence[Packet]]
+    mac: str
+    address: str
+    peer: str
+
+    def packets(self, name: str) -> Sequence[Packet]:
+        """Packets of a capture such as `auth-air`; none if it was not taken."""
+        return self.captures.get(name, ())
+
+    @property
+    def air(self) -> list[Packet]:
+        """Data frames on the air from or to the mobile node, EAPOL left out."""
+        return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
+                if p.is_data and self.mac in (p.transmitter, p.receiver) and not p.is_eapol]
+
+
+def verify(policy: Policy, seen: Observed) -> list[Check]:
+    """Every check that the policy's layers call for, also for layers it must not have."""
+    layers = policy.layers
+    checks = [*_captures(seen), *_association(seen)]
+    checks += _link(layers.link, seen) if layers.link else _no_link(seen)
+    checks += _dot1x(layers.dot1x, seen) if layers.dot1x else _no_dot1x(layers.link, seen)
+    checks += _ipsec(layers.ipsec, seen) if layers.ipsec else _no_ipsec(seen)
+    return checks
+
+
+def explain(failure: Mapping[str, str], seen: Observed) -> str:
+    """The reason of a failed repetition, sharpened by what the packets show."""
+    reason = failure["reason"]
+    requests = sum(p.radius_code == 1 for p in seen.packets("auth-wire"))
+    replies = sum(p.radius_code in (2, 3, 11) for p in seen.packets("auth-wire"))
+    if failure["stage"] == "dot1x" and requests and not replies:
+        return f"{reason}: the RADIUS server answered none of {requests} Access-Requests"
+    if any(p.radius_code == 3 for p in seen.packets("auth-wire")):
+        return f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
+    sent = [p for p in seen.packets("auth-air")
+            if p.is_data and p.transmitter == seen.mac and p.protected]
+    unreadable = [p for p in sent if not p.ip_src and p.arp_opcode is None and not p.is_eapol]
+    if failure["stage"] == "data" and unreadable and "wep_key" in seen.raw:
+        return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
+                "access point's WEP key")
+    return reason
+
+
+def _captures(seen: Observed) -> Iterator[Check]:
+    dropped = sum(max(0, c["dropped"]) for c in seen.raw["captures"])
+    unknown = [c["point"] for c in seen.raw["captures"] if c["dropped"] < 0]
+    yield Check("captures are complete", not dropped and not unknown,
+                f"{sum(c['captured'] for c in seen.raw['captures'])} packets, {dropped} dropped"
+                + (f", no count for {', '.join(unknown)}" if unknown else ""))
+
+
+def _association(seen: Observed) -> Iterator[Check]:
+    flags = seen.raw["kernel"].get("station", {})
+    yield Check("station is associated", flags.get("associated") == "yes",
+                f"access point's kernel: associated {flags.get('associated', 'no')}, "
+                f"authorized {flags.get('authorized', 'no')}")
+
+
+def _no_link(seen: Observed) -> Iterator[Check]:
+    protected = sum(p.protected for p in seen.air)
+    yield Check("air is open", bool(seen.air) and not protected,
+                f"{protected} of {len(seen.air)} data frames protected")
+
+
+def _link(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+    frames = seen.air
+    clear = [p for p in frames if not p.protected]
+    wep = link.cipher.startswith("WEP")
+    vectors = [p.wep_iv if wep else p.ccmp_iv for p in frames if p.protected]
+    marked = [vector for vector in vectors if vector]
+    yield Check(f"{link.cipher} on every data frame",
+                bool(frames) and not clear and len(marked) == len(frames),
+                f"{len(marked)} of {len(frames)} data frames carry "
+                f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
+    yield Check("initialisation vectors differ", len(set(marked)) > 1,
+                f"{len(set(marked))} values in {len(marked)} frames")
+    yield from _wep_keys(link, seen) if wep else _rsn(link, seen)
+
+
+def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+    keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
+    if link.keys == "eap":
+        success = _success_time(seen)
+        late = [p for p in keys if success is not None and p.time_s >= success]
+        yield Check("keys delivered by EAPOL-Key", len(late) >= 2,
+                    f"{len(late)} EAPOL-Key frames after EAP-Success")
+        return
+    readable = [p for p in seen.air if p.protected and (p.ip_src or p.arp_opcode is not None)]
+    yield Check("static WEP key in use", bool(readable) and len(readable) == len(seen.air)
+                and not keys, f"{len(readable)} of {len(seen.air)} data frames decrypt with the "
+                f"policy's key, {len(keys)} EAPOL-Key frames")
+
+
+def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+    asked = {p.rsn_cipher for p in seen.packets("auth-air")
+             if p.subtype in (0x00, 0x02) and p.transmitter == seen.mac}
+    yield Check("pairwise cipher negotiated", asked == {_RSN_CIPHERS[link.cipher]},
+                f"RSN cipher suite {sorted(filter(None, asked))} in the association request, "
+                f"{_RSN_CIPHERS[link.cipher]} wanted")
+    keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
+    yield Check("four-way handshake", len(keys) >= 4, f"{len(keys)} EAPOL-Key frames")
+
+
+def _success_time(seen: Observed) -> float | None:
+    return next((p.time_s for p in seen.packets("auth-mn")
+                 if p.eap_code == dissect.EAP_SUCCESS), None)
+
+
+def _dot1x(dot1x: Dot1xLayer, seen: Observed) -> Iterator[Check]:
+    frames = [p for p in seen.packets("auth-mn") if p.is_eapol]
+    methods = [p.eap_type for p in frames
+               if p.eap_type and p.eap_type not in _EAP_OVERHEAD_TYPES]
+    used = methods[-1] if methods else None
+    yield Check(f"EAP method {dot1x.eap}", used == _EAP_TYPES[dot1x.eap],
+                f"EAP type {used} completed, {len(frames)} EAP and EAPOL frames")
+    success = _success_time(seen)
+    yield Check("EAP-Success", success is not None,
+                "seen by the mobile node" if success else "none seen")
+    if dot1x.eap == "TLS":
+        yield _mutual(frames, seen)
+    yield from _port(seen, success)
+
+
+def _mutual(frames: Sequence[Packet], seen: Observed) -> Check:
+    mine = {h for p in frames if p.ethernet_src == seen.mac for h in p.tls_handshakes}
+    theirs = {h for p in frames if p.ethernet_src != seen.mac for h in p.tls_handshakes}
+    return Check("mutual authentication",
+                 _TLS_CERTIFICATE in theirs and {_TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY} <= mine,
+                 f"TLS handshake messages: server {sorted(theirs)}, mobile node {sorted(mine)} "
+                 "(11 certificate, 15 proof of its key)")
+
+
+def _port(seen: Observed, success: float | None) -> Iterator[Check]:
+    gate = seen.raw.get("port_check") or {}
+    yield Check("port is closed before", gate.get("authorized") == "no"
+                and gate.get("associated") is True and gate.get("answered") is False,
+                "with the RADIUS server held still: associated "
+                f"{gate.get('associated', 'unknown')}, authorized "
+                f"{gate.get('authorized', 'unknown')}, ping answered "
+                f"{gate.get('answered', 'unknown')}")
+    early = [p for p in seen.packets("auth-air")
+             if p.is_data and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)
+             and (success is None or p.time_s < success)]
+    yield Check("only EAPOL before EAP-Success", success is not None and not early,
+                f"{len(early)} other data frames from or to the mobile node")
+    authorized = seen.raw["kernel"].get("station", {}).get("authorized", "no")
+    yield Check("port is open after", authorized == "yes",
+                f"access point's kernel: authorized {authorized}")
+
+
+def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
+    eap = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_EAP]
+    keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
+    handshake_due = link is not None and link.keys in ("psk", "sae")
+    yield Check("no 802.1X", not eap and (handshake_due or not keys),
+                f"{len(eap)} EAP frames, {len(keys)} EAPOL-Key frames")
+
+
+def _ipsec(ipsec: IpsecLayer, seen: Observed) -> Iterator[Check]:
+    isakmp = [p for p in seen.packets("auth-mn") if p.is_isakmp]
+    wanted = _IKE_PACKETS[ipsec.ike]
+    yield Check("ISAKMP packets", len(isakmp) == wanted, f"{len(isakmp)}, {wanted} expected")
+    yield _transforms(ipsec, seen)
+    inner = [p for name in ("auth-wire", "traffic-wire", "auth-air", "traffic-air")
+             for p in seen.packets(name) if _is_clear_inner(p, seen.address)]
+    esp = sum(p.ip_proto == dissect.ESP for p in seen.packets("traffic-wire"))
+    yield Check("no clear inner packet", esp > 0 and not inner,
+                f"{esp} ESP packets between access point and agent, {len(inner)} packets of the "
+                "mobile node outside the tunnel")
+
+
+def _is_clear_inner(packet: Packet, address: str) -> bool:
+    return (address in (packet.ip_src, packet.ip_dst) and packet.ip_proto != dissect.ESP
+            and not packet.is_isakmp)
+
+
+def _transforms(ipsec: IpsecLayer, seen: Observed) -> Check:
+    tokens = ipsec.esp_proposal.split("-")
+    wanted = {_KERNEL_NAMES[token] for token in tokens if token in _KERNEL_NAMES}
+    states = [state for node in seen.raw["kernel"].get("after_traffic", {}).values()
+              for state in node]
+    good = [state for state in states if state.get("mode") == ipsec.mode and wanted
+            == {state[key] for key in ("enc", "auth", "aead") if key in state}]
+    packets = [state.get("packets", 0) for state in states]
+    return Check("ESP transforms in the kernel",
+                 len(states) == 4 and good == states and min(packets, default=0) > 0,
+                 f"{len(good)} of {len(states)} SAs are ESP {ipsec.mode} with "
+                 f"{', '.join(sorted(wanted))}; packets {packets}")
+
+
+def _no_ipsec(seen: Observed) -> Iterator[Check]:
+    esp = sum(p.ip_proto == dissect.ESP for name in ("auth-wire", "traffic-wire")
+              for p in seen.packets(name))
+    yield Check("no IPsec", not esp, f"{esp} ESP packets")

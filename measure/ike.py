@@ -1,0 +1,69 @@
+"""Drive charon through vici: bring a tunnel up, tear it down, list what is there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import vici
+from vici.exception import CommandException
+
+from measure.errors import MeasureError
+
+_REPLY_S = 15.0
+
+
+@contextmanager
+def session(path: Path) -> Iterator[vici.Session]:
+    """A vici session on a charon's socket."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(_REPLY_S)
+    try:
+        sock.connect(str(path))
+        yield vici.Session(sock)
+    except OSError as error:
+        raise MeasureError("ike", f"charon at {path} does not answer ({error})") from error
+    finally:
+        sock.close()
+
+
+def initiate(charon: vici.Session, child: str, timeout_s: float) -> list[str]:
+    """Negotiate IKE and the child SA; charon's messages. Raises MeasureError if it fails."""
+    messages: list[str] = []
+    try:
+        for entry in charon.initiate({"child": child, "timeout": str(round(timeout_s * 1000))}):
+            messages.append(_text(entry.get("msg")))
+    except CommandException as error:
+        raise MeasureError("ike", f"IKE negotiation failed: {error}") from error
+    return messages
+
+
+def terminate_all(charon: vici.Session) -> None:
+    """Remove every IKE SA, without waiting for the peer's word on it."""
+    for entry in list(charon.list_sas()):
+        for name in entry:
+            try:
+                list(charon.terminate({"ike": name, "force": "yes", "timeout": "1000"}))
+            except CommandException:
+                continue
+
+
+def security_associations(charon: vici.Session) -> list[dict[str, Any]]:
+    """Established IKE SAs with algorithms, as plain text values."""
+    return [{"name": name, **_plain(sa)} for entry in charon.list_sas()
+            for name, sa in entry.items()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,75 @@
+"""TCP and UDP streams with iperf3, and what its JSON says about them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure.errors import MeasureError
+from measure.process import Daemon
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+PORT = 5201
+
+
+def server(testbed: Testbed, node: str, log: Path) -> Daemon:
+    """An iperf3 server on a node that serves one stream after another."""
+    argv = testbed.command(node, ["iperf3", "--server", "--forceflush",
+                                  "--port", str(PORT)])
+    return Daemon(f"iperf3 server on {node}", argv, log, r"Server listening")
+
+
+def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_bytes: int,
+           timeout_s: float, rate_bps: float = 0, payload_bytes: int = 0) -> dict[str, Any]:
+    """Send `size_bytes` from a node to a server; iperf3's JSON. Raises MeasureError.
+
+    `rate_bps` and `payload_bytes` (the UDP datagram's payload) count for UDP only.
+    """
+    argv = ["iperf3", "--client", address, "--port", str(PORT), "--json", "--bytes",
+            str(size_bytes)]
+    if protocol == "udp":
+        argv += ["--udp", "--bitrate", str(round(rate_bps)), "--length", str(payload_bytes)]
+    try:
+        done = subprocess.run(testbed.command(node, argv), capture_output=True, text=True,
+                              timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise MeasureError("stream", f"{protocol.upper()} stream of {size_bytes} bytes from {node} "
+                           f"did not end within {timeout_s:g} s") from None
+    return check(done.stdout, protocol)
+
+
+def check(text: str, protocol: str) -> dict[str, Any]:
+    """Iperf3's JSON as a dict; raises MeasureError with iperf3's own words if it failed."""
+    try:
+        report: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError:
+        raise MeasureError("stream", f"{protocol.upper()} stream: iperf3 gave no JSON but "
+                           f"{text[:80]!r}") from None
+    if "error" in report:
+        raise MeasureError("stream", f"{protocol.upper()} stream: iperf3 says "
+                           f"'{report['error']}'")
+    return report
+
+
+def summarize(report: Mapping[str, Any]) -> dict[str, float]:
+    """Goodput at the receiver: `goodput_bps`, `bytes`, `duration_s`, and what was lost or resent.
+
+    The receiver's own report counts; the sender's would count what was still under way.
+    """
+    received = report["end"]["sum_received"]
+    sent = report["end"]["sum_sent"]
+    result = {"bytes": received["bytes"], "duration_s": received["seconds"],
+              "goodput_bps": received["bytes"] * 8 / received["seconds"],
+              "sent_bytes": sent["bytes"], "sent_duration_s": sent["seconds"]}
+    if "retransmits" in sent:
+        result["retransmits"] = sent["retransmits"]
+    if "lost_packets" in received:
+        result["lost_packets"] = received["lost_packets"]
+        result["packets"] = received["packets"]
+        result["jitter_s"] = received["jitter_ms"] / 1e3
+    return result

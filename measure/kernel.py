@@ -1,0 +1,62 @@
+"""Kernel state that proves a policy: station flags, IPsec transforms, processor time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+
+
+def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
+    """What the access point's kernel says of each station, keyed by MAC address."""
+    return parse_station_dump(testbed.run(node, ["iw", "dev", interface, "station", "dump"]))
+
+
+def parse_station_dump(text: str) -> dict[str, dict[str, str]]:
+    """`iw station dump` as {MAC: {field: value}}."""
+    stations: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("Station "):
+            fields = stations.setdefault(line.split()[1], {})
+        elif ":" in line:
+            key, _, value = line.strip().partition(":")
+            fields[key] = value.strip()
+    return stations
+
+
+def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
+    """The node's IPsec SAs; keys are left out."""
+    return parse_xfrm_state(testbed.run(node, ["ip", "-s", "xfrm", "state", "list", "nokeys"]))
+
+
+def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
+    """`ip -s xfrm state` as dicts: src, dst, proto, mode, enc, auth or aead, bytes, packets."""
+    states: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("src "):
+            states.append({"src": words[1], "dst": words[3]})
+        elif not states:
+            continue
+        elif words[:1] == ["proto"]:
+            states[-1]["proto"] = words[1]
+            states[-1]["mode"] = words[words.index("mode") + 1]
+        elif words and words[0] in ("enc", "auth-trunc", "auth", "aead"):
+            states[-1]["auth" if words[0].startswith("auth") else words[0]] = words[1]
+        else:
+            match = re.match(r"\s*(\d+)\(bytes\), (\d+)\(packets\)", line)
+            if match and "bytes" not in states[-1]:
+                states[-1]["bytes"], states[-1]["packets"] = int(match[1]), int(match[2])
+    return states
+
+
+def processor_seconds(stat: str | None = None) -> dict[str, float]:
+    """Processor time since boot, by use, in seconds (first line of /proc/stat)."""
+    line = (stat if stat is not None else Path("/proc/stat").read_text()).splitlines()[0]
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    return {name: int(ticks) / 100 for name, ticks in zip(names, line.split()[1:], strict=False)}

@@ -1,0 +1,128 @@
+"""The control interface of hostapd and wpa_supplicant: commands on one socket, events on another.
+
+The protocol is the one of hostap's `wpa_ctrl.c`: datagrams on a UNIX socket; events begin with a
+level in angle brackets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.errors import MeasureError
+
+_COUNTER = itertools.count()
+_EVENT = re.compile(r"^<\d+>(\S+) ?(.*)$", re.DOTALL)
+_REPLY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event; `at_s` is the wall clock when it was read, in seconds."""
+
+    at_s: float
+    name: str
+    text: str
+
+
+def parse_event(datagram: bytes, at_s: float) -> Event | None:
+    """The event in a datagram, or None when it is no event."""
+    match = _EVENT.match(datagram.decode("utf-8", "replace").rstrip("\n"))
+    return Event(at_s, match[1], match[2]) if match else None
+
+
+class Control:
+    """A connection to one control socket. A context manager; leaving it closes both sockets."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self._path = path
+        self.history: list[Event] = []
+        self._commands = self._connect()
+        self._events = self._connect()
+        self._ask(self._events, "ATTACH", "OK\n")
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sock in (self._commands, self._events):
+            local = sock.getsockname()
+            sock.close()
+            Path(local).unlink(missing_ok=True)
+
+    def request(self, command: str) -> str:
+        """Send a command; its reply. Raises MeasureError when there is none."""
+        try:
+            self._commands.send(command.encode())
+            return self._commands.recv(65536).decode("utf-8", "replace")
+        except OSError as error:
+            raise MeasureError("testbed", f"{self.name}: no reply to {command.split()[0]} "
+                               f"({error})") from error
+
+    def command(self, command: str) -> None:
+        """Send a command that must be answered with OK."""
+        self._ask(self._commands, command, "OK\n")
+
+    def wait(self, names: set[str], deadline_s: float) -> Event | None:
+        """The next event of one of these names, or None at the deadline (monotonic clock).
+
+        Every event read on the way is kept in `history`.
+        """
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            self._events.settimeout(left_s)
+            try:
+                datagram = self._events.recv(65536)
+            except TimeoutError:
+                break
+            event = parse_event(datagram, time.time())
+            if event is None:
+                continue
+            self.history.append(event)
+            if event.name in names:
+                return event
+        return None
+
+    def forget(self) -> None:
+        """Drop the events that wait unread, and the history."""
+        self._events.setblocking(False)
+        try:
+            while self._events.recv(65536):
+                pass
+        except BlockingIOError:
+            pass
+        self.history = []
+
+    def _connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        local = f"/tmp/qop-ctrl-{os.getpid()}-{next(_COUNTER)}"
+        sock.bind(local)
+        sock.settimeout(_REPLY_S)
+        try:
+            sock.connect(str(self._path))
+        except OSError as error:
+            sock.close()
+            Path(local).unlink(missing_ok=True)
+            raise MeasureError("testbed", f"{self.name}: control socket {self._path} "
+                               f"cannot be reached ({error})") from error
+        return sock
+
+    def _ask(self, sock: socket.socket, command: str, wanted: str) -> None:
+        sock.settimeout(_REPLY_S)
+        try:
+            sock.send(command.encode())
+            while True:
+                reply = sock.recv(65536)
+                if not reply.startswith(b"<"):
+                    break
+        except OSError as error:
+            raise MeasureError("testbed", f"{self.name}: no reply to {command.split()[0]} "
+                               f"({error})") from error
+        if reply.decode("utf-8", "replace") != wanted:
+            raise MeasureError("testbed", f"{self.name}: {command.split()[0]} was refused: "
+                               f"{reply.decode('utf-8', 'replace').strip()}")
