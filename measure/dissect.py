@@ -14,7 +14,8 @@ _FIELDS = ("frame.time_epoch", "frame.len", "wlan.fc.type_subtype", "wlan.ta", "
            "wlan.fc.protected", "wlan.wep.iv", "wlan.ccmp.extiv", "wlan.rsn.pcs.type",
            "wlan.rsn.akms.type", "eapol.type", "eap.code", "eap.type", "eapol.keydes.type",
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
-           "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src")
+           "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
+           "frame.cap_len")
 
 DATA_SUBTYPES = frozenset({0x20, 0x28})
 PROBE_SUBTYPES = frozenset({0x04, 0x05})
@@ -55,6 +56,12 @@ class Packet:
     isakmp_exchange: int | None
     esp_spi: str
     ethernet_src: str
+    captured: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the capture kept every byte, as decryption needs."""
+        return self.captured == self.length
 
     @property
     def is_data(self) -> bool:
@@ -118,7 +125,7 @@ def _packet(columns: Sequence[str]) -> Packet:
         arp_opcode=_number(c[16]), icmp_type=_number(c[17]), ip_src=_first(c[18]),
         ip_dst=_first(c[19]), ip_proto=_number(c[20]), udp_src=_number(c[21]),
         udp_dst=_number(c[22]), isakmp_exchange=_number(c[23]), esp_spi=_first(c[24]),
-        ethernet_src=_first(c[25]))
+        ethernet_src=_first(c[25]), captured=_number(c[26]) or 0)
 
 
 def _first(column: str) -> str:

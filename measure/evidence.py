@@ -129,9 +129,11 @@ def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield Check("keys delivered by EAPOL-Key", len(late) >= 2,
                     f"{len(late)} EAPOL-Key frames after EAP-Success")
         return
-    readable = [p for p in seen.air if p.protected and (p.ip_src or p.arp_opcode is not None)]
-    yield Check("static WEP key in use", bool(readable) and len(readable) == len(seen.air)
-                and not keys, f"{len(readable)} of {len(seen.air)} data frames decrypt with the "
+    whole = [p for p in seen.air if p.is_whole]
+    readable = [p for p in whole if p.protected and (p.ip_src or p.arp_opcode is not None)]
+    yield Check("static WEP key in use",
+                bool(readable) and len(readable) == len(whole) and not keys,
+                f"{len(readable)} of {len(whole)} wholly captured data frames decrypt with the "
                 f"policy's key, {len(keys)} EAPOL-Key frames")
 
 

@@ -19,6 +19,12 @@ from topologies.radio import Radios
 
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
+_SYSCTLS = (
+    "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.all.accept_redirects=0",
+    # Nothing on the air but what a policy asks for: no router solicitations, no DAD.
+    "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1",
+    # A sender that queues without end would have iperf3 end its count while megabytes still wait.
+    "net.ipv4.tcp_notsent_lowat=16384")
 
 
 class Testbed:
@@ -110,8 +116,7 @@ class Testbed:
             steps.append(f"ip route add default via {node.gateway}")
         if node.forwarding:
             steps.append("sysctl -qw net.ipv4.ip_forward=1")
-        steps.append("sysctl -qw net.ipv4.conf.all.send_redirects=0 "
-                     "net.ipv4.conf.all.accept_redirects=0")
+        steps.append("sysctl -qw " + " ".join(_SYSCTLS))
         said = machine.cmd("; ".join(steps)).strip()
         if said:
             raise RuntimeError(f"{name}: {said}")
