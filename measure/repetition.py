@@ -47,6 +47,9 @@ class Streams:
     timeout_s: float
 
 
+NO_STREAMS = Streams(0, 0, 0, 0.0, 0.0)
+
+
 class Repetition:
     """The steps of one repetition; `raw` fills as they go, so a failure keeps what was seen."""
 
@@ -85,6 +88,14 @@ class Repetition:
             self.raw["processor_s"] = {use: round(after[use] - cpu[use], 2) for use in after}
             self.raw["events"] = [vars(event) for event in self.services.supplicant.history]
         return self.raw
+
+    def connect(self) -> None:
+        """Authenticate from nothing and stay connected; nothing is captured."""
+        self._reset()
+        self._link()
+        if self.services.has_ipsec:
+            self._tunnel()
+        self._first_packet()
 
     def check_port_closed(self) -> dict[str, Any]:
         """Associate while the authentication server is held still: nothing may pass the port."""

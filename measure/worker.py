@@ -34,6 +34,7 @@ class Worker:
         self.scenario: model.Scenario = model.from_json(model.Scenario, job["scenario"])
         medium = job.get("medium")
         self.medium = model.from_json(model.Medium, medium) if medium else None
+        self.cipher_bytes: int = job.get("cipher_bytes", 0)
         self.withhold = frozenset(job.get("withhold", []))
         self.logs = job_dir / "out" / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,8 @@ class Worker:
         with self._stack:
             say("hello", pid=os.getpid())
             _monitor_up()
-            self.testbed = self._stack.enter_context(Testbed(self.scenario.network, self.medium))
+            self.testbed = self._stack.enter_context(
+                Testbed(self.scenario.network, self.medium, self.cipher_bytes))
             say("ready", environment=environment())
             for line in sys.stdin:
                 command = json.loads(line)
@@ -66,6 +68,8 @@ class Worker:
             return self._configure(command["conf"])
         if command["do"] == "measure":
             return self._measure(command)
+        if command["do"] == "connect":
+            return self._connect()
         if command["do"] == "shell":
             return self._shell(command)
         raise MeasureError("testbed", f"unknown command {command['do']!r}")
@@ -99,20 +103,40 @@ class Worker:
         (out / "raw.json").write_text(json.dumps(one.raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 
+    def _connect(self) -> dict[str, Any]:
+        """Bring the mobile node up as a repetition does, and leave it so."""
+        if self._services is None:
+            raise MeasureError("testbed", "no policy is configured")
+        repetition.Repetition(self._services, self.logs, repetition.NO_STREAMS).connect()
+        return {"event": "connected"}
+
     def _shell(self, command: dict[str, Any]) -> dict[str, Any]:
-        """A shell on a node, on the terminal given; for `./qop lab`."""
-        argv = command.get("argv") or ["bash", "--norc", "-i"]
+        """Run a command on a node, on a terminal of the machine's where one is named.
+
+        Without a terminal its output comes back in the event.
+        """
         node = command["node"]
         if node not in self.scenario.network.nodes:
             raise MeasureError("testbed", f"no node {node!r}; there are "
                                f"{', '.join(self.scenario.network.nodes)}")
-        terminal = command.get("terminal")
-        with ExitStack() as stack:
-            tty = stack.enter_context(open(terminal, "r+b", buffering=0)) if terminal else None
-            status = subprocess.call(self.testbed.command(node, ["setsid", "-c", *argv]),
-                                     stdin=tty, stdout=tty, stderr=tty,
-                                     env={**os.environ, "PS1": f"{node}# ", "QOP_NODE": node})
+        argv = self.testbed.command(node, command["argv"])
+        if "terminal" not in command:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False,
+                                  stdin=subprocess.DEVNULL)
+            return {"event": "shell_ended", "status": done.returncode,
+                    "output": done.stdout + done.stderr}
+        with open(command["terminal"], "r+b", buffering=0) as tty:
+            status = subprocess.call(["setsid", "-w", "-c", *argv], stdin=tty, stdout=tty,
+                                     stderr=tty, env={**os.environ, **self._shell_environment(),
+                                                      "TERM": command.get("term", "vt100")})
         return {"event": "shell_ended", "status": status}
+
+    def _shell_environment(self) -> dict[str, str]:
+        """Functions that go to the other nodes, by their names."""
+        places = {f"BASH_FUNC_{name}%%": f"() {{ mnexec -a {self.testbed.node(name).pid} "
+                  f'"${{@:-bash}}"; }}' for name in self.scenario.network.nodes}
+        return {**places, "PS1": r"[\h:$(ip -br -4 addr show scope global | "
+                r"awk '{print $3; exit}')] \w # "}
 
 
 def environment() -> dict[str, str]:

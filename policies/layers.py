@@ -24,6 +24,11 @@ Keys = Literal["static", "eap", "psk", "sae"]
 EapMethod = Literal["MD5", "TLS"]
 
 WEP_CIPHERS = frozenset({"WEP-40", "WEP-104"})
+
+#: Bytes that a cipher adds to a data frame: IEEE 802.11-2020, 12.3.2 (WEP: IV and ICV), 12.5.2
+#: (TKIP: extended IV, MIC, ICV), 12.5.3 and 12.5.5 (CCMP, GCMP: header and MIC).
+FRAME_EXPANSION_BYTES: dict[str, int] = {
+    "WEP-40": 8, "WEP-104": 8, "TKIP": 20, "CCMP": 16, "GCMP": 24, "CCMP-256": 24, "GCMP-256": 24}
 KEY_DERIVING = frozenset({"TLS"})  # EAP-MD5 derives no keys (RFC 3748, section 5.4)
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -47,6 +52,11 @@ class LinkLayer(BaseModel):
     def is_wep(self) -> bool:
         """Whether the cipher is one of the two WEP variants."""
         return self.cipher in WEP_CIPHERS
+
+    @property
+    def frame_expansion_bytes(self) -> int:
+        """Bytes that the cipher adds to every data frame."""
+        return FRAME_EXPANSION_BYTES[self.cipher]
 
     @model_validator(mode="after")
     def _keys_fit_cipher(self) -> Self:

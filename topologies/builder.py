@@ -30,9 +30,11 @@ _SYSCTLS = (
 class Testbed:
     """A running network. A context manager: leaving it removes everything it made."""
 
-    def __init__(self, network: model.Network, medium: model.Medium | None) -> None:
+    def __init__(self, network: model.Network, medium: model.Medium | None,
+                 cipher_bytes: int = 0) -> None:
         self.network = network
         self.medium = medium
+        self.cipher_bytes = cipher_bytes
         self._stack = ExitStack()
         self._net: Mininet | None = None
 
@@ -75,7 +77,7 @@ class Testbed:
         for name, node in self.network.nodes.items():
             self._configure(name, node, radios)
         if self.medium is not None:
-            air = Air(self.medium)
+            air = Air(self.medium, self.cipher_bytes)
             for name in self.network.of_kind("access_point"):
                 node = self.network.nodes[name]
                 air.attach(self.node(name), node.radio_interface)
@@ -85,8 +87,10 @@ class Testbed:
         assert self._net is not None
         self._net.addLink(self.node(left), self.node(right), cls=Link,
                           intfName1=left_port, intfName2=right_port)
-        if link.delay_ms or link.loss_percent:
-            for name, port in ((left, left_port), (right, right_port)):
+        for name, port in ((left, left_port), (right, right_port)):
+            # The medium charges for every frame: no packet may be many in disguise.
+            self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1")
+            if link.delay_ms or link.loss_percent:
                 self.node(name).cmd(f"tc qdisc add dev {port} root netem limit 100000 "
                                     f"delay {link.delay_ms}ms loss {link.loss_percent}%")
 

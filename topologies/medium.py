@@ -19,14 +19,16 @@ _MAC_EXTRA_BYTES = 24 + 8 + 4 - 14
 class Air:
     """One channel; access points attached to it share its airtime."""
 
-    def __init__(self, medium: model.Medium) -> None:
+    def __init__(self, medium: model.Medium, cipher_bytes: int) -> None:
         self.medium = medium
+        # Ciphers work below the queue, which therefore does not see what they add to a frame.
+        self.cipher_bytes = cipher_bytes
 
     @property
     def overhead_bytes(self) -> int:
         """What a frame costs besides its payload, in bytes at the PHY's rate."""
         fixed = self.medium.frame_overhead_us * 1e-6 * self.medium.rate_bps / 8
-        return round(fixed) + _MAC_EXTRA_BYTES
+        return round(fixed) + _MAC_EXTRA_BYTES + self.cipher_bytes
 
     def attach(self, access_point: Node, interface: str, queue_bytes: int = 200_000) -> None:
         """Send everything that passes `interface`, both ways, through the channel's queue."""

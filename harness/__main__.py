@@ -1,0 +1,7 @@
+"""`python -m harness`: what ./qop hands over to."""
+
+import sys
+
+from harness.cli import main
+
+sys.exit(main())

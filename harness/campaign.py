@@ -1,0 +1,186 @@
+"""A run from its plan to its last record: testbeds over processors, blocks in order, one retry.
+
+A cell keeps its testbed from its first repetition to its last, so that the blocked order costs no
+reboots; each processor measures one repetition at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness import secrets
+from harness.errors import UserError
+from harness.machine import Machine
+from harness.plan import Plan, Step
+from harness.results import ResultsFolder
+from harness.testbed import Testbed, TestbedFailed, TestbedLost
+from measure import assemble
+from measure.errors import MeasureError
+from measure.record import Record, record_name
+
+#: A lost machine's repetition is tried this often in all.
+ATTEMPTS = 2
+#: Memory to leave to everything else when deciding how many guests may live side by side.
+_SPARE_MB = 1024
+_GUEST_MB = 200
+
+Report = Callable[[Record, "Campaign"], None]
+
+
+@dataclass
+class Campaign:
+    """The state of a run; `run` is the whole of it."""
+
+    plan: Plan
+    machine: Machine
+    results: ResultsFolder
+    report: Report
+    started: float = field(default_factory=time.monotonic)
+    first_measurement_s: float | None = None
+    done: int = 0
+    total: int = 0
+    failed: list[Record] = field(default_factory=list)
+    _opened: int = 0
+    _testbeds: dict[str, Testbed] = field(default_factory=dict)
+    _finishing: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self, steps: Sequence[Step]) -> None:
+        """Measure `steps`; everything started is ended on every way out."""
+        self.total = len(steps)
+        self._secrets = secrets.make(self.plan.settings.fault)
+        try:
+            for wave in self._waves(steps):
+                queues = self._shares(wave)
+                async with asyncio.TaskGroup() as group:
+                    for processor, queue in queues.items():
+                        group.create_task(self._work(processor, queue))
+                await self._close_all()
+            await asyncio.gather(*self._finishing)
+        except* UserError as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            await asyncio.shield(self._close_all())
+
+    def _waves(self, steps: Sequence[Step]) -> list[list[Step]]:
+        """Steps in waves of as many cells as memory has room for; blocks stay whole in a wave."""
+        fitting = (_available_mb() - _SPARE_MB) // _GUEST_MB
+        room = min(self.machine.most_testbeds, max(len(self.machine.processors), fitting))
+        names = list(dict.fromkeys(step.cell.name for step in steps))
+        waves = [names[i:i + room] for i in range(0, len(names), room)]
+        return [[step for step in steps if step.cell.name in wave] for wave in waves]
+
+    def _shares(self, steps: Sequence[Step]) -> dict[int, deque[Step]]:
+        """Each processor's steps; a cell stays with one processor, and so does its guest."""
+        processors = self.machine.processors
+        names = list(dict.fromkeys(step.cell.name for step in steps))
+        home = {name: processors[i % len(processors)] for i, name in enumerate(names)}
+        shares: dict[int, deque[Step]] = {processor: deque() for processor in processors}
+        for step in steps:
+            shares[home[step.cell.name]].append(step)
+        return shares
+
+    async def _work(self, processor: int, queue: deque[Step]) -> None:
+        while queue:
+            step = queue.popleft()
+            await self._measure(step, processor)
+            if all(later.cell.name != step.cell.name for later in queue):
+                await self._retire(step.cell.name)
+
+    async def _measure(self, step: Step, processor: int) -> None:
+        """One repetition, with a second try on a fresh machine when the first was lost."""
+        reason = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            testbed = self._testbeds.get(step.cell.name)
+            try:
+                if testbed is None:
+                    testbed = await self._open(step, processor)
+                out = await testbed.measure(record_name(
+                    step.cell.policy.id, step.cell.scenario.id, step.repetition))
+            except TestbedLost as loss:
+                reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
+                await self._retire(step.cell.name)
+                continue
+            except TestbedFailed as failure:
+                reason = str(failure)
+                await self._retire(step.cell.name)
+                break
+            self._finish_later(step, testbed, out, attempt, lost=reason)
+            return
+        self._note(assemble.unmeasured(
+            step.cell.policy, step.cell.scenario, step.repetition, reason, attempt=attempt,
+            environment=self._environment(None)), None)
+
+    async def _open(self, step: Step, processor: int) -> Testbed:
+        self._opened += 1
+        testbed = Testbed(self.machine, processor, step.cell, self.plan.medium, self.plan.settings,
+                          self.results.work, serial=self._opened)
+        self._testbeds[step.cell.name] = testbed
+        await testbed.open(self._secrets)
+        if self.first_measurement_s is None:
+            self.first_measurement_s = time.monotonic() - self.started
+        return testbed
+
+    def _finish_later(self, step: Step, testbed: Testbed, out: Path, attempt: int,
+                      lost: str) -> None:
+        """Dissect and record while the processor goes on to its next repetition."""
+        task = asyncio.create_task(self._finish(step, testbed, out, attempt, lost))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _finish(self, step: Step, testbed: Testbed, out: Path, attempt: int,
+                      lost: str) -> None:
+        environment = self._environment(testbed)
+        if lost:
+            environment["first_attempt"] = lost
+        try:
+            found = await asyncio.to_thread(
+                assemble.assemble, step.cell.policy, step.cell.scenario, step.repetition, out,
+                environment=environment, wep_key=self._secrets["network"]["wep_key"],
+                attempt=attempt)
+        except (MeasureError, OSError, ValueError, KeyError) as error:
+            found = assemble.unmeasured(
+                step.cell.policy, step.cell.scenario, step.repetition,
+                f"captures cannot be judged: {error}", environment=environment, attempt=attempt)
+        self._note(found, out)
+        shutil.rmtree(out, ignore_errors=True)
+
+    def _note(self, found: Record, out: Path | None) -> None:
+        self.results.keep(found, out if found.captures else None)
+        self.done += 1
+        if found.status != "ok":
+            self.failed.append(found)
+        self.report(found, self)
+
+    def _environment(self, testbed: Testbed | None) -> dict[str, Any]:
+        medium = self.plan.medium.name if self.plan.medium else None
+        return {"machine": self.plan.settings.on, "clock": "real", "medium": medium,
+                "plan": self.plan.digest(), "fault": self.plan.settings.fault,
+                "load_average": os.getloadavg()[0], "guests": len(self._testbeds),
+                **(testbed.environment if testbed else {})}
+
+    async def _retire(self, name: str) -> None:
+        """End a cell's testbed; its files stay until the run ends, for what is still dissected."""
+        testbed = self._testbeds.pop(name, None)
+        if testbed is not None:
+            await testbed.close()
+            self.results.keep_logs(name, testbed.logs)
+
+    async def _close_all(self) -> None:
+        for name in list(self._testbeds):
+            await self._retire(name)
+
+
+def _available_mb() -> int:
+    """Memory that can be used without swapping, in MB (Linux' own estimate)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return 0

@@ -1,0 +1,73 @@
+"""The command line: one module a subcommand, imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from harness.errors import UserError
+
+#: Subcommand, in the order of --help, and its one line there.
+COMMANDS = {
+    "run": "Measure policies in scenarios and print the table.",
+    "report": "Print the table of a results folder.",
+    "status": "Show how far a run has come.",
+    "lab": "Open a shell on a node of a running testbed.",
+    "doctor": "Say what this machine can do and what is missing.",
+    "provision": "Build what measuring needs, now.",
+    "bench": "Measure the harness itself.",
+    "test": "Run the project's tests.",
+    "completion": "Print the shell's completion script.",
+}
+
+
+class _Lazy(click.Group):
+    """A group whose help needs no subcommand's imports: starting up stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option("0.1.0", prog_name="qop")
+def qop() -> None:
+    """Measure what wireless security costs, and what it buys.
+
+    Real daemons over emulated radios: './qop run --scenarios N2' sets up what is missing, measures
+    the twelve policies of the 2007 paper and prints one table.
+    """
+
+
+def main() -> int:
+    """Run the command line; the exit status. Errors of the user's are one line."""
+    try:
+        status = qop.main(prog_name="qop", standalone_mode=False)
+    except UserError as error:
+        click.echo(f"qop: {error}", err=True)
+        return error.status
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("qop: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough; that is not an error of this program.
+        sys.stderr.close()
+        return 0
+    return status if isinstance(status, int) else 0

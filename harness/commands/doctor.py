@@ -1,0 +1,126 @@
+"""`qop doctor`: what this machine can do, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from guest import image
+from guest.cache import cache_root
+from harness.machine import TESTBED_PYTHON
+
+_GUEST_TOOLS = ("setpriv", "taskset", "tshark", "openssl")
+_BUILD_TOOLS = ("mmdebstrap", "tar2sqfs", "apt-get")
+_BUILD_ROOM_MB = 6000
+_GUEST_ROOM_MB = 256
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the diagnosis; `needed` says that measuring in guests does not go without."""
+
+    ok: bool
+    what: str
+    remedy: str = ""
+    needed: bool = True
+
+
+def _tools(names: tuple[str, ...], purpose: str, package_hint: str) -> Finding:
+    missing = [name for name in names if not shutil.which(name)]
+    return Finding(not missing, f"{purpose}: {', '.join(names)}",
+                   f"missing: {', '.join(missing)}; {package_hint}")
+
+
+def _measuring_tools() -> Finding:
+    return _tools(_GUEST_TOOLS, "tools for measuring", "run './qop doctor' as root or with sudo "
+                  "once, which installs them")
+
+
+def _building_tools() -> Finding:
+    found = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
+    return Finding(found.ok, found.what, found.remedy, needed=image.find() is None)
+
+
+def _guest_image() -> Finding:
+    found = image.find()
+    if found is None:
+        return Finding(False, "guest image", "not built yet; './qop provision' or './qop run' "
+                       "builds it (some minutes)", needed=False)
+    return Finding(True, f"guest image {found.key[:12]} in {cache_root()}")
+
+
+def _x86() -> Finding:
+    return Finding(os.uname().machine == "x86_64", f"processor: {os.uname().machine}",
+                   "User-Mode Linux needs x86_64; use --on host")
+
+
+def _seccomp() -> Finding:
+    status = Path("/proc/self/status").read_text()
+    return Finding("Seccomp:" in status, "seccomp, by which guests trap system calls",
+                   "the kernel lacks CONFIG_SECCOMP_FILTER; guests will be slower")
+
+
+def _memory() -> Finding:
+    mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return Finding(mb >= 4 * _GUEST_ROOM_MB, f"memory: {mb} MB",
+                   f"a guest may take {_GUEST_ROOM_MB} MB")
+
+
+def _shared_memory() -> Finding:
+    state = os.statvfs("/dev/shm")
+    mb = state.f_bavail * state.f_frsize >> 20
+    return Finding(mb >= _GUEST_ROOM_MB, f"/dev/shm: {mb} MB free for guests' memory",
+                   "guests keep their memory on disk instead, which is slower", needed=False)
+
+
+def _disk() -> Finding:
+    place = cache_root()
+    while not place.exists():
+        place = place.parent
+    mb = shutil.disk_usage(place).free >> 20
+    return Finding(mb >= _BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
+                   f"building takes {_BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
+                   needed=image.find() is None)
+
+
+def _processors() -> Finding:
+    count = len(os.sched_getaffinity(0))
+    return Finding(count >= 1, f"processors: {count}, one testbed measures on each at a time")
+
+
+def _host_mode() -> Finding:
+    lacking = []
+    if os.geteuid() != 0:
+        lacking.append("root (use sudo)")
+    if not Path("/sys/module/mac80211_hwsim").exists():
+        lacking.append("module mac80211_hwsim ('modprobe mac80211_hwsim radios=0'; hosted "
+                       "machines and containers often have none)")
+    if not TESTBED_PYTHON.exists():
+        lacking.append("the testbed's packages ('./qop provision --on host')")
+    return Finding(not lacking, "--on host, measuring on this machine's own kernel",
+                   "lacking: " + "; ".join(lacking), needed=False)
+
+
+_CHECKS: tuple[Callable[[], Finding], ...] = (
+    _x86, _processors, _memory, _shared_memory, _disk, _seccomp, _measuring_tools,
+    _building_tools, _guest_image, _host_mode)
+
+
+@click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> int:
+    """Say what this machine can do, what is missing, and how to get it.
+
+    Exit status: 0 if './qop run' can work here, 1 if something needed is missing.
+    """
+    findings = [check() for check in _CHECKS]
+    for finding in findings:
+        mark = "ok     " if finding.ok else ("MISSING" if finding.needed else "without")
+        click.echo(f"{mark}  {finding.what}")
+        if not finding.ok:
+            click.echo(f"         {finding.remedy}")
+    return int(any(finding.needed and not finding.ok for finding in findings))

@@ -1,0 +1,166 @@
+"""Machines that run a worker: the embedded guest, or this very machine as root.
+
+Both give the same thing: a process with the worker's JSON lines on its standard streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Protocol
+
+from guest import boot, image
+from harness.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
+#: What a worker needs of the project, inside the machine.
+_CODE = ("measure", "topologies")
+# A worker sends one line an event; records' raw data go by file.
+LINE_LIMIT = 1 << 20
+
+
+class Running(Protocol):
+    """A started worker."""
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter:
+        """Where commands go."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        """Where events come from."""
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        """End it and everything it started, after a time to end by itself; idempotent."""
+
+    def post_mortem(self) -> str:
+        """Why it is gone, in a few words, for the reason of a record."""
+
+
+class Machine(Protocol):
+    """Somewhere to run workers."""
+
+    #: Workers may measure at once, each on a processor of its own.
+    processors: list[int]
+    #: Testbeds that may exist side by side, if memory allows.
+    most_testbeds: int
+
+    async def start(self, job_dir: Path, processor: int) -> Running:
+        """Start a worker for a job folder."""
+
+    def mount(self, job_dir: Path) -> str:
+        """Where daemons inside will find the policy's files."""
+
+
+class EmbeddedMachine:
+    """User-Mode Linux guests, one a testbed, each pinned to one core."""
+
+    def __init__(self, found: image.Image, memory_mb: int = 256) -> None:
+        self.image = found
+        self.memory_mb = memory_mb
+        self.most_testbeds = 64
+        #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
+        self.terminal: tuple[int, int] | None = None
+        self.processors = sorted(os.sched_getaffinity(0))
+
+    def mount(self, job_dir: Path) -> str:
+        """A guest has its own /tmp, so one place serves all."""
+        return "/tmp/qop/conf"
+
+    async def start(self, job_dir: Path, processor: int) -> Running:
+        """Boot a guest on the job folder, with a copy of the worker's code in it."""
+        copy_code(job_dir / "code")
+        try:
+            return _Guest(await boot.boot(
+                self.image, job_dir, cpu=processor, memory_mb=self.memory_mb,
+                console_log=job_dir / "out" / "logs" / "console.log",
+                scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal))
+        except boot.GuestError as error:
+            raise UserError(str(error), status=1) from None
+
+
+class _Guest:
+    def __init__(self, guest: boot.Guest) -> None:
+        self._guest = guest
+        self._exit: boot.Exit | None = None
+        self.stdin = guest.stdin
+        self.stdout = guest.stdout
+        self.pid = guest.pid
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        try:
+            self._exit = await asyncio.wait_for(self._guest.wait(), grace_s)
+        except TimeoutError:
+            self._exit = await self._guest.kill()
+
+    def post_mortem(self) -> str:
+        if self._exit is None:
+            return "the guest is running"
+        reason = self._exit.reason or f"the worker ended with status {self._exit.status}"
+        return " ".join(reason.split())[:300]
+
+
+class HostMachine:
+    """This machine's own kernel and daemons; needs root and mac80211_hwsim."""
+
+    def __init__(self) -> None:
+        if os.geteuid() != 0:
+            raise UserError("--on host needs root; run it with sudo, or leave --on host out")
+        if not TESTBED_PYTHON.exists():
+            raise UserError("--on host: the testbed is not installed here; run "
+                            "'./qop provision --on host' first")
+        # The testbeds share one kernel and one air, so one at a time.
+        self.processors = [min(os.sched_getaffinity(0))]
+        self.most_testbeds = 1
+
+    def mount(self, job_dir: Path) -> str:
+        """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
+        return f"/tmp/qop-{os.getpid()}/conf"
+
+    async def start(self, job_dir: Path, processor: int) -> Running:
+        """Start the worker as a process of this machine."""
+        log = (job_dir / "out" / "logs" / "console.log").open("wb")
+        with log:
+            process = await asyncio.create_subprocess_exec(
+                "setpriv", "--pdeathsig", "TERM", str(TESTBED_PYTHON), "-m", "measure.worker",
+                str(job_dir), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+                limit=LINE_LIMIT, start_new_session=True)
+        return _Process(process, Path(self.mount(job_dir)).parent)
+
+
+class _Process:
+    _STOP_S = 8.0
+
+    def __init__(self, process: asyncio.subprocess.Process, mount: Path) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process = process
+        self._mount = mount
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self.pid = process.pid
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        self.stdin.close()
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._process.wait(), grace_s + self._STOP_S)
+            except TimeoutError:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                await self._process.wait()
+        shutil.rmtree(self._mount, ignore_errors=True)
+
+    def post_mortem(self) -> str:
+        return f"the worker ended with status {self._process.returncode}"
+
+
+def copy_code(target: Path) -> None:
+    """Put what the worker runs into a job folder: it is then the same to its end."""
+    for name in _CODE:
+        shutil.copytree(ROOT / name, target / name,
+                        ignore=shutil.ignore_patterns("__pycache__", "*.yml"))

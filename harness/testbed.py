@@ -1,0 +1,138 @@
+"""One testbed as the harness sees it: start it, give it a policy, have repetitions measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from harness import render
+from harness.machine import Machine, Running
+from harness.plan import Cell, Settings
+from harness.secrets import Secrets, withheld
+from topologies import loader
+from topologies.model import Medium
+
+READY_S = 60.0
+CONFIGURE_S = 60.0
+_SPARE_S = 60.0
+_LAST_WORDS_S = 2.0
+# The slowest stream still waited for; a cell below this rate counts as hung.
+_SLOWEST_BPS = 250_000
+
+
+class TestbedLost(Exception):
+    """The machine died, hung or spoke nonsense; a fresh one may do better."""
+
+
+class TestbedFailed(Exception):
+    """The testbed works, but not with this policy; the text is the reason."""
+
+
+class Testbed:
+    """A worker on a machine with one policy in one scenario."""
+
+    def __init__(self, machine: Machine, processor: int, cell: Cell, medium: Medium | None,
+                 settings: Settings, work: Path, serial: int = 1) -> None:
+        self.machine = machine
+        self.processor = processor
+        self.cell = cell
+        self.medium = medium
+        self.settings = settings
+        self.work = work
+        # A folder of its own for every testbed: an earlier one's files may still be read.
+        self.job_dir = work / "jobs" / f"{serial}-{cell.name}"
+        self.environment: dict[str, Any] = {}
+        self._running: Running | None = None
+
+    async def open(self, secrets: Secrets) -> None:
+        """Boot, build and configure; the policy is rendered meanwhile."""
+        (self.job_dir / "out" / "logs").mkdir(parents=True)
+        mount = self.machine.mount(self.job_dir)
+        link = self.cell.policy.layers.link
+        (self.job_dir / "job.json").write_text(json.dumps({
+            "scenario": loader.to_json(self.cell.scenario), "mount": mount,
+            "medium": loader.to_json(self.medium) if self.medium else None,
+            "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "withhold": withheld(self.settings.fault)}))
+        rendering = asyncio.create_task(render.render(
+            self.cell.policy, self.cell.scenario, secrets, work=self.work, name=self.cell.name,
+            mount=mount))
+        try:
+            self._running = await self.machine.start(self.job_dir, self.processor)
+            await self._expect("hello", READY_S)
+            ready = await self._expect("ready", READY_S)
+            self.environment = ready["environment"]
+            shutil.copytree(await rendering, self.job_dir / "conf" / self.cell.name)
+        except BaseException:
+            rendering.cancel()
+            await asyncio.gather(rendering, return_exceptions=True)
+            raise
+        self._send(do="configure", conf=self.cell.name)
+        await self._expect("configured", CONFIGURE_S)
+
+    async def measure(self, name: str) -> Path:
+        """Measure one repetition; the folder with its captures and raw values."""
+        size = self.settings
+        slowest_s = max(size.tcp_bytes, size.udp_bytes) * 8 / _SLOWEST_BPS
+        self._send(do="measure", name=name, streams={
+            "tcp_bytes": size.tcp_bytes, "udp_bytes": size.udp_bytes,
+            "udp_payload_bytes": size.udp_payload_bytes, "udp_rate_bps": self._offered_bps(),
+            "timeout_s": 10 + slowest_s})
+        await self._expect("measured", _SPARE_S + 2 * slowest_s)
+        return self.job_dir / "out" / name
+
+    async def connect(self) -> None:
+        """Bring the mobile node onto the network, without measuring."""
+        self._send(do="connect")
+        await self._expect("connected", _SPARE_S)
+
+    async def shell(self, **command: Any) -> dict[str, Any]:
+        """Run the worker's `shell` command to its end, however long; its last event."""
+        self._send(do="shell", **command)
+        return await self._expect("shell_ended", None)
+
+    async def close(self) -> None:
+        """End the machine; safe at any time and twice."""
+        if self._running is not None:
+            await self._running.close()
+
+    @property
+    def logs(self) -> Path:
+        """Console, worker's and daemons' logs."""
+        return self.job_dir / "out" / "logs"
+
+    def _offered_bps(self) -> float:
+        """A UDP load a tenth above what the medium can carry; without a medium, 500 Mbit/s."""
+        if self.medium is None:
+            return 500e6
+        return 1.1 * self.medium.udp_ceiling_bps(self.settings.udp_payload_bytes)
+
+    def _send(self, **command: Any) -> None:
+        assert self._running is not None
+        self._running.stdin.write(json.dumps(command).encode() + b"\n")
+
+    async def _expect(self, event: str, deadline_s: float | None) -> dict[str, Any]:
+        assert self._running is not None
+        try:
+            line = await asyncio.wait_for(self._running.stdout.readline(), deadline_s)
+        except TimeoutError:
+            await self._running.close()
+            raise TestbedLost(f"no '{event}' within {deadline_s:g} s; killed by the watchdog") \
+                from None
+        except (ConnectionError, ValueError) as error:
+            raise TestbedLost(f"the worker's line broke ({error})") from error
+        if not line:
+            await self._running.close(grace_s=_LAST_WORDS_S)
+            raise TestbedLost(self._running.post_mortem())
+        try:
+            said: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
+        if said["event"] == "failed":
+            raise TestbedFailed(said["reason"])
+        if said["event"] != event:
+            raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
+        return said
