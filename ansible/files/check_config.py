@@ -1,0 +1,300 @@
+"""Check rendered configurations: `check_config.py FILE...`, each named as its daemon names it.
+
+Strict where a template can go wrong: every line must parse, nothing may be empty, given twice, or
+be a Python or Jinja value that should have become text, and what a daemon needs must be there.
+Whether a daemon accepts an option's value is the daemon's to say.
+"""
+
+# ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+class ConfigError(Exception):
+    """What is wrong with a file, as `LINE: what` (line 0: the file as a whole)."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(f"{line}: {what}")
+
+
+# Options that hostapd collects instead of replacing.
+HOSTAPD_REPEATABLE = frozenset({"radius_auth_req_attr", "roaming_consortium", "sae_password"})
+UNRENDERED = re.compile(r"\{\{|\}\}|\{%|AnsibleUndefined|Undefined\(|^\[|^\{")
+PYTHON_WORDS = {"True", "False", "None", "undefined"}
+HEX_KEY = re.compile(r"[0-9a-fA-F]{10}|[0-9a-fA-F]{26}")
+WHOLE_NUMBER = re.compile(r"\d+")
+HOSTAPD_NUMBERS = ["channel", "ieee8021x", "wpa", "ieee80211w", "wep_default_key"]
+HOSTAPD_DYNAMIC_WEP = ["wep_key_len_broadcast", "wep_key_len_unicast"]
+HOSTAPD_RADIUS = ["own_ip_addr", "auth_server_addr", "auth_server_shared_secret"]
+SWANCTL_CHILD = ["mode", "esp_proposals", "local_ts", "remote_ts"]
+CREDENTIALS = {"TLS": ["ca_cert", "client_cert", "private_key"], "MD5": ["password"]}
+NETWORK_NUMBERS = ["scan_freq", "disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
+
+
+def check_value(line: int, key: str, value: str) -> str:
+    """Return `value` without its quotes; refuse what no daemon is meant to read."""
+    quote = value[:1] if value[:1] in ('"', "'") else ""
+    if quote and (len(value) < 2 or not value.endswith(quote)):
+        raise ConfigError(line, f"{key}: the quote is not closed")
+    if quote == "'" and "'" in value[1:-1]:
+        raise ConfigError(line, f"{key}: a quote inside quotes")
+    text = value[1:-1] if quote else value
+    if not text.strip():
+        raise ConfigError(line, f"{key} has no value")
+    if text in PYTHON_WORDS or UNRENDERED.search(text):
+        raise ConfigError(line, f"{key} has the value {text}, which was never rendered to text")
+    return text
+
+
+def need(values: Mapping[str, object], keys: list[str], where: str) -> None:
+    """Refuse `values` that lack one of `keys`."""
+    for key in keys:
+        if key not in values:
+            raise ConfigError(0, f"{where} needs {key}")
+
+
+def need_numbers(values: Mapping[str, str], keys: list[str]) -> None:
+    """Refuse `values` where one of `keys` is no whole number."""
+    for key in keys:
+        if key in values and not WHOLE_NUMBER.fullmatch(values[key]):
+            raise ConfigError(0, f"{key} must be a number, not {values[key]}")
+
+
+def need_wep_key(values: Mapping[str, str]) -> None:
+    """Refuse a WEP key of another length than WEP-40 and WEP-104 have."""
+    if "wep_key0" in values and not HEX_KEY.fullmatch(values["wep_key0"]):
+        raise ConfigError(0, "wep_key0 must be 10 or 26 hexadecimal digits")
+
+
+# --- hostapd and wpa_supplicant: KEY=VALUE, and blocks of them ---------------------------------
+
+
+def settings(
+    lines: list[tuple[int, str]], repeatable: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Parse KEY=VALUE lines; the daemons allow no space around the sign."""
+    values: dict[str, str] = {}
+    for number, line in lines:
+        key, sign, value = line.partition("=")
+        if not sign or not re.fullmatch(r"[A-Za-z0-9_]+", key):
+            raise ConfigError(number, f"not KEY=VALUE: {line}")
+        if key in values and key not in repeatable:
+            raise ConfigError(number, f"{key} is given twice")
+        values[key] = check_value(number, key, value)
+    return values
+
+
+def significant(text: str) -> list[tuple[int, str]]:
+    """Lines with their numbers, without indentation, comments and blank ones."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
+
+
+def check_hostapd(text: str) -> None:
+    """hostapd.conf."""
+    values = settings(significant(text), HOSTAPD_REPEATABLE)
+    need(values, ["interface", "driver", "ctrl_interface", "ssid", "hw_mode", "channel"], "hostapd")
+    need_numbers(values, HOSTAPD_NUMBERS + HOSTAPD_DYNAMIC_WEP)
+    need_wep_key(values)
+    if values.get("ieee8021x") == "1":
+        need(values, HOSTAPD_RADIUS, "ieee8021x=1")
+    if "wep_key0" in values:
+        need(values, ["wep_default_key"], "wep_key0")
+    if not values.keys().isdisjoint(HOSTAPD_DYNAMIC_WEP):
+        need(values, ["ieee8021x", *HOSTAPD_DYNAMIC_WEP], "dynamic WEP")
+    if "wpa" in values:
+        check_wpa(values)
+
+
+def check_wpa(values: Mapping[str, str]) -> None:
+    """The part of hostapd.conf that WPA adds."""
+    need(values, ["wpa_key_mgmt"], "wpa")
+    if any(key.startswith("wep_") for key in values):
+        raise ConfigError(0, "wpa and WEP keys exclude each other")
+    if not {"wpa_pairwise", "rsn_pairwise"} & values.keys():
+        raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
+    if "EAP" in values["wpa_key_mgmt"]:
+        need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
+    elif not {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys():
+        raise ConfigError(0, f"wpa_key_mgmt={values['wpa_key_mgmt']} needs wpa_passphrase")
+    if not 8 <= len(values.get("wpa_passphrase", "8 to 63.")) <= 63:
+        raise ConfigError(0, "wpa_passphrase must have 8 to 63 characters")
+
+
+def check_wpa_supplicant(text: str) -> None:
+    """wpa_supplicant.conf with exactly one network."""
+    outside: list[tuple[int, str]] = []
+    networks: list[list[tuple[int, str]]] = []
+    opened = 0
+    for number, line in significant(text):
+        if line == "network={":
+            if opened:
+                raise ConfigError(number, f"the block of line {opened} is still open")
+            opened = number
+            networks.append([])
+        elif line == "}":
+            if not opened:
+                raise ConfigError(number, "closes a block that was never opened")
+            opened = 0
+        else:
+            (networks[-1] if opened else outside).append((number, line))
+    if opened:
+        raise ConfigError(opened, "the block is never closed")
+    if len(networks) != 1:
+        raise ConfigError(0, f"needs one network, has {len(networks)}")
+    need(settings(outside), ["ctrl_interface", "ap_scan"], "wpa_supplicant")
+    check_network(settings(networks[0]))
+
+
+def check_network(network: Mapping[str, str]) -> None:
+    """The one network block of wpa_supplicant.conf."""
+    need(network, ["ssid", "scan_freq", "key_mgmt"], "network")
+    need_numbers(network, NETWORK_NUMBERS)
+    need_wep_key(network)
+    if "eap" in network:
+        need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
+    elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
+        raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
+    if network["key_mgmt"].startswith(("WPA", "SAE")):
+        need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
+        if "EAP" not in network["key_mgmt"] and not {"psk", "sae_password"} & network.keys():
+            raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
+    if "wep_tx_keyidx" in network:
+        need(network, ["wep_key0"], "wep_tx_keyidx")
+
+
+# --- strongSwan and FreeRADIUS: KEY = VALUE in nested braces ------------------------------------
+
+
+class Tree(dict[str, "Tree | str"]):
+    """A block: settings and blocks by name."""
+
+
+def tree(text: str, *, words: bool) -> Tree:
+    """Parse braces; `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers."""
+    root = Tree()
+    path: list[tuple[int, Tree]] = [(0, root)]
+    for number, line in significant(text):
+        here = path[-1][1]
+        header = re.fullmatch(r"([\w.-]+(?: [\w.-]+)?) \{", line)
+        setting = re.fullmatch(r"([\w-]+) = ?(.*)", line)
+        if line == "}":
+            if len(path) == 1:
+                raise ConfigError(number, "closes a block that was never opened")
+            path.pop()
+            continue
+        value: Tree | str
+        if header and (words or " " not in header[1]):
+            key, value = header[1], Tree()
+            path.append((number, value))
+        elif setting:
+            key, value = setting[1], check_value(number, setting[1], setting[2].strip())
+        elif words and re.fullmatch(r"\w+|\$INCLUDE [\w.]+", line) and line not in PYTHON_WORDS:
+            key, value = line, line
+        else:
+            raise ConfigError(number, f"neither a setting nor a block: {line}")
+        if key in here:
+            raise ConfigError(number, f"{key} is given twice")
+        here[key] = value
+    if len(path) > 1:
+        raise ConfigError(path[-1][0], "the block is never closed")
+    return root
+
+
+def block(parent: Tree, key: str, where: str) -> Tree:
+    """The block `key` of `parent`; refused when it is missing, a setting, or empty."""
+    found = parent.get(key)
+    if not isinstance(found, Tree) or not found:
+        raise ConfigError(0, f"{where} needs a block {key} with something in it")
+    return found
+
+
+def check_strongswan(text: str) -> None:
+    """strongswan.conf of one charon."""
+    charon = block(tree(text, words=False), "charon", "strongswan.conf")
+    need(charon, ["load"], "charon")
+    need(block(block(charon, "plugins", "charon"), "vici", "plugins"), ["socket"], "vici")
+    block(charon, "filelog", "charon")
+
+
+def check_swanctl(text: str) -> None:
+    """swanctl.conf with at least one connection that has ends and children."""
+    connections = block(tree(text, words=False), "connections", "swanctl.conf")
+    for name in connections:
+        connection = block(connections, name, "connections")
+        need(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
+        for end in ("local", "remote"):
+            need(block(connection, end, name), ["auth", "pubkeys", "id"], f"{name}.{end}")
+        children = block(connection, "children", name)
+        for child in children:
+            need(block(children, child, name), SWANCTL_CHILD, f"{name}.{child}")
+
+
+def check_radiusd(text: str) -> None:
+    """radiusd.conf with its modules and one virtual server."""
+    root = tree(text, words=True)
+    need(root, ["name", "pidfile", "run_dir", "$INCLUDE clients.conf"], "radiusd.conf")
+    modules = block(root, "modules", "radiusd.conf")
+    need(block(modules, "files", "modules"), ["usersfile"], "files")
+    eap = block(modules, "eap", "modules")
+    need(eap, ["default_eap_type"], "eap")
+    need(eap, [str(eap["default_eap_type"])], "eap with that default_eap_type")
+    server = block(root, "server qop", "radiusd.conf")
+    need(block(server, "listen", "server"), ["type", "ipaddr", "port"], "listen")
+    for section in ("authorize", "authenticate"):
+        need(block(server, section, "server"), ["eap"], section)
+
+
+def check_clients(text: str) -> None:
+    """clients.conf with at least one client."""
+    clients = tree(text, words=True)
+    if not clients:
+        raise ConfigError(0, "clients.conf needs a client")
+    for name in clients:
+        need(block(clients, name, "clients.conf"), ["ipaddr", "secret"], name)
+
+
+def check_users(text: str) -> None:
+    """FreeRADIUS' users file, in the one form that the role writes."""
+    for number, line in significant(text):
+        entry = re.fullmatch(r"('.*') Cleartext-Password := ('.*')", line)
+        if not entry:
+            raise ConfigError(number, "not 'NAME' Cleartext-Password := 'PASSWORD'")
+        check_value(number, "the name", entry[1])
+        check_value(number, "the password", entry[2])
+
+
+def check_unknown(_text: str) -> None:
+    """Refuse any file that no daemon here reads."""
+    raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
+
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "hostapd.conf": check_hostapd,
+    "wpa_supplicant.conf": check_wpa_supplicant,
+    "strongswan.conf": check_strongswan,
+    "swanctl.conf": check_swanctl,
+    "radiusd.conf": check_radiusd,
+    "clients.conf": check_clients,
+    "users": check_users,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Check every file; one line on standard error for each that is wrong."""
+    wrong = 0
+    for path in map(Path, arguments):
+        try:
+            CHECKS.get(path.name, check_unknown)(path.read_text())
+        except (ConfigError, OSError, UnicodeDecodeError) as error:
+            print(f"{path}:{error}", file=sys.stderr)
+            wrong = 1
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

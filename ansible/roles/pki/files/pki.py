@@ -1,0 +1,290 @@
+"""Make the key material that one node needs, and hand it out to the node's folder.
+
+The store holds units, each a folder that appears whole (made beside, then renamed) and never
+changes afterwards, so any number of playbooks may share it:
+
+    authority/                  root.pem, intermediate.pem, intermediate.key
+    rogue/                      root.pem of an authority that nobody's certificate comes from
+    server-NODE/, client-NODE/  cert.pem (followed by the intermediate), key.pem
+    ipsec-NODE/, stranger/      key.pem, pub.pem
+
+Prints one line for each unit made and each file written; nothing when all was there already.
+"""
+
+# ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
+import argparse
+import datetime as dt
+import fcntl
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# As small as certificates get: two of them and the server's key exchange must fit two EAP fragments
+# of 1024 bytes, which gives EAP-TLS the 17 frames of the paper (docs/ansible.md counts them). So:
+# short names and serials, and no key identifiers.
+OPENSSL_CONFIG = """
+[req]
+distinguished_name = name
+[name]
+[ca]
+default_ca = authority
+[authority]
+database = index
+serial = serial
+new_certs_dir = .
+default_md = sha256
+policy = names
+[names]
+commonName = supplied
+[root]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign
+[intermediate]
+basicConstraints = critical, CA:TRUE, pathlen:0
+keyUsage = critical, keyCertSign
+subjectKeyIdentifier = none
+authorityKeyIdentifier = none
+[server]
+keyUsage = critical, digitalSignature, keyEncipherment
+extendedKeyUsage = serverAuth
+subjectAltName = DNS:{name}
+subjectKeyIdentifier = none
+authorityKeyIdentifier = none
+[client]
+keyUsage = critical, digitalSignature
+extendedKeyUsage = clientAuth
+subjectKeyIdentifier = none
+authorityKeyIdentifier = none
+"""
+# A guest's clock is the host's, but a lab machine's may be off by hours.
+STARTS_BEFORE_NOW = dt.timedelta(hours=12)
+LASTS = dt.timedelta(days=7)
+
+
+class PkiError(Exception):
+    """Key material could not be made; the text is for the user."""
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    """Run openssl in `folder`; its own message becomes the error."""
+    try:
+        done = subprocess.run(
+            ["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise PkiError("openssl is not installed; install the package openssl") from None
+    if done.returncode:
+        raise PkiError(f"openssl {arguments[0]} failed: {done.stderr.strip()}")
+
+
+def request(folder: Path, name: str, kind: str) -> None:
+    """Make `kind`.key in `folder` and the request for its certificate."""
+    (folder / "openssl.cnf").write_text(OPENSSL_CONFIG.format(name=name))
+    openssl(
+        folder,
+        "req",
+        "-new",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-config",
+        "openssl.cnf",
+        "-subj",
+        f"/CN={name}",
+        "-keyout",
+        f"{kind}.key",
+        "-out",
+        f"{kind}.csr",
+    )
+
+
+def sign(folder: Path, kind: str, issuer: Path | None) -> None:
+    """Make `kind`.pem in `folder` by ISSUER.key and ISSUER.pem; a root signs itself (None)."""
+    (folder / "index").write_text("")
+    (folder / "serial").write_text(f"01{secrets.token_hex(4)}")
+    now = dt.datetime.now(dt.UTC)
+    first, last = now - STARTS_BEFORE_NOW, now + LASTS
+    signer = (
+        ["-selfsign", "-keyfile", f"{kind}.key"]
+        if issuer is None
+        else ["-cert", f"{issuer}.pem", "-keyfile", f"{issuer}.key"]
+    )
+    openssl(
+        folder,
+        "ca",
+        "-batch",
+        "-notext",
+        "-config",
+        "openssl.cnf",
+        "-extensions",
+        kind,
+        "-startdate",
+        f"{first:%Y%m%d%H%M%SZ}",
+        "-enddate",
+        f"{last:%Y%m%d%H%M%SZ}",
+        *signer,
+        "-in",
+        f"{kind}.csr",
+        "-out",
+        f"{kind}.pem",
+    )
+
+
+def keep(folder: Path, *names: str) -> None:
+    """Leave nothing in `folder` but `names`: requests and databases serve no one later."""
+    for path in folder.iterdir():
+        if path.name not in names:
+            path.unlink()
+
+
+class Store:
+    """The folder of units that all nodes and policies of a run share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, unit: str, file: str) -> Path:
+        """Where a file of a unit is, or will be."""
+        return self.root / unit / file
+
+    def make(self, unit: str) -> None:
+        """Make `unit` unless it is there; a second maker waits for the first and uses its work."""
+        if (self.root / unit).is_dir():
+            return
+        locks = self.root / ".locks"
+        locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (locks / unit).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (self.root / unit).is_dir():
+                return
+            # What a killed maker left behind; nobody else works on this unit under the lock.
+            for stale in self.root.glob(f".{unit}.*"):
+                shutil.rmtree(stale)
+            folder = Path(tempfile.mkdtemp(prefix=f".{unit}.", dir=self.root))
+            kind, _, name = unit.partition("-")
+            try:
+                MAKERS[kind](self, folder, name)
+                folder.rename(self.root / unit)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        print(f"made {unit}", flush=True)
+
+
+def make_authority(_store: Store, folder: Path, _name: str) -> None:
+    """Make the root and the intermediate; the root's key is not needed again, nor kept."""
+    request(folder, "root", "root")
+    sign(folder, "root", None)
+    request(folder, "qop", "intermediate")
+    sign(folder, "intermediate", folder / "root")
+    keep(folder, "root.pem", "intermediate.pem", "intermediate.key")
+
+
+def make_rogue(_store: Store, folder: Path, _name: str) -> None:
+    """Make the root that no certificate comes from."""
+    request(folder, "rogue", "root")
+    sign(folder, "root", None)
+    keep(folder, "root.pem")
+
+
+def make_leaf(kind: str) -> Callable[[Store, Path, str], None]:
+    """A maker of server or client certificates, named for their node."""
+
+    def make(store: Store, folder: Path, name: str) -> None:
+        request(folder, name, kind)  # the slow part, while another thread makes the authority
+        store.make("authority")
+        sign(folder, kind, store.path("authority", "intermediate"))
+        intermediate = store.path("authority", "intermediate.pem").read_text()
+        (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + intermediate)
+        (folder / f"{kind}.key").rename(folder / "key.pem")
+        keep(folder, "cert.pem", "key.pem")
+
+    return make
+
+
+def make_raw_key(_store: Store, folder: Path, _name: str) -> None:
+    """Make an RSA key and its public part, in strongSwan's formats."""
+    openssl(folder, "genrsa", "-out", "key.pem", "2048")
+    openssl(folder, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
+
+
+MAKERS: dict[str, Callable[[Store, Path, str], None]] = {
+    "authority": make_authority,
+    "rogue": make_rogue,
+    "server": make_leaf("server"),
+    "client": make_leaf("client"),
+    "ipsec": make_raw_key,
+    "stranger": make_raw_key,
+}
+
+
+def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
+    """What the node gets: path below its folder -> (unit, file in the unit)."""
+    files: dict[str, tuple[str, str]] = {}
+    if options.eap != "none":
+        folder = "pki" if options.eap == "client" else "freeradius/pki"
+        unit = f"{options.eap}-{options.name}"
+        # Both sides know the root alone, so each sends the intermediate along.
+        root = "rogue" if options.trust == "rogue" else "authority"
+        files[f"{folder}/ca.pem"] = (root, "root.pem")
+        files[f"{folder}/cert.pem"] = (unit, "cert.pem")
+        files[f"{folder}/key.pem"] = (unit, "key.pem")
+    if options.peer:
+        own = f"ipsec-{options.name}"
+        files[f"swanctl/private/{options.name}.pem"] = (own, "key.pem")
+        files[f"swanctl/pubkey/{options.name}.pem"] = (own, "pub.pem")
+    for peer in options.peer:
+        unit = "stranger" if options.peers_unknown else f"ipsec-{peer}"
+        files[f"swanctl/pubkey/{peer}.pem"] = (unit, "pub.pem")
+    return files
+
+
+def install(output: Path, files: dict[str, Path]) -> None:
+    """Bring each folder of `files` to hold exactly its files, mode 0600 in folders of mode 0700."""
+    os.umask(0o077)
+    for folder in {(output / name).parent for name in files}:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if str(path.relative_to(output)) not in files:
+                path.unlink()
+                print(f"removed {path}")
+    for name, source in files.items():
+        target, content = output / name, source.read_bytes()
+        if not target.is_file() or target.read_bytes() != content:
+            part = target.with_name(f".{target.name}.part")
+            part.write_bytes(content)
+            part.rename(target)
+            print(f"wrote {target}")
+
+
+def main() -> int:
+    """Run from the command line; the exit status is 1 with one line of reason on failure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="the node's folder")
+    parser.add_argument("--name", required=True, help="the node's name")
+    parser.add_argument("--eap", choices=["none", "client", "server"], default="none")
+    parser.add_argument("--trust", choices=["ca", "rogue"], default="ca")
+    parser.add_argument("--peer", action="append", default=[], help="an IPsec peer's name")
+    parser.add_argument("--peers-unknown", action="store_true")
+    options = parser.parse_args()
+    os.umask(0o077)
+    store, files = Store(options.store), wanted(options)
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(store.make, {unit for unit, _ in files.values()}))
+        install(options.output, {name: store.path(*source) for name, source in files.items()})
+    except (PkiError, OSError) as error:
+        print(f"pki: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Helpers of test_ansible.py: run the real ansible-playbook on small networks, read the result."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ANSIBLE = Path(__file__).parent.parent / "ansible"
+PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
+MOUNT = "/mount"
+
+NETWORK_SECRETS = {
+    "wep_key": "0102030405060708090a0b0c0d",
+    "passphrase": "correct horse",
+    "eap_identity": "mobile-node",
+    "eap_password": "battery staple",
+    "radius_secret": "shared secret",
+}
+NODES: dict[str, dict[str, dict[str, Any]]] = {
+    "station": {
+        "a2": {
+            "interface": "wlan0",
+            "address": "10.1.0.12",
+            "agent": "ha-a",
+            "agent_address": "10.1.0.1",
+            "ssid": "qop",
+            "frequency_mhz": 2412,
+        },
+    },
+    "access_point": {
+        "ap-a": {
+            "interface": "wlan1",
+            "bridge": "br0",
+            "address": "10.1.0.2",
+            "ssid": "qop",
+            "radius_address": "10.1.0.1",
+            "channel": 1,
+            "hw_mode": "b",
+        },
+    },
+    "home_agent": {
+        "ha-a": {
+            "address": "10.1.0.1",
+            "radius_clients": [{"name": "ap-a", "address": "10.1.0.2"}],
+            "mobile_nodes": [{"name": "a2", "address": "10.1.0.12"}],
+        },
+    },
+}
+
+
+def secrets() -> dict[str, dict[str, Any]]:
+    """What a run makes; tests spoil a copy."""
+    return {
+        "network": dict(NETWORK_SECRETS),
+        "station": {**NETWORK_SECRETS, "trust": "ca"},
+        "gateway": {"peers": "known"},
+    }
+
+
+@dataclass(frozen=True)
+class Job:
+    """One policy's layers for one network, to be rendered into `output`."""
+
+    layers: dict[str, Any]
+    output: Path
+    pki: Path
+    secrets: dict[str, dict[str, Any]] | None = None
+    nodes: dict[str, dict[str, dict[str, Any]]] | None = None
+
+    def qop(self) -> dict[str, Any]:
+        """The variable of policy.yml."""
+        return {
+            "policy": {"id": "T", "layers": self.layers},
+            "secrets": self.secrets or secrets(),
+            "output": str(self.output),
+            "pki": str(self.pki),
+            "mount": MOUNT,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How ansible-playbook ended."""
+
+    status: int
+    text: str
+
+    @property
+    def changed(self) -> int:
+        """The sum of changed tasks over all hosts."""
+        return sum(map(int, re.findall(r"changed=(\d+)", self.text)))
+
+
+def inventory(jobs: list[Job]) -> dict[str, Any]:
+    """One inventory for all jobs: each has hosts, and a `qop`, of its own."""
+    groups: dict[str, dict[str, Any]] = {"station": {}, "access_point": {}, "home_agent": {}}
+    for number, job in enumerate(jobs):
+        for group, nodes in (job.nodes or NODES).items():
+            for name, node in nodes.items():
+                groups[group][f"{name}.{number}"] = {
+                    "ansible_connection": "local",
+                    "qop": job.qop(),
+                    "node": {"name": name, **node},
+                }
+    return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
+
+
+def start(folder: Path, jobs: list[Job], *arguments: str) -> subprocess.Popen[str]:
+    """Start policy.yml for `jobs`; scratch files go to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "inventory.json"
+    path.write_text(json.dumps(inventory(jobs)))
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_REMOTE_TEMP": str(folder / "tmp"),
+    }
+    return subprocess.Popen(
+        [str(PLAYBOOK), "-i", str(path), str(ANSIBLE / "policy.yml"), *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> Outcome:
+    """Wait for what `start` started."""
+    text, _ = process.communicate(timeout=120)
+    return Outcome(process.returncode, text)
+
+
+def render(folder: Path, jobs: list[Job], *arguments: str) -> Outcome:
+    """Run policy.yml for `jobs` to its end; a failure fails the test with Ansible's own words."""
+    outcome = finish(start(folder, jobs, *arguments))
+    assert outcome.status == 0, outcome.text
+    return outcome
+
+
+def refuse(folder: Path, job: Job) -> str:
+    """Run policy.yml for a `job` that must fail; what Ansible says, on one line."""
+    outcome = finish(start(folder, [job]))
+    assert outcome.status != 0, outcome.text
+    return " ".join(outcome.text.split())
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Everything below `folder`: path -> (mode, content; None for a folder)."""
+    return {
+        str(path.relative_to(folder)): (
+            stat.S_IMODE(path.stat().st_mode),
+            None if path.is_dir() else path.read_bytes(),
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def settings(path: Path) -> dict[str, str]:
+    """The KEY=VALUE lines of a rendered file, whatever block they stand in."""
+    pairs = (line.strip().partition("=") for line in path.read_text().splitlines())
+    return {key.strip(): value.strip() for key, sign, value in pairs if sign and key[0] != "#"}
+
+
+def openssl(*arguments: str | Path) -> str:
+    """What openssl prints, also on failure."""
+    done = subprocess.run(
+        ["openssl", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr

@@ -1,0 +1,756 @@
+"""Tests of ansible/policy.yml and its roles, with the real ansible-playbook and openssl."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import itertools
+import ssl
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rendering import (
+    ANSIBLE,
+    MOUNT,
+    NODES,
+    Job,
+    finish,
+    openssl,
+    refuse,
+    render,
+    secrets,
+    settings,
+    start,
+    tree,
+)
+
+import policies
+
+POLICIES = {policy.id: policy for policy in policies.load_all()}
+LAYERS = {name: policy.layers.model_dump(mode="json") for name, policy in POLICIES.items()}
+IDS = list(LAYERS)
+
+
+def example(name: str) -> dict[str, Any]:
+    """The layers of a policy in examples/."""
+    path = ANSIBLE.parent / "examples" / f"{name}.yml"
+    return policies.load(path).layers.model_dump(mode="json")
+
+
+class Rendered:
+    """All twelve policies, rendered once, each into a folder of its own, over one store."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.pki = root, root / "pki"
+        self.jobs = {name: self.job(name, name) for name in IDS}
+        render(root / "scratch", list(self.jobs.values()))
+
+    def job(self, policy: str, folder: str) -> Job:
+        """What renders `policy` into `folder`, with the shared store."""
+        return Job(LAYERS[policy], self.root / "conf" / folder, self.pki)
+
+    def path(self, policy: str, *parts: str) -> Path:
+        """A file or folder of a rendered policy."""
+        return self.root.joinpath("conf", policy, *parts)
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """The twelve, for all tests that only look."""
+    return Rendered(tmp_path_factory.mktemp("rendered"))
+
+
+def expected_files(layers: dict[str, Any]) -> set[str]:
+    """The files that docs/architecture.md, seam 3, promises for a policy."""
+    files = {"a2/wpa_supplicant.conf", "ap-a/hostapd.conf"}
+    if layers["dot1x"]:
+        files |= {f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users")}
+        if layers["dot1x"]["eap"] == "TLS":
+            files |= {
+                f"{folder}/pki/{name}.pem"
+                for folder in ("a2", "ha-a/freeradius")
+                for name in ("ca", "cert", "key")
+            }
+    if layers["ipsec"]:
+        for node in ("a2", "ha-a"):
+            files |= {
+                f"{node}/strongswan.conf",
+                f"{node}/swanctl/swanctl.conf",
+                f"{node}/swanctl/private/{node}.pem",
+                f"{node}/swanctl/pubkey/a2.pem",
+                f"{node}/swanctl/pubkey/ha-a.pem",
+            }
+    return files
+
+
+# --- the twelve policies -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_each_policy_has_its_files_and_no_others(rendered: Rendered, policy: str) -> None:
+    """A layer leaves exactly the contract's files, closed to other users; no layer, no file."""
+    found = tree(rendered.path(policy))
+    files = {path for path, (_, content) in found.items() if content is not None}
+    assert files == expected_files(LAYERS[policy])
+    assert {mode for mode, content in found.values() if content is not None} == {0o600}
+    assert {mode for mode, content in found.values() if content is None} == {0o700}
+    nodes_with_daemons = {Path(path).parts[0] for path in files}
+    assert {path for path, (_, content) in found.items() if content is None and "run" in path} == {
+        f"{node}/run" for node in nodes_with_daemons
+    }
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_access_point_and_station_agree_with_the_policy(rendered: Rendered, policy: str) -> None:
+    """Both ends carry the settings that platform tests found to work for these layers."""
+    link, dot1x = LAYERS[policy]["link"], LAYERS[policy]["dot1x"]
+    ap = settings(rendered.path(policy, "ap-a", "hostapd.conf"))
+    station = settings(rendered.path(policy, "a2", "wpa_supplicant.conf"))
+    assert ap["driver_params"] == station["driver_param"] == "control_port=0"
+    assert ap["ctrl_interface"] == f"{MOUNT}/ap-a/run/hostapd"
+    assert station["ctrl_interface"] == f"DIR={MOUNT}/a2/run/wpa_supplicant"
+    assert (ap["interface"], ap["bridge"], ap["ssid"], ap["channel"], ap["hw_mode"]) == (
+        "wlan1",
+        "br0",
+        "qop",
+        "1",
+        "b",
+    )
+    assert (station["ssid"], station["scan_freq"], station["disabled"]) == ('"qop"', "2412", "1")
+    assert station["key_mgmt"] == ("IEEE8021X" if dot1x else "NONE")
+    assert "wpa" not in ap
+    assert "proto" not in station
+
+    static = bool(link) and link["keys"] == "static"
+    assert (ap.get("wep_key0"), station.get("wep_key0")) == (
+        (secrets()["network"]["wep_key"],) * 2 if static else (None, None)
+    )
+    assert ap.get("wep_default_key") == ("0" if static else None)
+    dynamic = bool(link) and link["keys"] == "eap"
+    assert ap.get("wep_key_len_unicast") == ("13" if dynamic else None)
+    assert station.get("eapol_flags") == (None if not dot1x else "3" if dynamic else "0")
+
+    assert ap.get("ieee8021x") == ("1" if dot1x else None)
+    assert ap.get("auth_server_addr") == ("10.1.0.1" if dot1x else None)
+    assert station.get("eap") == (dot1x["eap"] if dot1x else None)
+    tls = bool(dot1x) and dot1x["eap"] == "TLS"
+    assert station.get("private_key") == (f'"{MOUNT}/a2/pki/key.pem"' if tls else None)
+    assert ("password" in station) == (bool(dot1x) and not tls)
+
+
+@pytest.mark.parametrize("policy", [p for p in IDS if LAYERS[p]["dot1x"]])
+def test_radius_server_offers_and_accepts_what_the_policy_says(
+    rendered: Rendered, policy: str
+) -> None:
+    """The first offer is the policy's; with EAP-TLS nobody has a password to log in with by MD5."""
+    dot1x = LAYERS[policy]["dot1x"]
+    folder = rendered.path(policy, "ha-a", "freeradius")
+    radiusd = (folder / "radiusd.conf").read_text()
+    assert f"default_eap_type = {dot1x['first_offer'].lower()}\n" in radiusd
+    assert ("\t\tmd5 {\n" in radiusd) == ("MD5" in dot1x.values())
+    assert ("\t\ttls {\n" in radiusd) == (dot1x["eap"] == "TLS")
+    assert "ipaddr = 10.1.0.1\n" in radiusd
+    assert "user =" not in radiusd
+    users = (folder / "users").read_text()
+    assert ("Cleartext-Password" in users) == (dot1x["eap"] == "MD5")
+    clients = (folder / "clients.conf").read_text()
+    assert "ipaddr = 10.1.0.2\n" in clients
+    assert "secret = 'shared secret'\n" in clients
+
+
+@pytest.mark.parametrize("policy", [p for p in IDS if LAYERS[p]["ipsec"]])
+def test_both_ends_of_the_tunnel_match(rendered: Rendered, policy: str) -> None:
+    """Proposals are the policy's, selectors and keys mirror each other, nothing adds packets."""
+    ipsec = LAYERS[policy]["ipsec"]
+    mobile = rendered.path(policy, "a2", "swanctl", "swanctl.conf").read_text()
+    gateway = rendered.path(policy, "ha-a", "swanctl", "swanctl.conf").read_text()
+    for text in (mobile, gateway):
+        assert f"proposals = {ipsec['ike_proposal']}\n" in text
+        assert f"esp_proposals = {ipsec['esp_proposal']}\n" in text
+        for quiet in ("mobike = no", "dpd_delay = 0", "rekey_time = 0", "reauth_time = 0"):
+            assert quiet in text
+    assert "\tqop {\n\t\tversion = 1\n" in mobile
+    assert "\tqop-a2 {\n" in gateway
+    assert "local_ts = 10.1.0.12/32\n\t\t\t\tremote_ts = 0.0.0.0/0\n" in mobile
+    assert "local_ts = 0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n" in gateway
+    charon = rendered.path(policy, "a2", "strongswan.conf").read_text()
+    assert f"socket = unix://{MOUNT}/a2/run/charon.vici\n" in charon
+    for node, peer in (("a2", "ha-a"), ("ha-a", "a2")):
+        key = rendered.path(policy, node, "swanctl", "private", f"{node}.pem")
+        public = openssl("rsa", "-in", key, "-pubout").replace("writing RSA key\n", "")
+        assert public == rendered.path(policy, peer, "swanctl", "pubkey", f"{node}.pem").read_text()
+
+
+# --- switching ---------------------------------------------------------------------------------
+
+
+def row_complete_square(symbols: list[str]) -> list[list[str]]:
+    """Williams' square (1949) for an even count: every ordered pair is side by side in one row.
+
+    Each row and each column holds every symbol once.
+    """
+    count = len(symbols)
+    first = [(step + 1) // 2 if step % 2 else -(step // 2) for step in range(count)]
+    return [[symbols[(entry + row) % count] for entry in first] for row in range(count)]
+
+
+def test_square_holds_every_ordered_pair() -> None:
+    """The tour below is complete: 12 rows with 11 neighbours are the 132 ordered pairs, once."""
+    pairs = [pair for row in row_complete_square(IDS) for pair in itertools.pairwise(row)]
+    assert sorted(pairs) == sorted(itertools.permutations(IDS, 2))
+
+
+@pytest.mark.slow
+def test_switching_between_any_two_policies_leaves_nothing_over(
+    rendered: Rendered, tmp_path: Path
+) -> None:
+    """After each of the 132 switches a folder equals one that never held another policy.
+
+    Twelve folders go through twelve policies each, one ansible-playbook run a step for all of them.
+    """
+    fresh = {name: tree(rendered.path(name)) for name in IDS}
+    square = row_complete_square(IDS)
+    for step in range(len(IDS)):
+        row_policies = [row[step] for row in square]
+        render(
+            tmp_path / "scratch",
+            [
+                Job(LAYERS[name], tmp_path / "conf" / str(row), rendered.pki)
+                for row, name in enumerate(row_policies)
+            ],
+        )
+        for row, name in enumerate(row_policies):
+            assert tree(tmp_path / "conf" / str(row)) == fresh[name], square[row][: step + 1]
+
+
+def test_second_run_changes_nothing(rendered: Rendered) -> None:
+    """Rendering again reports no change and touches no file, in folders and store alike."""
+
+    def times() -> dict[Path, int]:
+        return {
+            path: path.stat().st_mtime_ns
+            for path in rendered.root.rglob("*")
+            if "scratch" not in path.parts
+        }
+
+    before = times()
+    outcome = render(rendered.root / "scratch", list(rendered.jobs.values()))
+    assert outcome.changed == 0
+    assert times() == before
+
+
+def test_check_mode_writes_nothing(rendered: Rendered, tmp_path: Path) -> None:
+    """--check tells of changes and makes none, also where no folder exists."""
+    job = Job(LAYERS["P12"], tmp_path / "conf", tmp_path / "pki")
+    assert render(tmp_path / "scratch", [job], "--check").changed > 0
+    assert not job.output.exists()
+    assert not job.pki.exists()
+
+
+@pytest.mark.parametrize(
+    ("role", "gone"),
+    [
+        ("hostapd", {"ap-a/hostapd.conf"}),
+        ("wpa_supplicant", {"a2/wpa_supplicant.conf"}),
+        (
+            "freeradius",
+            {f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users")},
+        ),
+        (
+            "strongswan",
+            {
+                f"{node}/{name}"
+                for node in ("a2", "ha-a")
+                for name in ("strongswan.conf", "swanctl/swanctl.conf")
+            },
+        ),
+    ],
+)
+def test_absent_entry_removes_what_the_role_makes(
+    tmp_path: Path, rendered: Rendered, role: str, gone: set[str]
+) -> None:
+    """Any role can be told to leave nothing, and leaves the others' files alone."""
+    job = Job(LAYERS["P9"], tmp_path / "conf", rendered.pki)
+    render(tmp_path / "scratch", [job])
+    before = tree(job.output)
+    render(tmp_path / "scratch", [job], "-e", f"{role}_state=absent")
+    missing = {
+        path
+        for path in before.keys() - tree(job.output).keys()
+        if before[path][1] is not None and "/private/" not in path and "/pubkey/" not in path
+    }
+    assert missing == gone
+
+
+def test_a_file_made_readable_or_changed_is_put_right(tmp_path: Path) -> None:
+    """Mode and content are both part of what a second run restores."""
+    job = Job(LAYERS["P2"], tmp_path / "conf", tmp_path / "pki")
+    render(tmp_path / "scratch", [job])
+    before = tree(job.output)
+    (job.output / "ap-a/hostapd.conf").chmod(0o644)
+    (job.output / "a2/wpa_supplicant.conf").write_text("gone\n")
+    assert render(tmp_path / "scratch", [job]).changed == 2
+    assert tree(job.output) == before
+
+
+# --- key material ------------------------------------------------------------------------------
+
+
+def test_certificates_hold_through_the_intermediate(rendered: Rendered) -> None:
+    """Each side verifies the other by root and sent chain alone, for its purpose, as of today."""
+    server = rendered.path("P8", "ha-a", "freeradius", "pki")
+    client = rendered.path("P8", "a2", "pki")
+    for own, other, purpose in ((client, server, "sslserver"), (server, client, "sslclient")):
+        roots = openssl("storeutl", "-noout", "-certs", own / "ca.pem")
+        assert "Total found: 1" in roots
+        assert "Total found: 2" in openssl("storeutl", "-noout", "-certs", other / "cert.pem")
+        verdict = openssl(
+            "verify",
+            "-no-CApath",
+            "-no-CAstore",
+            "-CAfile",
+            own / "ca.pem",
+            "-untrusted",
+            other / "cert.pem",
+            "-purpose",
+            purpose,
+            other / "cert.pem",
+        )
+        assert verdict.endswith("cert.pem: OK\n"), verdict
+        # Without the intermediate there is no way from root to leaf.
+        alone = openssl(
+            "verify", "-no-CApath", "-no-CAstore", "-CAfile", own / "ca.pem", other / "cert.pem"
+        )
+        assert "unable to get local issuer certificate" in alone
+    text = openssl("x509", "-in", server / "cert.pem", "-noout", "-text")
+    assert "DNS:ha-a" in text
+    assert "TLS Web Server Authentication" in text
+    assert "Public-Key: (2048 bit)" in text
+    start_date = openssl("x509", "-in", server / "cert.pem", "-noout", "-startdate")
+    started = dt.datetime.strptime(
+        start_date.strip().replace("GMT", "+0000"), "notBefore=%b %d %H:%M:%S %Y %z"
+    )
+    assert dt.timedelta(hours=1) < dt.datetime.now(dt.UTC) - started < dt.timedelta(days=1)
+
+
+def test_servers_flight_fits_two_fragments(rendered: Rendered) -> None:
+    """Certificates leave room for the rest of the handshake in two EAP fragments of 1024 bytes.
+
+    ServerHello, key exchange (RSA-2048 signature), certificate request and their headers took 499
+    bytes with OpenSSL 3.0; two fragments hold 2032 bytes. A third would add two frames to the 17.
+    """
+    pem = rendered.path("P8", "ha-a", "freeradius", "pki", "cert.pem").read_text()
+    parts = [
+        part + "-----END CERTIFICATE-----\n"
+        for part in pem.split("-----END CERTIFICATE-----\n")
+        if part.strip()
+    ]
+    assert sum(len(ssl.PEM_cert_to_DER_cert(part)) for part in parts) < 2032 - 499
+
+
+def test_only_what_a_policy_needs_is_made(tmp_path: Path) -> None:
+    """P1 needs no store at all, an IPsec policy no certificates, an EAP-TLS policy no raw keys."""
+    made = {}
+    for policy in ("P2", "P3", "P6"):
+        job = Job(LAYERS[policy], tmp_path / policy, tmp_path / f"pki-{policy}")
+        render(tmp_path / "scratch", [job])
+        made[policy] = {path.name for path in job.pki.glob("[!.]*")}
+    assert made == {
+        "P2": set(),
+        "P3": {"ipsec-a2", "ipsec-ha-a"},
+        "P6": {"authority", "server-ha-a", "client-a2"},
+    }
+    assert not (tmp_path / "pki-P2").exists()
+
+
+def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
+    """Two runs that need the same new keys both succeed and hold the same.
+
+    A dead maker's half work is cleared away, not used.
+    """
+    pki = tmp_path / "pki"
+    (pki / ".authority.dead").mkdir(parents=True)
+    jobs = [Job(LAYERS["P12"], tmp_path / name, pki) for name in ("one", "two")]
+    runs = [start(tmp_path / f"scratch-{number}", [job]) for number, job in enumerate(jobs)]
+    for outcome in map(finish, runs):
+        assert outcome.status == 0, outcome.text
+    assert tree(jobs[0].output) == tree(jobs[1].output)
+    assert {path.name for path in pki.iterdir()} == {
+        ".locks",
+        "authority",
+        "server-ha-a",
+        "client-a2",
+        "ipsec-a2",
+        "ipsec-ha-a",
+    }
+
+
+def test_rogue_trust_anchor_refuses_the_real_server(rendered: Rendered, tmp_path: Path) -> None:
+    """Negative control: only the station's anchor differs, and the server does not verify by it."""
+    spoilt = secrets()
+    spoilt["station"]["trust"] = "rogue"
+    job = Job(LAYERS["P8"], tmp_path / "conf", rendered.pki, spoilt)
+    render(tmp_path / "scratch", [job])
+    real, wrong = tree(rendered.path("P8")), tree(job.output)
+    assert [path for path in real if real[path] != wrong[path]] == ["a2/pki/ca.pem"]
+    cert = job.output / "ha-a/freeradius/pki/cert.pem"
+    assert "verification failed" in openssl(
+        "verify",
+        "-no-CApath",
+        "-no-CAstore",
+        "-CAfile",
+        job.output / "a2/pki/ca.pem",
+        "-untrusted",
+        cert,
+        cert,
+    )
+
+
+def test_unknown_peers_key_is_another_one(rendered: Rendered, tmp_path: Path) -> None:
+    """Negative control: only the key that the gateway holds for the mobile node differs."""
+    spoilt = secrets()
+    spoilt["gateway"]["peers"] = "unknown"
+    job = Job(LAYERS["P3"], tmp_path / "conf", rendered.pki, spoilt)
+    render(tmp_path / "scratch", [job])
+    real, wrong = tree(rendered.path("P3")), tree(job.output)
+    assert [path for path in real if real[path] != wrong[path]] == ["ha-a/swanctl/pubkey/a2.pem"]
+    assert b"BEGIN PUBLIC KEY" in (wrong["ha-a/swanctl/pubkey/a2.pem"][1] or b"")
+
+
+@pytest.mark.parametrize(
+    ("policy", "key", "changed"),
+    [("P5", "eap_password", "password"), ("P2", "wep_key", "wep_key0")],
+)
+def test_stations_own_secrets_reach_only_the_station(
+    rendered: Rendered, tmp_path: Path, policy: str, key: str, changed: str
+) -> None:
+    """Negative controls: a wrong password or WEP key differs in the station's file alone."""
+    spoilt = secrets()
+    spoilt["station"][key] = "d" * 26
+    job = Job(LAYERS[policy], tmp_path / "conf", rendered.pki, spoilt)
+    render(tmp_path / "scratch", [job])
+    real, wrong = tree(rendered.path(policy)), tree(job.output)
+    assert [path for path in real if real[path] != wrong[path]] == ["a2/wpa_supplicant.conf"]
+    assert "d" * 26 in settings(job.output / "a2/wpa_supplicant.conf")[changed]
+
+
+# --- policies of one's own ---------------------------------------------------------------------
+
+
+def both(folder: Path, layers: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of hostapd and of wpa_supplicant under a policy."""
+    job = Job(layers, folder / "conf", folder / "pki")
+    render(folder / "scratch", [job])
+    return (
+        settings(job.output / "ap-a/hostapd.conf"),
+        settings(job.output / "a2/wpa_supplicant.conf"),
+    )
+
+
+def test_wpa2_psk(tmp_path: Path) -> None:
+    """The modern example: RSN with CCMP and one passphrase at both ends, and no other file."""
+    layers = example("wpa2-psk")
+    ap, station = both(tmp_path, layers)
+    assert {
+        "wpa": "2",
+        "wpa_key_mgmt": "WPA-PSK",
+        "rsn_pairwise": "CCMP",
+        "ieee80211w": "0",
+        "wpa_passphrase": "correct horse",
+    }.items() <= ap.items()
+    assert {
+        "key_mgmt": "WPA-PSK",
+        "proto": "RSN",
+        "pairwise": "CCMP",
+        "group": "CCMP",
+        "ieee80211w": "0",
+        "psk": '"correct horse"',
+    }.items() <= station.items()
+    assert {path for path, (_, content) in tree(tmp_path / "conf").items() if content} == (
+        expected_files(layers)
+    )
+
+
+def test_wpa3_sae(tmp_path: Path) -> None:
+    """SAE with management frames protected, as both daemons call it."""
+    ap, station = both(tmp_path, example("wpa3-sae"))
+    assert {"wpa": "2", "wpa_key_mgmt": "SAE", "ieee80211w": "2"}.items() <= ap.items()
+    assert {"key_mgmt": "SAE", "ieee80211w": "2", "psk": '"correct horse"'}.items() <= (
+        station.items()
+    )
+
+
+def test_wpa2_enterprise_with_daemon_options(tmp_path: Path) -> None:
+    """WPA2 with EAP-TLS; options of both layers come last, quoted where the parser wants it."""
+    layers = {
+        "link": {
+            "cipher": "GCMP-256",
+            "keys": "eap",
+            "pmf": 1,
+            "options": {
+                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256"},
+                "wpa_supplicant": {"group_mgmt": "BIP-GMAC-256", "sae_pwe": 2},
+            },
+        },
+        "dot1x": {
+            "eap": "TLS",
+            "options": {
+                "hostapd": {"eap_reauth_period": 60},
+                "wpa_supplicant": {"phase1": "tls_disable_session_ticket=1"},
+            },
+        },
+    }
+    ap, station = both(tmp_path, layers)
+    assert {
+        "wpa_key_mgmt": "WPA-EAP",
+        "rsn_pairwise": "GCMP-256",
+        "ieee8021x": "1",
+        "eap_reauth_period": "60",
+    }.items() <= ap.items()
+    assert {
+        "key_mgmt": "WPA-EAP",
+        "eap": "TLS",
+        "phase1": '"tls_disable_session_ticket=1"',
+        "group_mgmt": "BIP-GMAC-256",
+    }.items() <= station.items()
+    lines = (tmp_path / "conf/a2/wpa_supplicant.conf").read_text().splitlines()
+    assert lines.index("sae_pwe=2") < lines.index("network={")  # a global option of the daemon
+    assert (
+        "default_eap_type = tls\n" in (tmp_path / "conf/ha-a/freeradius/radiusd.conf").read_text()
+    )
+
+
+def test_tkip_and_short_wep(tmp_path: Path) -> None:
+    """TKIP means WPA rather than RSN; WEP-40 takes the first ten digits of the key."""
+    ap, station = both(tmp_path / "tkip", {"link": {"cipher": "TKIP", "keys": "psk"}})
+    assert (ap["wpa"], ap["wpa_pairwise"], station["proto"]) == ("1", "TKIP", "WPA")
+    ap, station = both(tmp_path / "wep", {"link": {"cipher": "WEP-40", "keys": "static"}})
+    assert ap["wep_key0"] == station["wep_key0"] == "0102030405"
+
+
+def test_ikev2_transport_between_the_two_addresses(tmp_path: Path) -> None:
+    """Transport mode protects the two ends' own addresses and nothing else."""
+    ipsec = {
+        "ike": 2,
+        "ike_proposal": "aes128gcm16-prfsha256-ecp256",
+        "esp_proposal": "aes128gcm16",
+        "mode": "transport",
+    }
+    job = Job({"ipsec": ipsec}, tmp_path / "conf", tmp_path / "pki")
+    render(tmp_path / "scratch", [job])
+    for node, own, other in (("a2", "10.1.0.12", "10.1.0.1"), ("ha-a", "10.1.0.1", "10.1.0.12")):
+        text = (job.output / node / "swanctl/swanctl.conf").read_text()
+        for line in (
+            "version = 2",
+            "mode = transport",
+            f"local_ts = {own}/32",
+            f"remote_ts = {other}/32",
+        ):
+            assert f"{line}\n" in text
+
+
+def test_gateway_knows_every_mobile_node(tmp_path: Path) -> None:
+    """A second subnet is data: more stations and access points, one connection and client each."""
+    nodes = deepcopy(NODES)
+    nodes["station"]["a1"] = {**nodes["station"]["a2"], "address": "10.1.0.11"}
+    nodes["access_point"]["ap-b"] = {**nodes["access_point"]["ap-a"], "address": "10.1.0.3"}
+    gateway = nodes["home_agent"]["ha-a"]
+    gateway["mobile_nodes"].append({"name": "a1", "address": "10.1.0.11"})
+    gateway["radius_clients"].append({"name": "ap-b", "address": "10.1.0.3"})
+    job = Job(LAYERS["P12"], tmp_path / "conf", tmp_path / "pki", nodes=nodes)
+    render(tmp_path / "scratch", [job])
+    folder = job.output / "ha-a"
+    swanctl = (folder / "swanctl/swanctl.conf").read_text()
+    assert "\tqop-a2 {\n" in swanctl
+    assert "\tqop-a1 {\n" in swanctl
+    assert {path.name for path in (folder / "swanctl/pubkey").iterdir()} == {
+        "a1.pem",
+        "a2.pem",
+        "ha-a.pem",
+    }
+    clients = (folder / "freeradius/clients.conf").read_text()
+    assert clients.count("client ") == 2
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+Spoil = Callable[[dict[str, Any]], object]
+BAD_LAYERS: list[tuple[Spoil, str]] = [
+    (lambda layers: layers.update(ipsc=layers.pop("ipsec")), "layers.ipsc. Supported parameters"),
+    (lambda layers: layers["link"].update(cipher="WPA9"), "value of cipher must be one of"),
+    (lambda layers: layers["link"].update(ciphre="WEP-104"), "ciphre. Supported parameters"),
+    (lambda layers: layers["dot1x"].update(eap="LEAP"), "value of eap must be one of"),
+    (lambda layers: layers["dot1x"].pop("eap"), "missing required arguments: eap"),
+    (lambda layers: layers["ipsec"].update(ike=3), "value of ike must be one of"),
+    (lambda layers: layers["ipsec"].pop("esp_proposal"), "missing required arguments: esp_prop"),
+    (
+        lambda layers: layers["link"]["options"]["hostapd"].update(beacon_int=True),
+        "beacon_int has the value True",
+    ),
+    (
+        lambda layers: layers["link"]["options"]["hostapd"].update(country_code=""),
+        "country_code has no value",
+    ),
+    (
+        lambda layers: layers["dot1x"]["options"]["wpa_supplicant"].update(phase1=["a"]),
+        "never rendered to text",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_LAYERS, ids=[text for _, text in BAD_LAYERS])
+def test_bad_layers_are_refused_by_name(
+    rendered: Rendered, tmp_path: Path, spoil: Spoil, message: str
+) -> None:
+    """Misspelt, missing and impossible values stop the run with a message that names them."""
+    layers = deepcopy(LAYERS["P12"])
+    spoil(layers)
+    assert message in refuse(tmp_path / "scratch", Job(layers, tmp_path / "conf", rendered.pki))
+
+
+def test_bad_inputs_are_refused_by_name(rendered: Rendered, tmp_path: Path) -> None:
+    """A secret or node field that is missing is named, and so is an unknown control."""
+    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
+    lacking = secrets()
+    del lacking["network"]["wep_key"]
+    said = refuse(tmp_path / "scratch", replace(job, secrets=lacking))
+    assert "missing required arguments: wep_key" in said
+    unknown = secrets()
+    unknown["gateway"]["peers"] = "maybe"
+    said = refuse(tmp_path / "scratch", replace(job, secrets=unknown))
+    assert "value of peers must be one of: known, unknown" in said
+    said = refuse(tmp_path / "scratch", replace(job, output=Path("relative")))
+    assert "must be absolute paths" in said
+    nodes = deepcopy(NODES)
+    del nodes["station"]["a2"]["ssid"]
+    said = refuse(tmp_path / "scratch", replace(job, nodes=nodes))
+    assert "missing required arguments: ssid" in said
+
+
+def test_a_refused_file_replaces_nothing(rendered: Rendered, tmp_path: Path) -> None:
+    """What was rendered before stays in force when the next rendering does not validate."""
+    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
+    render(tmp_path / "scratch", [job])
+    before = tree(job.output)
+    short = secrets()
+    short["network"]["wep_key"] = short["station"]["wep_key"] = "0102"
+    said = refuse(tmp_path / "scratch", replace(job, secrets=short))
+    assert "wep_key0 must be 10 or 26 hexadecimal digits" in said
+    assert tree(job.output) == before
+
+
+# --- the checker -------------------------------------------------------------------------------
+
+
+def _load_checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "check_config", ANSIBLE / "files" / "check_config.py"
+    )
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+checker = _load_checker()
+AP = "interface=wlan0\ndriver=nl80211\nctrl_interface=/run\nssid=q\nhw_mode=b\nchannel=1\n"
+STATION = 'ctrl_interface=/run\nap_scan=1\nnetwork={\nssid="q"\nscan_freq=2412\nkey_mgmt=NONE\n}\n'
+CHARON = (
+    "charon {\nload = a b\nplugins {\nvici {\nsocket = unix:///x\n}\n}\n"
+    "filelog {\nq {\npath = /x\n}\n}\n}\n"
+)
+CLIENT = "client a {\nipaddr = 1.2.3.4\nsecret = 'x'\n}\n"
+
+BAD_FILES = [
+    ("hostapd.conf", AP + "channel=6\n", "7: channel is given twice"),
+    ("hostapd.conf", AP + "wmm_enabled=\n", "7: wmm_enabled has no value"),
+    ("hostapd.conf", AP + "wmm_enabled=False\n", "7: wmm_enabled has the value False"),
+    ("hostapd.conf", AP + "ssid2={{ ssid }}\n", "never rendered"),
+    ("hostapd.conf", AP + "country code=DE\n", "7: not KEY=VALUE"),
+    ("hostapd.conf", AP.replace("ssid=q\n", ""), "0: hostapd needs ssid"),
+    ("hostapd.conf", AP.replace("channel=1", "channel=one"), "channel must be a number"),
+    ("hostapd.conf", AP + "ieee8021x=1\n", "ieee8021x=1 needs own_ip_addr"),
+    ("hostapd.conf", AP + "wep_key0=0102030405\n", "wep_key0 needs wep_default_key"),
+    ("hostapd.conf", AP + "wep_default_key=0\nwep_key0=01020304\n", "10 or 26 hexadecimal"),
+    ("hostapd.conf", AP + "wep_key_len_unicast=13\n", "dynamic WEP needs ieee8021x"),
+    ("hostapd.conf", AP + "wpa=2\n", "wpa needs wpa_key_mgmt"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=SAE\n", "needs wpa_pairwise or rsn_pairwise"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=WPA-PSK\nrsn_pairwise=CCMP\n", "wpa_passphrase"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=WPA-EAP\nrsn_pairwise=CCMP\n", "needs ieee8021x"),
+    ("wpa_supplicant.conf", STATION[:-2], "3: the block is never closed"),
+    ("wpa_supplicant.conf", STATION + "}\n", "8: closes a block that was never opened"),
+    ("wpa_supplicant.conf", STATION + STATION[STATION.index("network") :], "needs one network"),
+    ("wpa_supplicant.conf", STATION.replace('"q"', '"q'), "the quote is not closed"),
+    ("wpa_supplicant.conf", STATION.replace('"q"', '""'), "ssid has no value"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X"), "IEEE8021X needs eap"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "WPA-PSK"), "needs proto"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X\neap=TLS"), "needs identity"),
+    ("strongswan.conf", CHARON[:-2], "1: the block is never closed"),
+    ("strongswan.conf", CHARON + "}\n", "closes a block that was never opened"),
+    ("strongswan.conf", CHARON.replace("unix:///x", "AnsibleUndefined"), "never rendered"),
+    ("strongswan.conf", CHARON.replace("load = a b\n", ""), "charon needs load"),
+    ("strongswan.conf", CHARON.replace("load = a b", "load"), "2: neither a setting nor a block"),
+    ("swanctl.conf", "connections {\n}\n", "needs a block connections with something in it"),
+    ("swanctl.conf", "connections {\nq {\nversion = 1\n}\n}\n", "q needs local_addrs"),
+    ("clients.conf", "# nobody\n", "clients.conf needs a client"),
+    ("clients.conf", CLIENT.replace("'x'", "''"), "3: secret has no value"),
+    ("clients.conf", CLIENT.replace("'x'", "'x' y'"), "3: secret: a quote inside quotes"),
+    ("clients.conf", CLIENT + CLIENT, "5: client a is given twice"),
+    ("clients.conf", CLIENT.replace("secret = 'x'\n", ""), "client a needs secret"),
+    ("users", "mn Cleartext-Password := secret\n", "1: not 'NAME' Cleartext-Password"),
+    ("users", "'mn' Cleartext-Password := 'None'\n", "never rendered"),
+    ("radiusd.conf", "name = radiusd\n", "radiusd.conf needs pidfile"),
+    ("other.conf", "", "no daemon's file"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hostapd.conf", AP),
+        ("wpa_supplicant.conf", STATION),
+        ("strongswan.conf", CHARON),
+        ("clients.conf", CLIENT),
+        ("users", "# nobody\n"),
+        ("users", "'a' Cleartext-Password := 'b'\n"),
+    ],
+)
+def test_checker_accepts(tmp_path: Path, name: str, text: str) -> None:
+    """The smallest valid files pass (and with them what the cases below spoil)."""
+    (tmp_path / name).write_text(text)
+    assert checker.main([str(tmp_path / name)]) == 0
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BAD_FILES)
+def test_checker_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, message: str
+) -> None:
+    """Each way in which a template can go wrong is one line with file, line number and cause."""
+    (tmp_path / name).write_text(text)
+    assert checker.main([str(tmp_path / name)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tmp_path / name}:")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_checker_wants_the_offered_method(rendered: Rendered, tmp_path: Path) -> None:
+    """A server that offers a method it has no block for is refused."""
+    text = rendered.path("P5", "ha-a", "freeradius", "radiusd.conf").read_text()
+    (tmp_path / "radiusd.conf").write_text(text.replace("type = md5", "type = tls"))
+    assert checker.main([str(tmp_path / "radiusd.conf")]) == 1
+
+
+def test_nothing_secret_is_in_the_repository() -> None:
+    """No key, certificate or rendered file lies in ansible/."""
+    texts = [
+        path.read_text() for path in ANSIBLE.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    ]
+    assert texts
+    assert not [text for text in texts if "-----BEGIN" in text]
