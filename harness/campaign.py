@@ -64,8 +64,9 @@ class Campaign:
                         group.create_task(self._work(processor, queue))
                 await self._close_all()
             await asyncio.gather(*self._finishing)
-        except* UserError as errors:
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as group:
+            for_user = group.subgroup(UserError)
+            raise (for_user or group).exceptions[0] from None
         finally:
             await asyncio.shield(self._close_all())
 

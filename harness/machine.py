@@ -26,6 +26,9 @@ LINE_LIMIT = 1 << 20
 class Running(Protocol):
     """A started worker."""
 
+    #: Process and process group of the worker, or of the guest it runs in.
+    pid: int
+
     @property
     def stdin(self) -> asyncio.StreamWriter:
         """Where commands go."""

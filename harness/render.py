@@ -76,7 +76,7 @@ async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: 
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(scenario.network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(
-        "setpriv", "--pdeathsig", "KILL", str(Path(sys.executable).with_name("ansible-playbook")),
+        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10", str(Path(sys.executable).with_name("ansible-playbook")),
         "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
         "-e", f"@{inputs / f'{name}.vars.json'}",
         env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),

@@ -25,7 +25,8 @@ class ResultsFolder:
         self.records = path / "records"
         self.captures = path / "captures"
         self.logs = path / "logs"
-        self.work = path / "work"
+        # Absolute, because other programs work with it from places of their own.
+        self.work = path.absolute() / "work"
         self._lock: int | None = None
 
     def __enter__(self) -> ResultsFolder:

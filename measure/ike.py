@@ -37,7 +37,9 @@ def initiate(charon: vici.Session, child: str, timeout_s: float) -> list[str]:
         for entry in charon.initiate({"child": child, "timeout": str(round(timeout_s * 1000))}):
             messages.append(_text(entry.get("msg")))
     except CommandException as error:
-        raise MeasureError("ike", f"IKE negotiation failed: {error}") from error
+        telling = [text for text in messages if "error notify" in text or "failed" in text]
+        raise MeasureError("ike", "IKE negotiation failed: "
+                           f"{telling[-1] if telling else error}") from error
     return messages
 
 

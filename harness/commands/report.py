@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from harness import results
 from harness.commands.run import RESULTS
 from harness.errors import UserError
 
 FORMATS = ("terminal", "markdown", "csv")
+_PLAIN_WIDTH = 180
 
 
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,7 +33,7 @@ def show(folder: Path, form: str = "terminal", baseline: str = "P1") -> None:
     from analysis import tables
 
     try:
-        summary = analysis.summarize(analysis.load(folder / "records"), baseline=baseline)
+        summary = analysis.summarize(analysis.load(folder), baseline=baseline)
     except analysis.NothingToReport as error:
         raise UserError(str(error)) from None
     if form == "markdown":
@@ -40,5 +41,6 @@ def show(folder: Path, form: str = "terminal", baseline: str = "P1") -> None:
     elif form == "csv":
         click.echo(tables.csv(summary), nl=False)
     else:
-        width = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
-        click.echo(tables.terminal(summary, width))
+        # A file or a pipe has no width of its own; one that shows every column then serves best.
+        console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+        console.print(tables.terminal(summary, console.width))

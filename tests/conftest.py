@@ -1,0 +1,100 @@
+"""Shared by the end-to-end tests: the command line as a user starts it, and who is left over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from measure import record
+from measure.record import Record
+
+PROJECT = Path(__file__).parent.parent
+
+
+class Qop:
+    """The command line in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The command as a list; the environment of these tests is already the project's own."""
+        return [sys.executable, "-m", "harness", *arguments]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start it and go on."""
+        return subprocess.Popen(self.argv(*arguments), cwd=self.folder, text=True,
+                                env={**os.environ, "PYTHONPATH": str(PROJECT)},
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __call__(self, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(self.argv(*arguments), cwd=self.folder, text=True, timeout=timeout_s,
+                              capture_output=True, check=False,
+                              env={**os.environ, "PYTHONPATH": str(PROJECT)})
+
+    def run(self, out: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str],
+                                                      dict[str, Record]]:
+        """`qop run` with small streams into a folder; how it ended, and its records by name."""
+        done = self("run", "--out", out, "--stream-bytes", "200k", *arguments)
+        return done, self.records(out)
+
+    def records(self, out: str) -> dict[str, Record]:
+        """The good records of a results folder by name; anything else there fails the test."""
+        found, complaints = record.read_all(self.folder / out / "records")
+        assert not complaints, complaints
+        return {entry.name: entry for entry in found}
+
+    def left_over(self, patience_s: float = 5.0) -> list[str]:
+        """Command lines of processes that still work in this folder, after some patience."""
+        until = time.monotonic() + patience_s
+        while (found := _processes_naming(str(self.folder))) and time.monotonic() < until:
+            time.sleep(0.05)
+        return found
+
+
+def _processes_naming(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            place = os.readlink(entry / "cwd")
+        except OSError:
+            continue
+        if text in line or place.startswith(text):
+            found.append(f"{entry.name}: {line or place}")
+    return found
+
+
+@pytest.fixture
+def qop(tmp_path: Path) -> Qop:
+    """The command line in a temporary folder."""
+    return Qop(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared_qop(tmp_path_factory: pytest.TempPathFactory) -> Qop:
+    """The command line in a folder that all tests of a session share."""
+    return Qop(tmp_path_factory.mktemp("shared"))
+
+
+def checks(found: Record) -> dict[str, str]:
+    """A record's evidence: what holds, with its detail."""
+    return {check.check: check.detail for check in found.evidence if check.ok}
+
+
+def wait_until(condition: Sequence[object] | object, seconds: float = 60) -> None:
+    """Wait for a callable to become true; fails the test at the deadline."""
+    assert callable(condition)
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "did not come about in time"
+        time.sleep(0.05)

@@ -1,0 +1,149 @@
+"""Policies measured for real: daemons, radios and packets in the embedded guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from measure.record import Record
+from tests.conftest import PROJECT, Qop, checks
+
+pytestmark = pytest.mark.guest
+
+MEASURED = ("P1", "P2", "P3", "P7", "P8", "P12")
+
+
+@pytest.fixture(scope="session")
+def measured(shared_qop: Qop) -> dict[str, Record]:
+    """One repetition of each of these policies in N2."""
+    done, records = shared_qop.run("e2e", "--policies", ",".join(MEASURED), "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    return {found.policy: found for found in records.values()}
+
+
+@pytest.mark.parametrize("policy", MEASURED)
+def test_every_policy_is_measured_and_proven(measured: dict[str, Record], policy: str) -> None:
+    """Each record is ok, holds every number asked for, and no piece of its evidence fails."""
+    found = measured[policy]
+    assert found.status == "ok", found.reason
+    assert all(check.ok for check in found.evidence)
+    assert found.tcp and found.udp
+    for stream in (found.tcp, found.udp):
+        assert stream.bytes > 100_000
+        # 802.11b cannot carry more than its ceiling, and a working testbed comes near it.
+        assert 3e6 < stream.goodput_bps < 7.2e6
+    assert {"scan", "authentication", "association", "first_packet"} <= {
+        phase.name for phase in found.phases}
+    assert found.environment["kernel"].startswith("Linux")
+
+
+def test_open_network_has_nothing_to_authenticate(measured: dict[str, Record]) -> None:
+    """P1: frames in clear, no negotiation, authentication time 0."""
+    assert measured["P1"].authentication_time_s == 0
+    assert "air is open" in checks(measured["P1"])
+
+
+def test_wep_protects_every_frame(measured: dict[str, Record]) -> None:
+    """P2: a WEP IV on every data frame, and the frames decrypt with the policy's own key."""
+    held = checks(measured["P2"])
+    assert "0 in clear" in held["WEP-104 on every data frame"]
+    assert "static WEP key in use" in held
+
+
+def test_ipsec_takes_nine_packets(measured: dict[str, Record]) -> None:
+    """P3: main and quick mode in exactly 9 ISAKMP packets; 3DES and SHA-1 in the kernel."""
+    phases = {phase.name: phase for phase in measured["P3"].phases}
+    assert phases["ike"].packets == 9
+    held = checks(measured["P3"])
+    assert "cbc(des3_ede), hmac(sha1)" in held["ESP transforms in the kernel"]
+    assert "no clear inner packet" in held
+
+
+def test_eap_md5_with_static_wep(measured: dict[str, Record]) -> None:
+    """P7: method MD5, a port that was closed before, and WEP keys that EAP did not deliver."""
+    held = checks(measured["P7"])
+    assert {"EAP method MD5", "port is closed before", "port is open after",
+            "static WEP key in use"} <= held.keys()
+    assert "0 EAPOL-Key frames" in held["static WEP key in use"]
+
+
+@pytest.mark.parametrize("policy", ["P8", "P12"])
+def test_eap_tls_delivers_wep_keys(measured: dict[str, Record], policy: str) -> None:
+    """P8, P12: mutual EAP-TLS in the paper's 17 packets, keys by EAPOL-Key."""
+    phases = {phase.name: phase for phase in measured[policy].phases}
+    assert phases["dot1x"].packets == 17
+    held = checks(measured[policy])
+    assert {"EAP method TLS", "mutual authentication", "keys delivered by EAPOL-Key"} <= held.keys()
+
+
+def test_all_layers_together(measured: dict[str, Record]) -> None:
+    """P12: 802.1X, WEP and IPsec each proven; authentication time is the sum of both."""
+    found = measured["P12"]
+    phases = {phase.name: phase for phase in found.phases}
+    assert phases["ike"].packets == 9
+    assert found.authentication_time_s == pytest.approx(
+        phases["dot1x"].duration_s + phases["ike"].duration_s)
+
+
+def test_captures_stand_behind_each_number(measured: dict[str, Record], shared_qop: Qop) -> None:
+    """Every record's captures are kept, compressed, under its name."""
+    for found in measured.values():
+        kept = shared_qop.folder / "e2e" / "captures" / found.name
+        assert {path.name for path in kept.iterdir()} == {
+            f"{capture['file']}.gz" for capture in found.captures}
+
+
+def test_users_own_policy(qop: Qop) -> None:
+    """WPA2-PSK with CCMP from examples/, measured beside P1 without touching any code."""
+    done, records = qop.run("own", "--policy", str(PROJECT / "examples" / "wpa2-psk.yml"),
+                            "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    [own] = [found for found in records.values() if found.policy != "P1"]
+    held = checks(own)
+    assert {"CCMP on every data frame", "pairwise cipher negotiated",
+            "four-way handshake"} <= held.keys()
+    assert own.authentication_time_s and own.authentication_time_s > 0
+
+
+@pytest.mark.parametrize(("fault", "policy", "reason"), [
+    ("wrong-password", "P5", "Access-Reject"),
+    ("wrong-ca", "P6", "unable to get local issuer certificate"),
+    ("wrong-wep-key", "P2", "do not decrypt with the access point's WEP key"),
+    ("unknown-peer-key", "P3", "AUTHENTICATION_FAILED"),
+    ("radius-down", "P8", "the RADIUS server answered none of"),
+])
+def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, policy: str,
+                                                     reason: str) -> None:
+    """A spoilt secret gives a failed record that says why, exit status 1, and no numbers."""
+    done, records = qop.run("fault", "--policies", policy, "--fault", fault, "--repetitions", "1")
+    assert done.returncode == 1
+    [found] = records.values()
+    assert found.status == "failed"
+    assert reason in found.reason
+    assert found.tcp is None and found.udp is None and found.authentication_time_s is None
+    # In seconds, not a hang: the longest deadline in a repetition is 8 s.
+    assert found.elapsed_s < 15
+
+
+def test_lab_runs_a_command_on_any_node(qop: Qop) -> None:
+    """`qop lab --node ha-a COMMAND` shows that node's own addresses on a connected testbed."""
+    done = qop("lab", "--policy", "P3", "--node", "ha-a", "ip", "xfrm", "state")
+    assert done.returncode == 0, done.stderr
+    assert "cbc(des3_ede)" in done.stdout
+    assert not qop.left_over()
+
+
+def test_report_of_a_run(shared_qop: Qop, measured: dict[str, Record]) -> None:
+    """`qop report` shows a row a policy, from the records alone."""
+    done = shared_qop("report", "e2e", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    for policy in measured:
+        assert any(policy in line.split(",") for line in done.stdout.splitlines())
+
+
+def test_results_are_self_contained(shared_qop: Qop, measured: dict[str, Record]) -> None:
+    """Nothing secret stays: no rendered keys or passwords in the results folder."""
+    del measured
+    kept = [path.name for path in Path(shared_qop.folder, "e2e").rglob("*") if path.is_file()]
+    assert not [name for name in kept if name.endswith((".pem", ".conf", "vars.json"))]
