@@ -1,0 +1,24 @@
+"""`python3 -m guest`: build the image if it is missing, and print where it is."""
+
+from __future__ import annotations
+
+import sys
+
+from guest.commands import BuildError
+from guest.image import ensure
+
+
+def main() -> int:
+    """Exit status."""
+    try:
+        image = ensure()
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(image.kernel, image.root, sep="\n")
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,231 @@
+"""Boots a guest and looks after its processes; its input and its output are byte streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from guest.image import Image
+from guest.processes import members, memory_of_group
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - not for temporary files: for memory
+INIT = Path(__file__).parent / "init"
+LINE_LIMIT = 64 * 1024 * 1024
+MEMORY_SAMPLE_S = 2.0
+CONSOLE_LINES = 8
+_turn = itertools.count()
+
+
+class GuestError(Exception):
+    """A guest cannot be started; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a guest ended: its command's exit status, or why there is none."""
+
+    status: int | None
+    reason: str | None
+
+    @property
+    def ok(self) -> bool:
+        """The command ran to its end and succeeded."""
+        return self.status == 0
+
+
+class Guest:
+    """A running guest. Made by `boot`; use it as a context manager, and it is gone afterwards.
+
+    `stdin` takes what its command reads, at most 500 KB ahead of it (UML drops what is beyond).
+    `stdout` gives what it writes, any amount.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, job_dir: Path, home: Path) -> None:
+        assert process.stdin is not None  # it is a pipe
+        assert process.stdout is not None
+        self.stdin: StreamWriter = process.stdin
+        self.stdout: StreamReader = process.stdout
+        self.pid = process.pid
+        self._process = process
+        self._status_file = job_dir / "exit-status"
+        self._home = home
+        self._killed: str | None = None
+        self._peak = 0
+        self._exit: Exit | None = None
+        self._sampler = asyncio.create_task(self._sample_memory())
+        self._waiter = asyncio.create_task(self._wait())
+
+    async def wait(self) -> Exit:
+        """Until it has ended and every process of it is gone."""
+        return await asyncio.shield(self._waiter)
+
+    async def kill(self, reason: str = "killed") -> Exit:
+        """End it at once, all of it; `reason` becomes the reason in its Exit."""
+        if self._process.returncode is None:
+            self._killed = self._killed or reason
+            self._kill_group()
+        return await self.wait()
+
+    def peak_memory(self) -> int:
+        """Bytes: the most seen so far of all its processes together, its own memory included."""
+        if self._process.returncode is None:
+            self._peak = max(self._peak, memory_of_group(self.pid))
+        return self._peak
+
+    def console(self, lines: int = CONSOLE_LINES) -> str:
+        """The last lines of its console."""
+        with contextlib.suppress(OSError):
+            text = (self._home / "console").read_text(errors="replace")
+            return "\n".join(text.splitlines()[-lines:])
+        return ""
+
+    async def __aenter__(self) -> Guest:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill("not needed any more")
+
+    async def _wait(self) -> Exit:
+        code = await self._process.wait()
+        self._sampler.cancel()
+        # A guest that was killed in its kernel leaves helpers that nobody else would end.
+        self._kill_group()
+        while members(self.pid):  # noqa: ASYNC110 - nothing announces the end of its helpers
+            await asyncio.sleep(0.01)
+        console = self.console()
+        shutil.rmtree(self._home, ignore_errors=True)
+        return self._read_exit(code, console)
+
+    def _read_exit(self, code: int, console: str) -> Exit:
+        with contextlib.suppress(OSError, ValueError):
+            return Exit(int(self._status_file.read_text()), None)
+        if self._killed:
+            return Exit(None, self._killed)
+        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+        last = f"; its console ended: {console}" if console else ""
+        return Exit(None, f"the guest ended {how} before its command did{last}")
+
+    async def _sample_memory(self) -> None:
+        while True:
+            self.peak_memory()
+            await asyncio.sleep(MEMORY_SAMPLE_S)
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
+    image: Image,
+    job_dir: Path,
+    *,
+    cpu: int | None = None,
+    memory_mb: int = 256,
+    console_log: Path,
+    scratch: Path,
+    command: Sequence[str] | None = None,
+    extra_tty: tuple[int, int] | None = None,
+    kernel_arguments: Sequence[str] = (),
+) -> Guest:
+    """Start a guest that runs the worker (or `command`) with `job_dir` as its /host.
+
+    Call it from the main thread: the kernel ends the guest together with the thread that started
+    it. `cpu` is the one core it stays on, by default each in turn. `console_log` takes kernel
+    messages and standard error. `scratch` holds the guest's memory where /dev/shm cannot.
+    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. `kernel_arguments` are added
+    to the command line, as in `time-travel=inf-cpu`. No privileges are needed.
+    """
+    if memory_mb < 64:
+        raise GuestError(f"a guest needs 64 MB of memory or more, not {memory_mb}")
+    _prepare_job(job_dir, command)
+    memory_dir = _memory_dir(memory_mb, scratch)
+    home = _make_home(image, job_dir, console_log, scratch)
+    core = cpu if cpu is not None else _next_core()
+    line = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), str(image.kernel)]
+    line += _kernel_line(image, memory_mb, extra_tty)
+    try:
+        with open(console_log, "ab") as console:  # noqa: ASYNC230 - opened, never waited for
+            process = await asyncio.create_subprocess_exec(
+                *line,
+                *kernel_arguments,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=console,
+                cwd=home,
+                env={"TMPDIR": str(memory_dir), "PATH": os.environ.get("PATH", os.defpath)},
+                # A group of its own: Ctrl-C is for the harness to deal with, and killing the
+                # group gets every helper process.
+                start_new_session=True,
+                pass_fds=extra_tty or (),
+                limit=LINE_LIMIT,
+            )
+    except OSError as error:
+        shutil.rmtree(home, ignore_errors=True)
+        raise GuestError(f"cannot start the guest: {error}") from error
+    return Guest(process, job_dir, home)
+
+
+def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None) -> list[str]:
+    extra = f"fd:{extra_tty[0]},fd:{extra_tty[1]}" if extra_tty else "null"
+    return [
+        *(["seccomp=on"] if image.seccomp else []),
+        f"mem={memory_mb}M",
+        # Names below the guest's own folder: blanks, commas and colons mean something here.
+        # (hostfs does without relative names, so its one leads through /proc.)
+        *("ubd0r=root", "root=/dev/ubda", "ro", "rootfstype=squashfs"),
+        *("init=/sbin/qop-init", "hostfs=/proc/self/cwd/host", "uml_dir=.", "umid=uml"),
+        *("con=null", "con0=null,fd:2", "ssl=null", "ssl0=fd:0,null", "ssl1=null,fd:1"),
+        f"ssl2={extra}",
+        *("quiet", "mac80211_hwsim.radios=0"),
+    ]
+
+
+def _prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
+    """What the guest's init reads in its shared folder; nothing is left from an earlier guest."""
+    (job_dir / "exit-status").unlink(missing_ok=True)
+    (job_dir / "command").unlink(missing_ok=True)
+    if command is not None:
+        (job_dir / "command").write_text("exec " + shlex.join(command) + "\n")
+    (job_dir / "code/guest").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(INIT, job_dir / "code/guest/init")
+
+
+def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) -> Path:
+    """The guest's working folder: links with simple names to all that its command line names."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(prefix="guest-", dir=scratch))
+    (home / "root").symlink_to(image.root.absolute())
+    (home / "host").symlink_to(job_dir.absolute())
+    (home / "console").symlink_to(console_log.absolute())
+    return home
+
+
+def _memory_dir(memory_mb: int, scratch: Path) -> Path:
+    """Where the file that is the guest's memory goes; it needs room and to be executable."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    for place in (SHARED_MEMORY, scratch):
+        with contextlib.suppress(OSError):
+            state = os.statvfs(place)
+            room = state.f_bavail * state.f_frsize >= memory_mb << 20
+            if room and not state.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK):
+                return place.absolute()
+    raise GuestError(
+        f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
+        "(room, write permission, not mounted noexec); make room or choose another folder"
+    )
+
+
+def _next_core() -> int:
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[next(_turn) % len(cores)]

@@ -1,0 +1,137 @@
+"""A folder of finished builds: keyed by their inputs, made under a lock, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+LOCK_POLL_S = 0.2
+MANIFEST = "manifest.json"
+UNFINISHED = ".unfinished-"
+
+
+def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
+    """The cache folder: $QOP_CACHE, or qop below $XDG_CACHE_HOME, or below ~/.cache."""
+    own = environment.get("QOP_CACHE")
+    if own:
+        return Path(own).absolute()
+    base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "qop"
+
+
+def key_of(inputs: Mapping[str, bytes]) -> str:
+    """Hash of named inputs; 20 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for name, content in sorted(inputs.items()):
+        # Lengths keep ("ab", "c") apart from ("a", "bc").
+        digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()[:20]
+
+
+class Store:
+    """Builds of one kind. `folder/KEY` exists exactly when the build is whole.
+
+    `dispose` removes one unfinished build; by default with everything in it.
+    """
+
+    def __init__(
+        self, folder: Path, what: str, dispose: Callable[[Path], None] | None = None
+    ) -> None:
+        self.folder = folder
+        self.what = what
+        self._dispose = dispose or (lambda path: shutil.rmtree(path, ignore_errors=True))
+
+    def find(self, key: str) -> Path | None:
+        """The folder of a whole build, or None; nothing is locked or changed."""
+        place = self.folder / key
+        try:
+            sizes: dict[str, int] = self.manifest(place)["sizes"]
+            whole = all((place / name).stat().st_size == size for name, size in sizes.items())
+        except (OSError, ValueError, KeyError):
+            return None
+        return place if whole else None
+
+    @staticmethod
+    def manifest(place: Path) -> dict[str, Any]:
+        """What the builder said about a build, and the sizes of its files."""
+        content: dict[str, Any] = json.loads((place / MANIFEST).read_text())
+        return content
+
+    def obtain(
+        self,
+        key: str,
+        build: Callable[[Path], Mapping[str, Any]],
+        waiting: Callable[[str], None] = lambda _: None,
+    ) -> Path:
+        """The build of this key, made by `build(empty folder) -> manifest` if it is not there yet.
+
+        Another process at the same work is waited for; `waiting` is told whom, again and again.
+        An exception from `build` leaves nothing behind; a killed process leaves an unfinished
+        folder, which the next build here removes.
+        """
+        found = self.find(key)
+        if found:
+            return found
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked(waiting):
+            return self.find(key) or self._make(key, build)
+
+    def _make(self, key: str, build: Callable[[Path], Mapping[str, Any]]) -> Path:
+        # Whoever holds the lock is the only builder, so every unfinished folder is an orphan's.
+        for orphan in self.folder.glob(UNFINISHED + "*"):
+            self._dispose(orphan)
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.folder))
+        try:
+            manifest = build(unfinished)
+            files = [path for path in unfinished.rglob("*") if path.is_file()]
+            sizes = {str(path.relative_to(unfinished)): path.stat().st_size for path in files}
+            content = {**manifest, "key": key, "sizes": sizes}
+            (unfinished / MANIFEST).write_text(json.dumps(content, indent=1) + "\n")
+            for path in (*files, unfinished / MANIFEST):
+                _to_disk(path)
+            place = self.folder / key
+            if place.exists():  # damaged, or find() had accepted it
+                shutil.rmtree(place)
+            unfinished.chmod(0o755)
+            unfinished.rename(place)
+        except BaseException:
+            self._dispose(unfinished)
+            raise
+        return place
+
+    @contextlib.contextmanager
+    def _locked(self, waiting: Callable[[str], None]) -> Iterator[None]:
+        # The kernel frees the lock with its process, however that ends; nothing goes stale.
+        with open(self.folder / ".lock", "a+") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    lock.seek(0)
+                    holder = lock.read().strip() or "another process"
+                    waiting(f"waiting for {holder}, which builds the {self.what}")
+                    time.sleep(LOCK_POLL_S)
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()}")
+            lock.flush()
+            yield
+
+
+def _to_disk(path: Path) -> None:
+    """A power cut after the rename must not leave a named but empty file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

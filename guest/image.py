@@ -1,0 +1,158 @@
+"""The guest's image, a kernel and a root file system: found in the cache, or built into it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from guest import debian, kernel, root
+from guest.cache import Store, cache_root
+from guest.commands import BuildError, Commands
+from guest.progress import Printer, Status, Track, status_of
+
+POLL_S = 0.2
+TOOLS = ("mmdebstrap", "tar2sqfs", "setpriv", "taskset", "apt-get", "dpkg-deb")
+
+Progress = Callable[[Status], None]
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a guest boots from. `manifest` has the manifests of `kernel` and `root`."""
+
+    kernel: Path
+    root: Path
+    seccomp: bool
+    key: str
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One half of the image: where it is kept, and the module that makes it (`key`, `build`)."""
+
+    name: str
+    store: Store
+    module: ModuleType
+
+
+def parts(cache: Path | None = None) -> tuple[Part, Part]:
+    """Kernel and root file system apart: another package list rebuilds no kernel."""
+    base = cache or cache_root()
+    return (
+        Part("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
+        Part("root", Store(base / "roots", "root file system", debian.dispose), root),
+    )
+
+
+def find(cache: Path | None = None) -> Image | None:
+    """The image for the project as it is now, if it was built; nothing is started."""
+    places = [part.store.find(part.module.key()) for part in parts(cache)]
+    if places[0] is None or places[1] is None:
+        return None
+    return _image(places[0], places[1])
+
+
+def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image:
+    """The image, built first where necessary (minutes; needs the Debian archive and pip's index).
+
+    `progress` is called with a Status a few times a second, in this thread; what it raises (and
+    Ctrl-C) stops the build. Without it, a line on standard error says how far the build is.
+    Raises BuildError, whose text is for the user.
+    """
+    found = find(cache)
+    if found:
+        return found
+    missing = [name for name in TOOLS if shutil.which(name) is None]
+    if missing:
+        raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
+    printer = None if progress else Printer()
+    try:
+        _build_all(parts(cache), cache or cache_root(), progress or printer or Printer())
+    finally:
+        if printer:
+            printer.close()
+    built = find(cache)
+    if built is None:
+        raise BuildError("the guest's inputs changed while it was built; run the command again")
+    return built
+
+
+class _Build(threading.Thread):
+    """One part's build, in a thread of its own: compiling leaves room for downloading."""
+
+    def __init__(self, part: Part, cache: Path) -> None:
+        super().__init__(name=f"build {part.name}", daemon=True)
+        self.part = part
+        self.key = part.module.key()
+        self.error: BaseException | None = None
+        self.commands = Commands(part.store.what, cache / "logs" / f"{part.name}-{self.key}.log")
+        self._times = cache / "logs" / f"{part.name}-times.json"
+        self.track = Track(part.name, _expected(part.module.EXPECTED_S, self._times))
+
+    def run(self) -> None:
+        try:
+            self.part.store.obtain(self.key, self._make, self._wait)
+            self.track.finish()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that asked for the build
+            self.error = error
+
+    def _make(self, unfinished: Path) -> Mapping[str, Any]:
+        self.track.note(None)
+        started = time.monotonic()
+        manifest = self.part.module.build(unfinished, self.commands, self.track)
+        self.track.finish()
+        self._times.write_text(json.dumps(self.track.durations_s))
+        return {**manifest, "build_s": round(time.monotonic() - started, 1)}
+
+    def _wait(self, text: str) -> None:
+        self.track.note(text)
+        if self.commands.stopped:
+            raise self.commands.error("stopped")
+
+
+def _build_all(halves: tuple[Part, ...], cache: Path, progress: Progress) -> None:
+    builds = [_Build(part, cache) for part in halves]
+    for build in builds:
+        build.start()
+    try:
+        while any(build.is_alive() for build in builds) and not any(b.error for b in builds):
+            progress(status_of([build.track for build in builds]))
+            time.sleep(POLL_S)
+    finally:
+        # On every way out: if one failed or the user left, the other has no purpose any more.
+        if not all(build.track.finished for build in builds):
+            for build in builds:
+                build.commands.stop()
+        for build in builds:
+            build.join()
+    errors = [build.error for build in builds if build.error]
+    # The first error is the cause; "was stopped" is its consequence.
+    for error in sorted(errors, key=lambda error: "was stopped" in str(error)):
+        raise error
+
+
+def _expected(usual: Mapping[str, float], times: Path) -> dict[str, float]:
+    try:
+        last = json.loads(times.read_text())
+    except (OSError, ValueError):
+        last = {}
+    return {name: float(last.get(name, seconds)) for name, seconds in usual.items()}
+
+
+def _image(kernel_place: Path, root_place: Path) -> Image:
+    manifest = {"kernel": Store.manifest(kernel_place), "root": Store.manifest(root_place)}
+    return Image(
+        kernel=kernel_place / "linux",
+        root=root_place / "root.squashfs",
+        seccomp=bool(manifest["kernel"]["seccomp"]),
+        key=f"{kernel_place.name}-{root_place.name}",
+        manifest=manifest,
+    )

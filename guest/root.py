@@ -1,0 +1,113 @@
+"""Builds the guest's root file system: Debian packages, provisioned by ansible/testbed.yml."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from guest.cache import key_of
+from guest.commands import BuildError, Commands
+from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
+from guest.progress import Track
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parent
+ROLE = PROJECT / "ansible/roles/testbed"
+SUITE = "bookworm"
+# Debian 12's Python, on the only architecture User-Mode Linux runs on: wheels for it are fetched
+# by whichever Python runs this.
+WHEELS_FOR = (
+    *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3"),
+    *("--abi", "none", "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
+    *("--platform", "manylinux_2_34_x86_64", "--platform", "any", "--only-binary", ":all:"),
+)
+EXPECTED_S = {"wheels": 5, "packages": 30, "provision": 20, "pack": 8}
+VARIABLES = {"testbed_live": False, "testbed_wheels": "/qop/wheels"}
+COMPRESSION = ("--compressor", "zstd", "--comp-extra", "level=5", "--block-size", "131072")
+
+
+def key() -> str:
+    """Changes with everything that goes into the root file system."""
+    files = [HERE / "first-init", HERE / "root.py"]
+    files += [PROJECT / "ansible/testbed.yml", *ROLE.rglob("*")]
+    files += [PROJECT / "requirements" / name for name in ("testbed.lock", "ansible.lock")]
+    inputs = {str(path.relative_to(PROJECT)): path.read_bytes() for path in files if path.is_file()}
+    return key_of(inputs)
+
+
+def packages(defaults: str) -> list[str]:
+    """The role's list of packages (its YAML has one a line, so that this needs no YAML reader)."""
+    block = re.search(r"^testbed_packages:\n((?:[ ]+.*\n)+)", defaults, re.M)
+    names = re.findall(r"^  - ([a-z0-9][a-z0-9.+-]+)$", block[1] if block else "", re.M)
+    if not names:
+        raise BuildError("ansible/roles/testbed/defaults/main.yml: testbed_packages is not a list")
+    return names
+
+
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+    """Leave `root.squashfs` in the folder; returns the manifest."""
+    track.stage("wheels")
+    inside = unfinished / "qop"
+    _fetch_wheels(inside, commands)
+
+    track.stage("packages")
+    names = packages((ROLE / "defaults/main.yml").read_text())
+    archive = mirrors()
+    suites = (SUITE, f"{SUITE}-updates", f"{SUITE}-security")
+    command = mmdebstrap(SUITE, "-", archive.sources(*suites), names, _hooks(inside))
+    target = scratch(unfinished)
+    pack = '"${@:2}" | tar2sqfs --quiet --force ' + " ".join(COMPRESSION) + ' "$1"'
+    shell = ["bash", "-o", "pipefail", "-c", pack, "bash", str(unfinished / "root.squashfs")]
+    commands.run(
+        [*shell, *command],
+        each_line=lambda line: _follow(line, track),
+        environment={**os.environ, "TMPDIR": str(target)},
+    )
+    clear_scratch(unfinished)
+    shutil.rmtree(inside)
+    return {"suite": SUITE, "packages": names}
+
+
+def _fetch_wheels(inside: Path, commands: Commands) -> None:
+    """The worker's wheels, and Ansible unpacked: it works inside, and must not stay there."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    locked = [*WHEELS_FOR, "--require-hashes", "--no-deps", "--quiet", "--requirement"]
+    lock = {name: str(PROJECT / f"requirements/{name}.lock") for name in ("testbed", "ansible")}
+    commands.run([*pip, "download", "--dest", str(inside / "wheels"), *locked, lock["testbed"]])
+    commands.run([*pip, "install", "--target", str(inside / "python"), *locked, lock["ansible"]])
+    (inside / "variables.json").write_text(json.dumps(VARIABLES))
+
+
+def _hooks(inside: Path) -> list[str]:
+    playbook = ("-e", "@/qop/variables.json", "/qop/project/ansible/testbed.yml")
+    environment = (
+        *("PYTHONPATH=/qop/python", "HOME=/qop", "LC_ALL=C.UTF-8"),
+        *("ANSIBLE_NOCOLOR=1", "ANSIBLE_REMOTE_TEMP=/qop/tmp"),
+    )
+    compiled = ("/opt/qop/venv/lib", "/usr/lib/python3/dist-packages")
+    return [
+        in_root("mkdir", "-p", "/qop/project/requirements", "/qop/project/ansible/roles", "/host"),
+        hook("sync-in", inside, "/qop"),
+        hook("copy-in", PROJECT / "requirements/testbed.lock", "/qop/project/requirements"),
+        hook("copy-in", PROJECT / "ansible/testbed.yml", "/qop/project/ansible"),
+        hook("copy-in", ROLE, "/qop/project/ansible/roles"),
+        "--customize-hook=echo @stage provision",
+        in_root("env", *environment, "python3", "-m", "ansible", "playbook", *playbook),
+        hook("upload", HERE / "first-init", "/sbin/qop-init"),
+        in_root("chmod", "755", "/sbin/qop-init"),
+        in_root("rm", "-rf", "/qop"),
+        # Nothing is ever compiled in a guest, where it would be slow and lost at its end.
+        in_root("python3", "-m", "compileall", "-q", *compiled),
+        "--customize-hook=echo @stage pack",
+    ]
+
+
+def _follow(line: str, track: Track) -> None:
+    if line.startswith("@stage "):
+        track.stage(line.removeprefix("@stage "))
