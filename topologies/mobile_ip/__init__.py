@@ -1,0 +1,1 @@
+"""Mobile IPv4 on the wire: home agent, foreign agent and mobile node as small daemons."""

@@ -1,0 +1,211 @@
+"""Program: home and foreign agent in one, `python3 -m topologies.mobile_ip.agent CONFIG.json`."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from pathlib import Path
+
+from topologies.mobile_ip import discovery, packets
+from topologies.mobile_ip.config import AgentConfig, ConfigError, load_agent
+from topologies.mobile_ip.daemon import Loop, now_s, say
+from topologies.mobile_ip.discovery import Advertisement, Service
+from topologies.mobile_ip.effects import (
+    Admit,
+    Bind,
+    Datagram,
+    Dismiss,
+    Effect,
+    Endpoint,
+    Note,
+    Send,
+    Unbind,
+)
+from topologies.mobile_ip.foreign_agent import ForeignAgent, ForeignPolicy
+from topologies.mobile_ip.home_agent import HomeAgent, HomePolicy
+from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
+from topologies.mobile_ip.kernel import AgentKernel
+from topologies.mobile_ip.link import Radio, Wire
+from topologies.mobile_ip.packets import PORT, PacketError
+
+# RFC 1256 section 6.2.1 wants times spread, so that neighbours do not fall into step.
+_JITTER = 0.05
+
+
+class Agent:
+    """Sockets and kernel on one side, the agents' logic on the other."""
+
+    def __init__(self, config: AgentConfig, loop: Loop) -> None:
+        self._config = config
+        self._home = HomeAgent(HomePolicy(
+            config.address, config.home, config.lifetime_s, config.peers, config.care_of,
+            config.reverse_tunnel, config.reverse_tunnel_mandatory))
+        self._foreign = ForeignAgent(ForeignPolicy(
+            config.address, config.care_of, config.lifetime_s, config.peers,
+            config.reverse_tunnel, config.reverse_tunnel_mandatory)) if config.foreign else None
+        self._sequence = 0
+        self._radio = Radio(config.interface, discovery.SOLICITATION, PORT, discovery.ALL_ROUTERS)
+        self._wire = Wire(ignored_interface=config.interface)
+        self._kernel = AgentKernel(config.interface, config.address, config.care_of,
+                                   self._radio.link_address, self._radio.claim,
+                                   config.wired_interface)
+        # Drawn for jitter, not for secrets.
+        self._random = random.Random()  # noqa: S311
+        self._advertise_s = now_s() if config.advertisement_interval_s else None
+        loop.watch(self._radio, self._from_radio)
+        loop.watch(self._wire, self._from_wire)
+
+    def start(self) -> None:
+        """Prepare the kernel."""
+        self._kernel.start()
+
+    def stop(self) -> None:
+        """Take back what was done to the kernel."""
+        self._kernel.stop()
+        self._radio.close()
+        self._wire.close()
+
+    def deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        times = [self._advertise_s, self._home.deadline_s(),
+                 self._foreign.deadline_s() if self._foreign else None]
+        return min((time for time in times if time is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Advertise and expire."""
+        if self._advertise_s is not None and self._advertise_s <= now:
+            # Unless it is long overdue: then a burst would follow.
+            interval_s = self._config.advertisement_interval_s
+            self._advertise_s = now + interval_s * (1 + self._random.uniform(0, _JITTER))
+            self._advertise(discovery.ALL_SYSTEMS, multicast_link_address(discovery.ALL_SYSTEMS))
+        self._perform(self._home.expire(now))
+        if self._foreign:
+            self._perform(self._foreign.expire(now))
+
+    def _advertise(self, to: str, link: bytes) -> None:
+        services = Service.REGISTRATION_REQUIRED
+        if self._config.home:
+            services |= Service.HOME_AGENT
+        if self._foreign:
+            services |= Service.FOREIGN_AGENT
+            if len(self._foreign.pending) >= self._foreign.policy.max_pending:
+                services |= Service.BUSY
+        if self._config.reverse_tunnel:
+            services |= Service.REVERSE_TUNNEL
+        # RFC 1256: three may be lost before an agent counts as gone.
+        lifetime_s = max(3, round(3 * self._config.advertisement_interval_s))
+        message = Advertisement(
+            self._sequence, self._config.lifetime_s, services,
+            (self._config.care_of,) if self._foreign else (), ((self._config.address, 0),),
+            lifetime_s)
+        self._sequence = discovery.next_sequence(self._sequence)
+        try:
+            self._radio.send_icmp(message.encode(), self._config.address, to, link)
+        except OSError as error:
+            say("error", reason=f"advertisement: {error.strerror}")
+            return
+        say("advertised", to=to, sequence=message.sequence)
+
+    def _from_radio(self) -> None:
+        received = self._radio.receive()
+        if received is None:
+            return
+        packet, link = received
+        if packet.protocol == ICMP:
+            with contextlib.suppress(PacketError):
+                discovery.check_solicitation(packet.payload)
+                # RFC 1256 section 4.2: to the asker alone, at once, unless it has no address yet.
+                if packet.source == "0.0.0.0":  # noqa: S104 - not to listen at
+                    self._advertise(discovery.ALL_SYSTEMS,
+                                    multicast_link_address(discovery.ALL_SYSTEMS))
+                else:
+                    self._advertise(packet.source, link)
+            return
+        if packet.destination == self._config.address:
+            self._dispatch(Datagram(packet.payload,
+                                    Endpoint(packet.source, packet.source_port, link),
+                                    packet.destination, packet.ttl))
+
+    def _from_wire(self) -> None:
+        datagram = self._wire.receive()
+        if datagram is not None:
+            self._dispatch(datagram)
+
+    def _dispatch(self, datagram: Datagram) -> None:
+        """To the home agent what is for it, to the foreign agent what it shall relay."""
+        now = now_s()
+        if datagram.payload[:1] == bytes((packets.REPLY,)):
+            if self._foreign and datagram.source.link is None:
+                self._perform(self._foreign.from_wire(datagram, now))
+        elif datagram.source.link is None or self._is_ours(datagram.payload):
+            self._perform(self._home.receive(datagram, now))
+        elif self._foreign:
+            self._perform(self._foreign.from_radio(datagram, now))
+
+    def _is_ours(self, payload: bytes) -> bool:
+        try:
+            request: packets.Request | None = packets.parse_request(payload)
+        except PacketError as error:
+            request = error.request
+        return request is not None and (request.home_agent == self._config.address
+                                        or request.home_address in self._config.home)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        """In order, up to the first that fails: then nobody is told that all went well."""
+        for effect in effects:
+            try:
+                self._do(effect)
+            except OSError as error:
+                say("error", reason=f"{type(effect).__name__}: {error.strerror}")
+                if isinstance(effect, Bind):
+                    self._home.forget(effect.home_address)
+                    self._kernel.unbind(Unbind(effect.home_address, effect.care_of))
+                elif isinstance(effect, Admit) and self._foreign:
+                    self._foreign.forget(effect.home_address)
+                    self._kernel.dismiss(Dismiss(effect.home_address))
+                return
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Note():
+                say(effect.event, **effect.fields)
+            case Send() if effect.to.link is not None:
+                self._radio.send_udp(effect, PORT)
+            case Send():
+                self._wire.send(effect)
+            case Bind():
+                self._kernel.bind(effect)
+            case Unbind():
+                self._kernel.unbind(effect)
+            case Admit():
+                self._kernel.admit(effect)
+            case Dismiss():
+                self._kernel.dismiss(effect)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until SIGTERM."""
+    try:
+        config = load_agent(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    loop = Loop()
+    try:
+        agent = Agent(config, loop)
+    except OSError as error:
+        say("failed", reason=f"{config.interface}: {error.strerror}")
+        return 1
+    try:
+        agent.start()
+        say("ready", interface=config.interface, address=config.address)
+        loop.run(agent.deadline_s, agent.tick)
+    finally:
+        agent.stop()
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""Agent discovery: ICMP advertisements with the mobility extension, and solicitations.
+
+RFC 1256 has the ICMP messages, RFC 5944 section 2 what Mobile IP adds. Pure functions on the ICMP
+message, without the IP header.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass, replace
+from socket import inet_aton, inet_ntoa
+
+from topologies.mobile_ip.ipv4 import checksum
+from topologies.mobile_ip.packets import PacketError
+
+ADVERTISEMENT = 9
+SOLICITATION = 10
+ALL_SYSTEMS = "224.0.0.1"
+ALL_ROUTERS = "224.0.0.2"
+BROADCAST = "255.255.255.255"
+# After 0xffff comes 256: a number below says that the agent started anew (RFC 5944 section 2.3.2).
+SEQUENCE_AFTER_ROLLOVER = 256
+
+_PADDING = 0
+_MOBILITY = 16
+_PREFIX_LENGTHS = 19
+_HEAD = struct.Struct("!BBHBBH")
+_ROUTER = struct.Struct("!4si")
+_EXTENSION = struct.Struct("!BBHHH")
+# Code 16: an agent that forwards no common traffic (RFC 5944 section 2.1).
+_CODES = frozenset({0, 16})
+
+
+class Service(enum.IntFlag):
+    """Flags of the mobility extension (RFC 5944 section 2.1.1; T: RFC 3024 section 3.1)."""
+
+    REGISTRATION_REQUIRED = 0x8000
+    BUSY = 0x4000
+    HOME_AGENT = 0x2000
+    FOREIGN_AGENT = 0x1000
+    MINIMAL_ENCAPSULATION = 0x0800
+    GRE = 0x0400
+    R_RESERVED = 0x0200
+    REVERSE_TUNNEL = 0x0100
+
+
+@dataclass(frozen=True)
+class Advertisement:
+    """Agent Advertisement; lifetimes in seconds, `routers` are addresses by preference."""
+
+    sequence: int
+    registration_lifetime_s: int
+    services: int
+    care_of: tuple[str, ...] = ()
+    routers: tuple[tuple[str, int], ...] = ()
+    lifetime_s: int = 1800
+    prefix_lengths: tuple[int, ...] = ()
+    code: int = 0
+
+    def offers(self, service: Service) -> bool:
+        """Whether the agent says so."""
+        return bool(self.services & service)
+
+    def encode(self) -> bytes:
+        """The ICMP message."""
+        head = _HEAD.pack(ADVERTISEMENT, self.code, 0, len(self.routers), 2, self.lifetime_s)
+        routers = b"".join(_ROUTER.pack(inet_aton(address), preference)
+                           for address, preference in self.routers)
+        extension = _EXTENSION.pack(_MOBILITY, 6 + 4 * len(self.care_of), self.sequence,
+                                    self.registration_lifetime_s, self.services)
+        extension += b"".join(map(inet_aton, self.care_of))
+        if self.prefix_lengths:
+            extension += bytes((_PREFIX_LENGTHS, len(self.prefix_lengths), *self.prefix_lengths))
+        return _with_checksum(head + routers + extension)
+
+
+def solicitation() -> bytes:
+    """Agent Solicitation, the same as a Router Solicitation (RFC 5944 section 2.2)."""
+    return _with_checksum(struct.pack("!BBHI", SOLICITATION, 0, 0, 0))
+
+
+def check_solicitation(data: bytes) -> None:
+    """Raises PacketError unless it is a solicitation (RFC 1256 section 4.3)."""
+    if len(data) < 8 or data[0] != SOLICITATION or data[1] != 0:
+        raise PacketError("no solicitation")
+    if checksum(data):
+        raise PacketError("ICMP checksum is wrong")
+
+
+def parse_advertisement(data: bytes) -> Advertisement:
+    """An agent's advertisement. Raises PacketError, also for a plain router's."""
+    if len(data) < _HEAD.size or data[0] != ADVERTISEMENT or data[1] not in _CODES:
+        raise PacketError("no advertisement")
+    if checksum(data):
+        raise PacketError("ICMP checksum is wrong")
+    _, code, _, count, entry_words, lifetime = _HEAD.unpack_from(data)
+    end = _HEAD.size + count * entry_words * 4
+    if entry_words < 2 or len(data) < end:
+        raise PacketError("router addresses are cut short")
+    routers = [_ROUTER.unpack_from(data, start)
+               for start in range(_HEAD.size, end, entry_words * 4)]
+    found = _parse_extensions(data[end:])
+    return replace(found, code=code, lifetime_s=lifetime,
+                   routers=tuple((inet_ntoa(address), preference)
+                                 for address, preference in routers))
+
+
+def _parse_extensions(data: bytes) -> Advertisement:
+    found: Advertisement | None = None
+    prefixes: tuple[int, ...] = ()
+    while data:
+        if data[0] == _PADDING:  # one octet, without a length (section 2.1.3)
+            data = data[1:]
+            continue
+        if len(data) < 2 or len(data) < 2 + data[1]:
+            raise PacketError(f"extension of type {data[0]} is cut short")
+        end = 2 + data[1]
+        if data[0] == _MOBILITY:
+            found = _parse_mobility(data[:end])
+        elif data[0] == _PREFIX_LENGTHS:
+            prefixes = tuple(data[2:end])
+        data = data[end:]
+    if found is None:
+        raise PacketError("no mobility extension: a router, not an agent")
+    return replace(found, prefix_lengths=prefixes)
+
+
+def _parse_mobility(data: bytes) -> Advertisement:
+    if len(data) < _EXTENSION.size or (len(data) - _EXTENSION.size) % 4:
+        raise PacketError(f"mobility extension of {len(data)} octets")
+    _, _, sequence, lifetime, services = _EXTENSION.unpack_from(data)
+    care_of = tuple(inet_ntoa(data[n:n + 4]) for n in range(_EXTENSION.size, len(data), 4))
+    if services & Service.FOREIGN_AGENT and not care_of:
+        # RFC 5944 section 2.1.1: at least one where the F bit is set.
+        raise PacketError("a foreign agent without a care-of address")
+    return Advertisement(sequence, lifetime, services, care_of)
+
+
+def next_sequence(sequence: int) -> int:
+    """The sequence number after this one (RFC 5944 section 2.3.2)."""
+    return SEQUENCE_AFTER_ROLLOVER if sequence == 0xFFFF else sequence + 1
+
+
+def _with_checksum(message: bytes) -> bytes:
+    return message[:2] + struct.pack("!H", checksum(message)) + message[4:]

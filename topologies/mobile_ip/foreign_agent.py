@@ -1,0 +1,213 @@
+"""The foreign agent's logic: it relays registrations and keeps a list of its visitors.
+
+RFC 5944 section 3.7, RFC 3024 section 4.2. Nothing here touches a socket or the kernel. Times are
+seconds since 1970 on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from topologies.mobile_ip import packets, replay
+from topologies.mobile_ip.effects import Admit, Datagram, Dismiss, Effect, Endpoint, Note, Send
+from topologies.mobile_ip.home_agent import is_deregistration, is_unicast
+from topologies.mobile_ip.packets import (
+    INFINITE_LIFETIME,
+    PORT,
+    Association,
+    Code,
+    Flag,
+    Kind,
+    PacketError,
+    Reply,
+    Request,
+)
+
+PENDING_S = 7.0
+MAX_PENDING = 64
+# RFC 3024 section 4.1.1: a request for a reverse tunnel leaves with this TTL, and nobody farther
+# than a hop away can have it arrive so.
+_NEIGHBOUR_TTL = 255
+
+
+@dataclass(frozen=True)
+class ForeignPolicy:
+    """What a foreign agent offers; `peers` are home agents with an association of their own."""
+
+    address: str
+    care_of: str
+    lifetime_s: int
+    peers: dict[str, Association]
+    reverse_tunnel: bool = True
+    reverse_tunnel_mandatory: bool = False
+    max_pending: int = MAX_PENDING
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A request that the home agent has not answered yet."""
+
+    request: Request
+    node: Endpoint
+    since_s: float
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A node that is served, and until when (None: without end)."""
+
+    home_agent: str
+    link: bytes
+    expires_s: float | None
+    reverse_tunnel: bool
+
+
+class ForeignAgent:
+    """Pending requests and visitors."""
+
+    def __init__(self, policy: ForeignPolicy) -> None:
+        self.policy = policy
+        self.visitors: dict[str, Visitor] = {}
+        self.pending: dict[tuple[str, int], Pending] = {}
+        self.security_exceptions = 0
+
+    def from_radio(self, datagram: Datagram, now_s: float) -> list[Effect]:
+        """Relay a node's request to its home agent, or deny it."""
+        try:
+            request = packets.parse_request(datagram.payload)
+        except PacketError as error:
+            if error.request is None:
+                return []
+            return self._deny(datagram.source, error.request,
+                              (Code.FA_MALFORMED_REQUEST, str(error)))
+        if packets.unknown_kind(request) is not None:
+            return []  # RFC 5944 section 1.9: the message is silently discarded
+        refusal = next(self._refusals(request, datagram), None)
+        if refusal is not None:
+            return self._deny(datagram.source, request, refusal)
+        self.pending[_key(request)] = Pending(request, datagram.source, now_s)
+        peer = self.policy.peers.get(request.home_agent)
+        relayed = packets.authenticate(request, Kind.FOREIGN_HOME, peer) if peer else request
+        return [Send(relayed.encode(), self.policy.care_of, Endpoint(request.home_agent, PORT))]
+
+    def from_wire(self, datagram: Datagram, now_s: float) -> list[Effect]:
+        """Relay a home agent's reply to the node that waits for it (RFC 5944 section 3.7.3)."""
+        try:
+            reply = packets.parse_reply(datagram.payload)
+        except PacketError:
+            return []  # there is no telling who waits for it
+        pending = self._awaited(reply, datagram.source.address)
+        if pending is None or packets.unknown_kind(reply) is not None:
+            return []
+        peer = self.policy.peers.get(pending.request.home_agent)
+        if peer is not None and not packets.is_authentic(reply, Kind.FOREIGN_HOME, peer):
+            self.security_exceptions += 1
+            del self.pending[_key(pending.request)]
+            return self._deny(pending.node, pending.request,
+                              (Code.FA_HOME_AUTHENTICATION, "home agent failed authentication"))
+        del self.pending[_key(pending.request)]
+        relayed = Send(_without_foreign_home(reply).encode(), self.policy.address, pending.node)
+        if not reply.accepted:
+            return [relayed]
+        return [*self._accepted(reply, pending, now_s), relayed]
+
+    def expire(self, now_s: float) -> list[Effect]:
+        """End visits whose time has come, and requests that nobody answered (code 78)."""
+        ended: list[Effect] = []
+        for home, visitor in list(self.visitors.items()):
+            if visitor.expires_s is not None and visitor.expires_s <= now_s:
+                ended += self._dismiss(home, "expired")
+        for key, pending in list(self.pending.items()):
+            if pending.since_s + PENDING_S <= now_s:
+                del self.pending[key]
+                ended += self._deny(pending.node, pending.request,
+                                    (Code.FA_TIMEOUT, "home agent does not answer"))
+        return ended
+
+    def deadline_s(self) -> float | None:
+        """When `expire` is due next."""
+        times = [visitor.expires_s for visitor in self.visitors.values()
+                 if visitor.expires_s is not None]
+        times += [pending.since_s + PENDING_S for pending in self.pending.values()]
+        return min(times, default=None)
+
+    def forget(self, home_address: str) -> None:
+        """Drop a visitor that the kernel could not serve."""
+        self.visitors.pop(home_address, None)
+
+    def _refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
+        """Why a request is denied (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
+        if not is_unicast(request.home_address) or not is_unicast(request.home_agent):
+            yield Code.FA_MALFORMED_REQUEST, "home address or agent is no unicast address"
+        if request.care_of not in {self.policy.care_of, request.home_address}:
+            yield Code.FA_CARE_OF, "invalid care-of address"
+        if request.care_of == request.home_address and not is_deregistration(request):
+            yield Code.FA_CARE_OF, "care-of address is the home address"
+        if request.lifetime_s > self.policy.lifetime_s:
+            yield Code.FA_LIFETIME_TOO_LONG, "requested lifetime too long"
+        if request.has(Flag.MINIMAL_ENCAPSULATION) or request.has(Flag.GRE):
+            yield Code.FA_ENCAPSULATION, "requested encapsulation unavailable"
+        yield from self._tunnel_refusals(request, datagram)
+        if len(self.pending) >= self.policy.max_pending and _key(request) not in self.pending:
+            yield Code.FA_RESOURCES, "too many pending requests"
+
+    def _tunnel_refusals(self, request: Request,
+                         datagram: Datagram) -> Iterator[tuple[Code, str]]:
+        if request.has(Flag.REVERSE_TUNNEL):
+            if not self.policy.reverse_tunnel:
+                yield Code.FA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
+            if datagram.ttl != _NEIGHBOUR_TTL:
+                yield Code.FA_TOO_DISTANT, "mobile node too distant"
+        elif self.policy.reverse_tunnel_mandatory:
+            yield Code.FA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
+        if any(extension.kind == Kind.ENCAPSULATING_DELIVERY for extension in request.extensions):
+            yield Code.FA_DELIVERY_STYLE, "delivery style not supported"
+
+    def _awaited(self, reply: Reply, source: str) -> Pending | None:
+        for (home, _), pending in self.pending.items():
+            if (home == reply.home_address and source == pending.request.home_agent
+                    and replay.answers(reply.identification, pending.request.identification)):
+                return pending
+        return None
+
+    def _accepted(self, reply: Reply, pending: Pending, now_s: float) -> list[Effect]:
+        home, request = reply.home_address, pending.request
+        if is_deregistration(request) or reply.lifetime_s == 0:
+            return self._dismiss(home, "deregistered") if home in self.visitors else []
+        lifetime_s = min(reply.lifetime_s, request.lifetime_s)
+        assert pending.node.link is not None  # what comes from the radio has one
+        expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
+        visitor = Visitor(request.home_agent, pending.node.link, expires_s,
+                          request.has(Flag.REVERSE_TUNNEL))
+        self.visitors[home] = visitor
+        return [Admit(home, visitor.home_agent, visitor.link, visitor.reverse_tunnel),
+                Note("visitor", {"home_address": home, "home_agent": visitor.home_agent,
+                                 "state": "admitted", "lifetime_s": lifetime_s,
+                                 "reverse_tunnel": visitor.reverse_tunnel})]
+
+    def _dismiss(self, home: str, reason: str) -> list[Effect]:
+        visitor = self.visitors.pop(home)
+        return [Dismiss(home), Note("visitor", {"home_address": home, "state": "dismissed",
+                                                "home_agent": visitor.home_agent,
+                                                "reason": reason})]
+
+    def _deny(self, node: Endpoint, request: Request, refusal: tuple[Code, str]) -> list[Effect]:
+        code, reason = refusal
+        # With 69 the lifetime says how long it may be (RFC 5944 section 3.7.2.3).
+        lifetime_s = self.policy.lifetime_s if code == Code.FA_LIFETIME_TOO_LONG else 0
+        reply = Reply(code, lifetime_s, request.home_address, request.home_agent,
+                      request.identification)
+        note = Note("denied", {"by": "foreign", "code": int(code), "reason": reason,
+                               "home_address": request.home_address, "from": node.address})
+        return [note, Send(reply.encode(), self.policy.address, node)]
+
+
+def _key(request: Request) -> tuple[str, int]:
+    return request.home_address, request.identification
+
+
+def _without_foreign_home(reply: Reply) -> Reply:
+    """The extension is for the foreign agent alone (RFC 5944 section 3.7.3.2)."""
+    return replace(reply, extensions=tuple(extension for extension in reply.extensions
+                                           if extension.kind != Kind.FOREIGN_HOME))

@@ -1,0 +1,201 @@
+"""The home agent's logic: registration requests in, replies and bindings out.
+
+RFC 5944 section 3.8. Nothing here touches a socket or the kernel. Times are seconds since 1970 on
+the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from topologies.mobile_ip import packets, replay
+from topologies.mobile_ip.effects import Bind, Datagram, Effect, Note, Send, Unbind
+from topologies.mobile_ip.packets import (
+    INFINITE_LIFETIME,
+    Association,
+    Code,
+    Flag,
+    Kind,
+    PacketError,
+    Reply,
+    Request,
+)
+
+# RFC 5944 sections 3.8.2.1 and 3.8.2.3: to be logged as security exceptions.
+SECURITY_EXCEPTIONS = frozenset({Code.HA_NODE_AUTHENTICATION, Code.HA_FOREIGN_AUTHENTICATION,
+                                 Code.HA_IDENTIFICATION})
+
+
+@dataclass(frozen=True)
+class HomePolicy:
+    """What a home agent serves; `peers` are foreign agents with an association of their own."""
+
+    address: str
+    nodes: dict[str, Association]
+    lifetime_s: int
+    peers: dict[str, Association]
+    own_care_of: str = ""
+    reverse_tunnel: bool = True
+    reverse_tunnel_mandatory: bool = False
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where a node is, and until when (None: until it says otherwise)."""
+
+    care_of: str
+    expires_s: float | None
+    reverse_tunnel: bool
+
+
+class HomeAgent:
+    """Bindings of the nodes it serves, and what was refused."""
+
+    def __init__(self, policy: HomePolicy) -> None:
+        self.policy = policy
+        self.bindings: dict[str, Binding] = {}
+        self.security_exceptions = 0
+        self._last_identification: dict[str, int] = {}
+
+    def receive(self, datagram: Datagram, now_s: float) -> list[Effect]:
+        """Answer a registration request; what is no request is silently discarded."""
+        try:
+            request = packets.parse_request(datagram.payload)
+        except PacketError as error:
+            if error.request is None:
+                return []
+            return self._deny(datagram, error.request, (Code.HA_MALFORMED_REQUEST, str(error)),
+                              now_s)
+        if packets.unknown_kind(request) is not None:
+            return []  # RFC 5944 section 1.9: the message is silently discarded
+        refusal = next(self._refusals(request, datagram, now_s), None)
+        if refusal is not None:
+            return self._deny(datagram, request, refusal, now_s)
+        return self._accept(datagram, request, now_s)
+
+    def expire(self, now_s: float) -> list[Effect]:
+        """End the bindings whose time has come."""
+        ended: list[Effect] = []
+        for home, binding in list(self.bindings.items()):
+            if binding.expires_s is not None and binding.expires_s <= now_s:
+                del self.bindings[home]
+                ended += [Unbind(home, binding.care_of),
+                          Note("unbound", {"home_address": home, "care_of": binding.care_of,
+                                           "reason": "expired"})]
+        return ended
+
+    def deadline_s(self) -> float | None:
+        """When `expire` is due next."""
+        return min((b.expires_s for b in self.bindings.values() if b.expires_s is not None),
+                   default=None)
+
+    def forget(self, home_address: str) -> None:
+        """Drop a binding that the kernel could not carry out."""
+        self.bindings.pop(home_address, None)
+
+    def _refusals(self, request: Request, datagram: Datagram,
+                  now_s: float) -> Iterator[tuple[Code, str]]:
+        """Why a request is denied, in the order of RFC 5944 section 3.8.2.1."""
+        node = self.policy.nodes.get(request.home_address)
+        if node is None:
+            # The RFC has no code of its own for it; without an association there is nothing to
+            # check an authenticator with, and 131 would blame a key.
+            yield Code.HA_PROHIBITED, "unknown home address"
+            return
+        if not packets.is_authentic(request, Kind.MOBILE_HOME, node):
+            yield Code.HA_NODE_AUTHENTICATION, "mobile node failed authentication"
+        peer = self.policy.peers.get(datagram.source.address)
+        if peer is not None and not packets.is_authentic(request, Kind.FOREIGN_HOME, peer):
+            yield Code.HA_FOREIGN_AUTHENTICATION, "foreign agent failed authentication"
+        last = self._last_identification.get(request.home_address)
+        if not replay.is_fresh(request.identification, now_s, last):
+            yield Code.HA_IDENTIFICATION, "identification is stale"
+        if request.home_agent != self.policy.address:
+            yield Code.HA_UNKNOWN_AGENT, "unknown home agent address"
+        yield from self._unserved(request)
+
+    def _unserved(self, request: Request) -> Iterator[tuple[Code, str]]:
+        """What an authentic request asks for and is not to be had."""
+        if not is_deregistration(request):
+            if not is_unicast(request.care_of):
+                yield Code.HA_MALFORMED_REQUEST, "care-of address is no unicast address"
+            if request.care_of in {self.policy.address, self.policy.own_care_of,
+                                   request.home_address}:
+                yield Code.HA_PROHIBITED, "care-of address would tunnel to itself"
+        if request.has(Flag.MINIMAL_ENCAPSULATION) or request.has(Flag.GRE):
+            yield Code.HA_ENCAPSULATION, "requested encapsulation unavailable"
+        if request.has(Flag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
+            yield Code.HA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
+        # RFC 3024 section 4.3: only where there will be a tunnel at all.
+        if (self.policy.reverse_tunnel_mandatory and not request.has(Flag.REVERSE_TUNNEL)
+                and not is_deregistration(request)):
+            yield Code.HA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
+
+    def _accept(self, datagram: Datagram, request: Request, now_s: float) -> list[Effect]:
+        home = request.home_address
+        self._last_identification[home] = request.identification
+        old = self.bindings.get(home)
+        code = (Code.ACCEPTED_NO_SIMULTANEOUS if request.has(Flag.SIMULTANEOUS)
+                else Code.ACCEPTED)
+        if is_deregistration(request):
+            effects: list[Effect] = self._unbind(datagram, request, old)
+            return [*effects, self._reply(datagram, request, code, 0, request.identification)]
+        lifetime_s = min(request.lifetime_s, self.policy.lifetime_s)
+        expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
+        binding = Binding(request.care_of, expires_s, request.has(Flag.REVERSE_TUNNEL))
+        self.bindings[home] = binding
+        # The tunnel first: when the node reads the reply, it is there.
+        return [Bind(home, request.care_of),
+                Note("bound", {"home_address": home, "care_of": request.care_of,
+                               "lifetime_s": lifetime_s, "code": int(code),
+                               "reverse_tunnel": binding.reverse_tunnel,
+                               "renewal": old is not None and old.care_of == request.care_of}),
+                self._reply(datagram, request, code, lifetime_s, request.identification)]
+
+    def _unbind(self, datagram: Datagram, request: Request, old: Binding | None) -> list[Effect]:
+        home = request.home_address
+        # With another care-of address than its own, only that binding is meant (section 3.8.2.2).
+        if old is not None and request.care_of not in {home, old.care_of}:
+            return []
+        self.bindings.pop(home, None)
+        fields = {"home_address": home, "care_of": old.care_of if old else None,
+                  "reason": "deregistered"}
+        unbind: list[Effect] = [Unbind(home, old.care_of, datagram.source.link)] if old else []
+        return [*unbind, Note("unbound", fields)]
+
+    def _deny(self, datagram: Datagram, request: Request, refusal: tuple[Code, str],
+              now_s: float) -> list[Effect]:
+        code, reason = refusal
+        fields = {"by": "home", "code": int(code), "reason": reason,
+                  "home_address": request.home_address, "from": datagram.source.address}
+        if code in SECURITY_EXCEPTIONS:
+            self.security_exceptions += 1
+            fields["security_exceptions"] = self.security_exceptions
+        identification = request.identification
+        if code == Code.HA_IDENTIFICATION:
+            identification = replay.resynchronising(identification, now_s)
+        return [Note("denied", fields), self._reply(datagram, request, code, 0, identification)]
+
+    def _reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
+               identification: int) -> Send:
+        """RFC 5944 section 3.8.3: back to where the request came from."""
+        reply = Reply(code, lifetime_s, request.home_address, self.policy.address, identification)
+        node = self.policy.nodes.get(request.home_address)
+        if node is not None:
+            reply = packets.authenticate(reply, Kind.MOBILE_HOME, node)
+        peer = self.policy.peers.get(datagram.source.address)
+        if peer is not None:
+            reply = packets.authenticate(reply, Kind.FOREIGN_HOME, peer)
+        return Send(reply.encode(), self.policy.address, datagram.source)
+
+
+def is_deregistration(request: Request) -> bool:
+    """Lifetime 0 (RFC 5944 section 3.3); so is a registration of the home address itself."""
+    return request.lifetime_s == 0
+
+
+def is_unicast(address: str) -> bool:
+    """Whether a host can have this address."""
+    first = int(address.partition(".")[0])
+    return 0 < first < 224 and first != 127

@@ -1,0 +1,108 @@
+"""IPv4, UDP and ARP octets for what passes the kernel's stack by, as pure functions.
+
+Registration and discovery on the radio side go through packet sockets: the link-layer address of
+the other side counts (a visitor must not be asked for it by ARP, RFC 5944 section 4.6), and no
+route, filter or IPsec policy of the node may keep a registration back.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from socket import inet_aton, inet_ntoa
+
+from topologies.mobile_ip.packets import PacketError
+
+ICMP = 1
+UDP = 17
+_IP = struct.Struct("!BBHHHBBH4s4s")
+_UDP = struct.Struct("!HHHH")
+_ARP = struct.Struct("!HHBBH6s4s6s4s")
+_MORE_FRAGMENTS_AND_OFFSET = 0x3FFF
+
+
+@dataclass(frozen=True)
+class Packet:
+    """An IPv4 packet; ports are 0 where the protocol has none."""
+
+    protocol: int
+    source: str
+    destination: str
+    ttl: int
+    payload: bytes
+    source_port: int = 0
+    destination_port: int = 0
+
+    def encode(self) -> bytes:
+        """Octets with checksums; UDP's header is added to a UDP payload."""
+        body = self.payload
+        addresses = inet_aton(self.source) + inet_aton(self.destination)
+        if self.protocol == UDP:
+            length = _UDP.size + len(body)
+            pseudo = addresses + struct.pack("!BBH", 0, UDP, length)
+            ports = self.source_port, self.destination_port
+            # 0 would say "no checksum" (RFC 768).
+            total = checksum(pseudo + _UDP.pack(*ports, length, 0) + body) or 0xFFFF
+            body = _UDP.pack(*ports, length, total) + body
+        head = _IP.pack(0x45, 0, _IP.size + len(body), 0, 0, self.ttl, self.protocol, 0,
+                        addresses[:4], addresses[4:])
+        return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
+
+
+def parse(data: bytes, *, udp_sum: bool = True) -> Packet:
+    """An unfragmented IPv4 packet. Raises PacketError for anything else.
+
+    `udp_sum` says whether UDP's checksum has been filled in.
+    """
+    if len(data) < _IP.size or data[0] >> 4 != 4:
+        raise PacketError("no IPv4 packet")
+    size = (data[0] & 15) * 4
+    _, _, length, _, fragment, ttl, protocol, _, source, destination = _IP.unpack_from(data)
+    if size < _IP.size or not size <= length <= len(data):
+        raise PacketError("IPv4 lengths contradict each other")
+    if checksum(data[:size]):
+        raise PacketError("IPv4 checksum is wrong")
+    if fragment & _MORE_FRAGMENTS_AND_OFFSET:
+        raise PacketError("fragment")
+    packet = Packet(protocol, inet_ntoa(source), inet_ntoa(destination), ttl, data[size:length])
+    return _parse_udp(packet, udp_sum=udp_sum) if protocol == UDP else packet
+
+
+def _parse_udp(packet: Packet, *, udp_sum: bool) -> Packet:
+    data = packet.payload
+    if len(data) < _UDP.size:
+        raise PacketError("UDP header is cut short")
+    source_port, destination_port, length, total = _UDP.unpack_from(data)
+    if not _UDP.size <= length <= len(data):
+        raise PacketError("UDP lengths contradict each other")
+    pseudo = inet_aton(packet.source) + inet_aton(packet.destination)
+    pseudo += struct.pack("!BBH", 0, UDP, length)
+    # RFC 5944 sections 3.6.2.1, 3.7.2.1, 3.8.2.1: wrong and not zero means silently discarded.
+    if udp_sum and total and checksum(pseudo + data[:length]):
+        raise PacketError("UDP checksum is wrong")
+    return Packet(UDP, packet.source, packet.destination, packet.ttl, data[_UDP.size:length],
+                  source_port, destination_port)
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071); 0 over octets that have theirs in them."""
+    if len(data) % 2:
+        data += b"\0"
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def gratuitous_arp(address: str, link_address: bytes) -> bytes:
+    """ARP request by which `link_address` claims an address (RFC 5944 section 4.6)."""
+    own = inet_aton(address)
+    return _ARP.pack(1, 0x0800, 6, 4, 1, link_address, own, bytes(6), own)
+
+
+def multicast_link_address(group: str) -> bytes:
+    """The Ethernet address of an IPv4 group (RFC 1112 section 6.4), or of everybody."""
+    packed = inet_aton(group)
+    if group == "255.255.255.255":
+        return b"\xff" * 6
+    return b"\x01\x00\x5e" + bytes((packed[1] & 0x7F,)) + packed[2:]

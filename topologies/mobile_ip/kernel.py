@@ -1,0 +1,291 @@
+"""What bindings, visitors and movements mean to the kernel: tunnels, routes, rules, neighbours.
+
+Everything lies in routing tables of the daemons' own, ahead of the main table, so that nothing of
+a node's other routes is touched and all of it can be taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from socket import inet_aton
+
+from topologies.mobile_ip.effects import Admit, Bind, Dismiss, Unbind, UseAgent
+from topologies.mobile_ip.netlink import PERMANENT, REACHABLE, Netlink
+
+# Priorities of the rules, and tables of the same numbers; Linux' own are 0, 32766 and 32767, and
+# 434 is Mobile IP's port. A visitor's packets come before everything: also what it sends to the
+# subnet it is in goes home first (RFC 3024 section 2).
+FROM_VISITOR, TO_VISITOR, OWN = 432, 433, 434
+_FIRST_REVERSE_TABLE = 43_400
+_GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL, errno.ENXIO})
+_CONF = "net/ipv4/conf"
+_TUNNEL = "mip"
+Claim = Callable[[str, bytes], None]
+
+
+@contextlib.contextmanager
+def _if_there() -> Iterator[None]:
+    """What shall go may be gone, a link that went down takes its routes along."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+
+
+class Switches:
+    """Kernel switches below /proc/sys that are put back in the end."""
+
+    def __init__(self) -> None:
+        self._before: dict[Path, str] = {}
+
+    def set(self, name: str, value: int) -> None:
+        """Write a switch; its first value is remembered. Raises OSError."""
+        path = Path("/proc/sys") / name
+        before = path.read_text().strip()
+        if before != str(value):
+            self._before.setdefault(path, before)
+            path.write_text(str(value))
+
+    def restore(self) -> None:
+        """As it was; switches of interfaces that are gone are gone."""
+        for path, value in self._before.items():
+            with contextlib.suppress(OSError):
+                path.write_text(value)
+        self._before.clear()
+
+
+class Tunnels:
+    """IP-in-IP interfaces, one for each pair of ends, there as long as somebody uses them."""
+
+    def __init__(self, netlink: Netlink) -> None:
+        self._netlink = netlink
+        self._users: dict[str, int] = {}
+
+    def flush(self) -> None:
+        """Remove all there are, also what a daemon that was killed has left."""
+        self._users.clear()
+        for _, name in socket.if_nameindex():
+            if name.startswith(_TUNNEL):
+                self._netlink.delete_link(name)
+
+    def acquire(self, role: str, local: str, remote: str) -> str:
+        """The name of the tunnel between two addresses. Raises OSError."""
+        name = f"{_TUNNEL}{role}{inet_aton(remote).hex()}"
+        if name not in self._users:
+            self._netlink.add_tunnel(name, local, remote)
+            # What comes out of it has sources that no route leads to through it.
+            Path("/proc/sys", _CONF, name, "rp_filter").write_text("0")
+        self._users[name] = self._users.get(name, 0) + 1
+        return name
+
+    def release(self, name: str) -> bool:
+        """Use it no more; whether it is gone now."""
+        self._users[name] -= 1
+        if self._users[name]:
+            return False
+        del self._users[name]
+        with _if_there():
+            self._netlink.delete_link(name)
+        return True
+
+
+class AgentKernel:
+    """The kernel's part of an agent, in its network namespace. Methods raise OSError.
+
+    `link` is the interface's own link-layer address; `claim` broadcasts that an address is at a
+    link-layer address (gratuitous ARP).
+    """
+
+    def __init__(self, interface: str, address: str, care_of: str, link: bytes, claim: Claim,
+                 wired_interface: str | None = None) -> None:
+        self._interface = interface
+        self._wired = wired_interface
+        self._index = socket.if_nametoindex(interface)
+        self._link = link
+        self._address = address
+        self._care_of = care_of
+        self._claim = claim
+        self._netlink = Netlink()
+        self._tunnels = Tunnels(self._netlink)
+        self._switches = Switches()
+        self._bound: dict[str, str] = {}
+        self._visitors: dict[str, tuple[str, bool]] = {}
+        self._reverse_tables: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Forward, and look bindings up before other routes."""
+        self._switches.set("net/ipv4/ip_forward", 1)
+        for place in filter(None, ("all", self._interface, self._wired)):
+            self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
+            self._switches.set(f"{_CONF}/{place}/send_redirects", 0)
+        # Otherwise a proxy waits up to 0.8 s before it answers.
+        self._switches.set(f"net/ipv4/neigh/{self._interface}/proxy_delay", 0)
+        self._flush()
+        self._netlink.add_rule(OWN, OWN)
+
+    def stop(self) -> None:
+        """Take everything back."""
+        for visitor in list(self._visitors):
+            self.dismiss(Dismiss(visitor))
+        for home, tunnel in list(self._bound.items()):
+            self.unbind(Unbind(home, tunnel))
+        self._flush()
+        self._switches.restore()
+        self._netlink.close()
+
+    def bind(self, effect: Bind) -> None:
+        """Tunnel to the care-of address, and stand in for the node on the home link."""
+        home = effect.home_address
+        old = self._bound.get(home)
+        name = self._tunnels.acquire("h", self._address, effect.care_of)
+        if name == old:
+            self._tunnels.release(name)
+            return
+        try:
+            self._netlink.set_route(OWN, socket.if_nametoindex(name), home)
+        except OSError:
+            self._tunnels.release(name)
+            raise
+        self._bound[home] = name
+        if old:
+            self._tunnels.release(old)
+            return
+        self._netlink.add_proxy(home, self._index)
+        # RFC 5944 section 4.6: whoever knows the node's link-layer address takes ours instead.
+        self._claim(home, self._link)
+
+    def unbind(self, effect: Unbind) -> None:
+        """Deliver on the home link again."""
+        name = self._bound.pop(effect.home_address, None)
+        if name is None:
+            return
+        with _if_there():
+            self._netlink.delete_route(OWN, socket.if_nametoindex(name), effect.home_address)
+        self._tunnels.release(name)
+        with _if_there():
+            self._netlink.delete_proxy(effect.home_address, self._index)
+        if effect.link is not None:
+            self._claim(effect.home_address, effect.link)
+            self._netlink.set_neighbour(effect.home_address, effect.link, self._index, REACHABLE)
+
+    def admit(self, effect: Admit) -> None:
+        """Deliver from the tunnel to the visitor, and into it what the visitor sends."""
+        home = effect.home_address
+        name = self._tunnels.acquire("f", self._care_of, effect.home_agent)
+        if home in self._visitors and self._visitors[home] != (name, effect.reverse_tunnel):
+            self.dismiss(Dismiss(home))
+        if home in self._visitors:
+            self._tunnels.release(name)
+        else:
+            self._visitors[home] = name, effect.reverse_tunnel
+            self._open(name)
+            if effect.reverse_tunnel:
+                self._netlink.add_rule(FROM_VISITOR, self._reverse_tables[name], home,
+                                       self._interface)
+        # RFC 5944 section 4.6: never ask for a visitor by ARP, it has told where it is.
+        self._netlink.set_neighbour(home, effect.link, self._index, PERMANENT)
+        self._netlink.set_route(TO_VISITOR, self._index, home)
+
+    def dismiss(self, effect: Dismiss) -> None:
+        """Serve a visitor no more."""
+        name, reverse = self._visitors.pop(effect.home_address, ("", False))
+        if not name:
+            return
+        table = self._reverse_tables[name]
+        with _if_there():
+            self._netlink.delete_route(TO_VISITOR, self._index, effect.home_address)
+        with _if_there():
+            self._netlink.delete_neighbour(effect.home_address, self._index)
+        if reverse:
+            with _if_there():
+                self._netlink.delete_rule(FROM_VISITOR, table, effect.home_address,
+                                          self._interface)
+        if self._tunnels.release(name):
+            del self._reverse_tables[name]
+            with _if_there():
+                self._netlink.delete_rule(TO_VISITOR, TO_VISITOR, interface=name)
+
+    def _flush(self) -> None:
+        for priority in (FROM_VISITOR, TO_VISITOR, OWN):
+            self._netlink.flush_rules(priority)
+        self._tunnels.flush()
+
+    def _open(self, name: str) -> None:
+        """First visitor of a home agent: a table into its tunnel, and a rule for what comes out.
+
+        Only what comes out of the tunnel is delivered here. What others of this subnet send to a
+        visitor goes to its home like everything else, also while its visit has not yet expired
+        although it has left.
+        """
+        if name in self._reverse_tables:
+            return
+        used = set(self._reverse_tables.values())
+        table = next(n for n in range(_FIRST_REVERSE_TABLE, 1 << 30) if n not in used)
+        self._reverse_tables[name] = table
+        self._netlink.set_route(table, socket.if_nametoindex(name))
+        self._netlink.add_rule(TO_VISITOR, TO_VISITOR, interface=name)
+
+
+class NodeKernel:
+    """The kernel's part of a mobile node, as AgentKernel. Methods raise OSError."""
+
+    def __init__(self, interface: str, home_address: str, link: bytes, claim: Claim) -> None:
+        self._interface = interface
+        self._index = socket.if_nametoindex(interface)
+        self._home = home_address
+        self._link = link
+        self._claim = claim
+        self._netlink = Netlink()
+        self._switches = Switches()
+        self._agent: str | None = None
+        self._was_away = False
+        self._added_address = False
+
+    def start(self) -> None:
+        """The home address stays on the interface, wherever it is."""
+        for place in ("all", self._interface):
+            self._switches.set(f"{_CONF}/{place}/rp_filter", 0)
+        with contextlib.suppress(FileExistsError):
+            self._netlink.add_address(self._home, self._index)
+            self._added_address = True
+        self._netlink.flush_rules(OWN)
+        self._netlink.add_rule(OWN, OWN)
+
+    def stop(self) -> None:
+        """Take everything back."""
+        self._forget(self._agent)
+        self._netlink.flush_rules(OWN)
+        if self._added_address:
+            with _if_there():
+                self._netlink.delete_address(self._home, self._index)
+        self._switches.restore()
+        self._netlink.close()
+
+    def use(self, effect: UseAgent) -> None:
+        """Everything through this agent, on-link although it is in no subnet of ours."""
+        if self._agent not in {None, effect.address}:
+            self._forget(self._agent)
+        self._agent = effect.address
+        # Away, ARP must not be used at all (RFC 5944 section 4.6).
+        state = REACHABLE if effect.at_home else PERMANENT
+        self._netlink.set_neighbour(effect.address, effect.link, self._index, state)
+        self._netlink.set_route(OWN, self._index, effect.address, source=self._home)
+        self._netlink.set_route(OWN, self._index, via=effect.address, source=self._home)
+        if effect.at_home and self._was_away:
+            self._claim(self._home, self._link)
+        self._was_away = not effect.at_home
+
+    def _forget(self, agent: str | None) -> None:
+        if agent is None:
+            return
+        for address in (None, agent):
+            with _if_there():
+                self._netlink.delete_route(OWN, self._index, address)
+        with _if_there():
+            self._netlink.delete_neighbour(agent, self._index)
+

@@ -1,0 +1,299 @@
+"""The mobile node's logic: find an agent, register, renew, deregister (RFC 5944 sections 2.4, 3.6).
+
+Nothing here touches a socket or the kernel. Times are seconds since 1970 on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from topologies.mobile_ip import discovery, packets, replay
+from topologies.mobile_ip.discovery import Advertisement, Service
+from topologies.mobile_ip.effects import Effect, Endpoint, Note, Send, Solicit, UseAgent
+from topologies.mobile_ip.packets import (
+    INFINITE_LIFETIME,
+    PORT,
+    Association,
+    Code,
+    Flag,
+    Kind,
+    PacketError,
+    Reply,
+    Request,
+)
+
+# RFC 1256 section 5: three solicitations, a second apart; RFC 5944 section 2.4: then ever fewer.
+_QUICK_SOLICITATIONS = 3
+_SOLICITATION_S = 1.0
+_SLOWEST_SOLICITATION_S = 60.0
+_SLOWEST_RETRY_S = 16.0
+# A registration is renewed when this share of its lifetime is over: room for retransmissions.
+_RENEW_AFTER = 2 / 3
+_MAX_CORRECTIONS = 2
+# Denials by a foreign agent that pass: too many requests, home agent slow.
+_TRANSIENT = frozenset({Code.FA_RESOURCES, Code.FA_TIMEOUT})
+
+
+@dataclass(frozen=True)
+class NodePolicy:
+    """Who the node is and how it behaves; times in seconds."""
+
+    home_address: str
+    home_agent: str
+    association: Association
+    lifetime_s: int
+    by_event: bool = True
+    reverse_tunnel: bool = True
+    retry_s: float = 1.0
+    deadline_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that was heard."""
+
+    address: str
+    link: bytes
+    at_home: bool
+    care_of: str
+    sequence: int
+    lifetime_s: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A registration under way, over all its transmissions."""
+
+    agent: Agent
+    lifetime_s: int
+    deadline_s: float
+    next_s: float
+    wait_s: float
+    count: int = 0
+    corrections: int = 0
+    sent_s: float = 0.0
+    identification: int = 0
+    trouble: str = "no answer"
+
+
+class MobileNode:
+    """What the node knows of its whereabouts."""
+
+    def __init__(self, policy: NodePolicy, noise: Callable[[], int] = lambda: 0,
+                 clock_offset_s: float = 0.0) -> None:
+        self.policy = policy
+        self.agent: Agent | None = None
+        self.attempt: Attempt | None = None
+        self.registered = False
+        self.clock_offset_s = clock_offset_s
+        self._noise = noise
+        self._last_identification = 0
+        self._solicitations = 0
+        self._solicit_s: float | None = None
+        self._search_until_s: float | None = None
+        self._renew_s: float | None = None
+        self._expires_s: float | None = None
+
+    # --- what happens to it ------------------------------------------------------------------
+
+    def attached(self, now_s: float) -> list[Effect]:
+        """The link is up, perhaps another one: find out where, and register."""
+        self._lose()
+        self._search_until_s = now_s + self.policy.deadline_s
+        if self.policy.by_event:
+            self._solicitations = 0
+            self._solicit_s = now_s
+        return self.tick(now_s)
+
+    def detached(self) -> list[Effect]:
+        """The link is gone; what is on its way is pointless."""
+        self._lose()
+        return []
+
+    def advertised(self, heard: Advertisement, address: str, link: bytes,
+                   now_s: float) -> list[Effect]:
+        """An agent has said that it is there."""
+        agent = self._describe(heard, address, link)
+        if agent is None or not self._is_news(agent):
+            if agent is not None and self.agent is not None:
+                self.agent = replace(self.agent, sequence=agent.sequence)
+            return []
+        self._lose()
+        self.agent = agent
+        note = Note("advertised", {"agent": address, "care_of": agent.care_of or None,
+                                   "place": _place(agent), "sequence": heard.sequence})
+        if not agent.at_home and self.policy.reverse_tunnel and not heard.offers(
+                Service.REVERSE_TUNNEL):
+            return [note, Note("failed", {"reason": "the agent offers no reverse tunnel"})]
+        # At home nothing leads through a binding: the route first (RFC 5944 section 2.4.3).
+        use: list[Effect] = [UseAgent(address, link, at_home=True)] if agent.at_home else []
+        return [note, *use, *self._start(now_s, now_s + self.policy.deadline_s)]
+
+    def replied(self, payload: bytes, now_s: float) -> list[Effect]:
+        """Something came to the port of the registration."""
+        attempt = self.attempt
+        try:
+            reply = packets.parse_reply(payload)
+        except PacketError:
+            return []
+        if (attempt is None or reply.home_address != self.policy.home_address
+                or packets.unknown_kind(reply) is not None
+                or not replay.answers(reply.identification, attempt.identification)):
+            return []
+        by_foreign_agent = Code.FA_UNSPECIFIED <= reply.code < Code.HA_UNSPECIFIED
+        if not by_foreign_agent and not packets.is_authentic(
+                reply, Kind.MOBILE_HOME, self.policy.association):
+            # RFC 5944 section 3.6.2.1: discarded, but worth telling: our key is wrong, or theirs.
+            self.attempt = replace(attempt, trouble=f"reply not authentic, code {reply.code}")
+            return [_denied(reply, authentic=False)]
+        if reply.accepted:
+            return self._registered(reply, attempt)
+        return [_denied(reply, authentic=not by_foreign_agent),
+                *self._refused(reply, attempt, now_s)]
+
+    def tick(self, now_s: float) -> list[Effect]:
+        """Whatever is due: solicitations, retransmissions, renewal, giving up."""
+        effects: list[Effect] = []
+        if self._search_until_s is not None and self._search_until_s <= now_s:
+            self._search_until_s = self._solicit_s = None
+            effects.append(Note("failed", {"reason": "no agent has advertised itself"}))
+        if self._solicit_s is not None and self._solicit_s <= now_s:
+            effects += self._solicit(now_s)
+        if self.attempt is not None:
+            effects += self._retry(self.attempt, now_s)
+        if self._renew_s is not None and self._renew_s <= now_s:
+            assert self._expires_s is not None
+            effects += self._start(now_s, self._expires_s)
+        return effects
+
+    def deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        times = [self._solicit_s, self._search_until_s, self._renew_s]
+        times += [self.attempt.next_s, self.attempt.deadline_s] if self.attempt else []
+        return min((time for time in times if time is not None), default=None)
+
+    # --- discovery ---------------------------------------------------------------------------
+
+    def _describe(self, heard: Advertisement, address: str, link: bytes) -> Agent | None:
+        """The agent behind an advertisement, if it is of any use."""
+        at_home = self.policy.home_agent == address or self.policy.home_agent in {
+            router for router, _ in heard.routers}
+        if at_home:
+            useful = heard.offers(Service.HOME_AGENT)
+        else:
+            known = self.agent is not None and self.agent.address == address
+            useful = heard.offers(Service.FOREIGN_AGENT) and bool(heard.care_of) and (
+                known or not heard.offers(Service.BUSY))
+        if not useful:
+            return None
+        return Agent(address, link, at_home, "" if at_home else heard.care_of[0], heard.sequence,
+                     heard.registration_lifetime_s)
+
+    def _is_news(self, agent: Agent) -> bool:
+        """Whether an advertisement is a reason to register."""
+        if self.agent is None:
+            return not self.policy.by_event or self._search_until_s is not None
+        if self.agent.address != agent.address:
+            return not self.policy.by_event
+        # RFC 5944 section 2.4.4: the agent has started anew and knows us no more.
+        return (agent.sequence < self.agent.sequence
+                and agent.sequence < discovery.SEQUENCE_AFTER_ROLLOVER)
+
+    def _solicit(self, now_s: float) -> list[Effect]:
+        self._solicitations += 1
+        slower = max(0, self._solicitations - _QUICK_SOLICITATIONS)
+        self._solicit_s = now_s + min(_SOLICITATION_S * 2.0 ** slower, _SLOWEST_SOLICITATION_S)
+        return [Solicit(), Note("solicited", {"count": self._solicitations})]
+
+    def _lose(self) -> None:
+        """Forget where it was."""
+        self.agent = self.attempt = None
+        self.registered = False
+        self._solicit_s = self._search_until_s = self._renew_s = self._expires_s = None
+
+    # --- registration ------------------------------------------------------------------------
+
+    def _start(self, now_s: float, deadline_s: float) -> list[Effect]:
+        agent = self.agent
+        assert agent is not None
+        self._renew_s = None
+        lifetime_s = 0 if agent.at_home else min(self.policy.lifetime_s, agent.lifetime_s)
+        return self._transmit(Attempt(agent, lifetime_s, deadline_s, now_s, self.policy.retry_s),
+                              now_s)
+
+    def _transmit(self, attempt: Attempt, now_s: float) -> list[Effect]:
+        """Send the request, with an Identification of its own each time (section 3.6.3)."""
+        agent = attempt.agent
+        identification = max(replay.identification(now_s + self.clock_offset_s, self._noise()),
+                             self._last_identification + 1)
+        self._last_identification = identification
+        # RFC 5944 section 3.6.1.2: at home the care-of address is the home address.
+        away = Flag.REVERSE_TUNNEL if self.policy.reverse_tunnel else Flag(0)
+        request = Request(Flag(0) if agent.at_home else away, attempt.lifetime_s,
+                          self.policy.home_address, self.policy.home_agent,
+                          self.policy.home_address if agent.at_home else agent.care_of,
+                          identification)
+        request = packets.authenticate(request, Kind.MOBILE_HOME, self.policy.association)
+        attempt = replace(attempt, sent_s=now_s, identification=identification,
+                          count=attempt.count + 1, next_s=now_s + attempt.wait_s,
+                          wait_s=min(attempt.wait_s * 2, _SLOWEST_RETRY_S))
+        self.attempt = attempt
+        return [Send(request.encode(), self.policy.home_address,
+                     Endpoint(agent.address, PORT, agent.link)),
+                Note("requested", {"agent": agent.address, "place": _place(agent),
+                                   "care_of": request.care_of, "lifetime_s": attempt.lifetime_s,
+                                   "count": attempt.count})]
+
+    def _retry(self, attempt: Attempt, now_s: float) -> list[Effect]:
+        if attempt.deadline_s <= now_s:
+            return self._fail(attempt.trouble)
+        return self._transmit(attempt, now_s) if attempt.next_s <= now_s else []
+
+    def _registered(self, reply: Reply, attempt: Attempt) -> list[Effect]:
+        agent = attempt.agent
+        lifetime_s = min(reply.lifetime_s, attempt.lifetime_s)
+        self.attempt = None
+        self.registered = True
+        if lifetime_s not in {0, INFINITE_LIFETIME}:
+            # Counted from the request, so that it never ends here after it has ended there.
+            self._expires_s = attempt.sent_s + lifetime_s
+            self._renew_s = attempt.sent_s + lifetime_s * _RENEW_AFTER
+        fields = {"agent": agent.address, "place": _place(agent), "code": reply.code,
+                  "lifetime_s": lifetime_s, "care_of": agent.care_of or None,
+                  "requests": attempt.count}
+        if agent.at_home:
+            return [Note("deregistered", {"agent": agent.address, "code": reply.code}),
+                    Note("registered", fields)]
+        return [UseAgent(agent.address, agent.link, at_home=False), Note("registered", fields)]
+
+    def _refused(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
+        """Do better if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
+        if attempt.corrections < _MAX_CORRECTIONS:
+            corrected = replace(attempt, corrections=attempt.corrections + 1)
+            if reply.code == Code.HA_IDENTIFICATION:
+                self.clock_offset_s = replay.seconds(reply.identification) - now_s
+                self._last_identification = 0
+                return self._transmit(corrected, now_s)
+            if reply.code == Code.FA_LIFETIME_TOO_LONG and reply.lifetime_s > 0:
+                return self._transmit(replace(corrected, lifetime_s=reply.lifetime_s), now_s)
+        # A foreign agent's denial is anybody's word: a registration that holds is not given up
+        # for it, it is renewed until it ends.
+        if reply.code in _TRANSIENT or (self.registered and reply.code < Code.HA_UNSPECIFIED):
+            self.attempt = replace(attempt, trouble=f"denied with code {reply.code}")
+            return []
+        return self._fail(f"denied with code {reply.code}")
+
+    def _fail(self, reason: str) -> list[Effect]:
+        """Give up until the link comes up again, or an agent is heard."""
+        self._lose()
+        return [Note("failed", {"reason": reason})]
+
+
+def _denied(reply: Reply, *, authentic: bool) -> Note:
+    return Note("denied", {"code": reply.code, "authentic": authentic,
+                           "agent": reply.home_agent})
+
+
+def _place(agent: Agent) -> str:
+    return "home" if agent.at_home else "foreign"

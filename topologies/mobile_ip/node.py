@@ -1,0 +1,166 @@
+"""Program: the mobile node, `python3 -m topologies.mobile_ip.node CONFIG.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from topologies.mobile_ip import discovery
+from topologies.mobile_ip.config import ConfigError, NodeConfig, load_node
+from topologies.mobile_ip.daemon import Loop, now_s, say
+from topologies.mobile_ip.effects import Effect, Note, Send, Solicit, UseAgent
+from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
+from topologies.mobile_ip.kernel import NodeKernel
+from topologies.mobile_ip.link import Radio, Wire
+from topologies.mobile_ip.mobile_node import MobileNode, NodePolicy
+from topologies.mobile_ip.packets import PacketError
+
+
+class Node:
+    """Sockets, kernel and commands on one side, the mobile node's logic on the other."""
+
+    def __init__(self, config: NodeConfig, loop: Loop) -> None:
+        self._config = config
+        self._loop = loop
+        # Below the clock's precision an Identification is to be unpredictable.
+        noise = random.SystemRandom()
+        self._logic = MobileNode(NodePolicy(
+            config.home_address, config.home_agent, config.association, config.lifetime_s,
+            config.by_event, config.reverse_tunnel, config.retry_s, config.deadline_s),
+            lambda: noise.getrandbits(10), config.clock_offset_s)
+        self._placeholder = Wire(0, ignored_interface=config.interface)
+        self._port = self._placeholder.port
+        self._radio = Radio(config.interface, discovery.ADVERTISEMENT, self._port)
+        self._kernel = NodeKernel(config.interface, config.home_address,
+                                  self._radio.link_address, self._radio.claim)
+        self._input = Commands(self._command, loop)
+        loop.watch(self._radio, self._from_radio)
+        loop.watch(self._placeholder, self._placeholder.receive)
+        loop.watch(self._input, self._input.read)
+
+    def start(self) -> None:
+        """Prepare the kernel."""
+        self._kernel.start()
+
+    def stop(self) -> None:
+        """Take back what was done to the kernel."""
+        self._kernel.stop()
+        self._radio.close()
+        self._placeholder.close()
+
+    def deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+        return self._logic.deadline_s()
+
+    def tick(self, now: float) -> None:
+        """Whatever is due."""
+        self._perform(self._logic.tick(now))
+
+    def _command(self, command: dict[str, Any]) -> None:
+        match command.get("do"):
+            case "attached":
+                self._perform(self._logic.attached(now_s()))
+            case "detached":
+                self._perform(self._logic.detached())
+            case "stop":
+                self._loop.end()
+            case other:
+                say("error", reason=f"unknown command {other!r}")
+
+    def _from_radio(self) -> None:
+        received = self._radio.receive()
+        if received is None:
+            return
+        packet, link = received
+        if packet.protocol != ICMP:
+            if packet.destination == self._config.home_address:
+                self._perform(self._logic.replied(packet.payload, now_s()))
+            return
+        try:
+            heard = discovery.parse_advertisement(packet.payload)
+        except PacketError:
+            return
+        self._perform(self._logic.advertised(heard, packet.source, link, now_s()))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            try:
+                self._do(effect)
+            except OSError as error:
+                # The link may be down: retransmissions and the deadline see to it.
+                say("error", reason=f"{type(effect).__name__}: {error.strerror}")
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Note():
+                say(effect.event, **effect.fields)
+            case Send():
+                self._radio.send_udp(effect, self._port)
+            case Solicit():
+                self._radio.send_icmp(discovery.solicitation(), self._config.home_address,
+                                      discovery.ALL_ROUTERS,
+                                      multicast_link_address(discovery.ALL_ROUTERS))
+            case UseAgent():
+                self._kernel.use(effect)
+
+
+class Commands:
+    """JSON lines on standard input; its end means: stop."""
+
+    def __init__(self, act: Callable[[dict[str, Any]], None], loop: Loop) -> None:
+        self._act = act
+        self._loop = loop
+        self._buffer = b""
+
+    def fileno(self) -> int:
+        """Standard input."""
+        return 0
+
+    def read(self) -> None:
+        """Take what is there; act on every whole line."""
+        data = os.read(0, 65536)
+        if not data:
+            self._loop.end()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in filter(None, lines):
+            try:
+                command = json.loads(line)
+            except ValueError:
+                command = None
+            if isinstance(command, dict):
+                self._act(command)
+            else:
+                say("error", reason="a command is a JSON object on a line of its own")
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until `stop`, the end of input or SIGTERM."""
+    try:
+        config = load_node(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    loop = Loop()
+    try:
+        node = Node(config, loop)
+    except OSError as error:
+        say("failed", reason=f"{config.interface}: {error.strerror}")
+        return 1
+    try:
+        node.start()
+        say("ready", interface=config.interface, home_address=config.home_address)
+        loop.run(node.deadline_s, node.tick)
+    finally:
+        node.stop()
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
