@@ -19,7 +19,7 @@ from pathlib import Path
 from guest.image import Image
 from guest.processes import members, memory_of_group
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - not for temporary files: for memory
+SHARED_MEMORY = Path("/dev/shm")
 INIT = Path(__file__).parent / "init"
 LINE_LIMIT = 64 * 1024 * 1024
 MEMORY_SAMPLE_S = 2.0

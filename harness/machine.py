@@ -17,6 +17,9 @@ from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
+#: What a guest may take at most: a base, and for each node its daemons (a FreeRADIUS takes 75 MB).
+#: What is not used is not taken from the host.
+_MEMORY_MB, _NODE_MB = 128, 40
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
 # A worker sends one line an event; records' raw data go by file.
@@ -52,8 +55,8 @@ class Machine(Protocol):
     #: Testbeds that may exist side by side, if memory allows.
     most_testbeds: int
 
-    async def start(self, job_dir: Path, processor: int) -> Running:
-        """Start a worker for a job folder."""
+    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
+        """Start a worker for a job folder; its network has this many nodes."""
 
     def mount(self, job_dir: Path) -> str:
         """Where daemons inside will find the policy's files."""
@@ -62,9 +65,8 @@ class Machine(Protocol):
 class EmbeddedMachine:
     """User-Mode Linux guests, one a testbed, each pinned to one core."""
 
-    def __init__(self, found: image.Image, memory_mb: int = 256) -> None:
+    def __init__(self, found: image.Image) -> None:
         self.image = found
-        self.memory_mb = memory_mb
         self.most_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
         self.terminal: tuple[int, int] | None = None
@@ -74,12 +76,12 @@ class EmbeddedMachine:
         """A guest has its own /tmp, so one place serves all."""
         return "/tmp/qop/conf"
 
-    async def start(self, job_dir: Path, processor: int) -> Running:
+    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
         """Boot a guest on the job folder, with a copy of the worker's code in it."""
         copy_code(job_dir / "code")
         try:
             return _Guest(await boot.boot(
-                self.image, job_dir, cpu=processor, memory_mb=self.memory_mb,
+                self.image, job_dir, cpu=processor, memory_mb=_MEMORY_MB + nodes * _NODE_MB,
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal))
         except boot.GuestError as error:
@@ -124,7 +126,7 @@ class HostMachine:
         """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
         return f"/tmp/qop-{os.getpid()}/conf"
 
-    async def start(self, job_dir: Path, processor: int) -> Running:
+    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
         """Start the worker as a process of this machine."""
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:

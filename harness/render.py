@@ -12,10 +12,10 @@ from typing import Any
 from harness.errors import UserError
 from harness.secrets import Secrets
 from policies import Policy
-from topologies.model import Medium, Network, Node, Scenario
+from topologies.model import Network, Node, Scenario
 
 _ANSIBLE = Path(__file__).parent.parent / "ansible"
-_FREQUENCY_OF_CHANNEL_1_MHZ = 2407
+_FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 
 
 def inventory(network: Network) -> dict[str, Any]:
@@ -30,36 +30,58 @@ def inventory(network: Network) -> dict[str, Any]:
 
 
 def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
-    cells = [cell for cell in network.nodes.values() if cell.kind == "access_point"]
-    home = next(cell for cell in cells if cell.agent == node.agent)
     assert node.agent is not None
+    cells = [network.nodes[name] for name in network.of_kind("access_point")]
+    home = next(cell for cell in cells if cell.agent == node.agent)
     return {"interface": node.radio_interface, "address": node.address, "agent": node.agent,
             "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
-            "frequency_mhz": _frequency_mhz(home)}
+            "frequencies_mhz": sorted({_frequency_mhz(cell) for cell in cells})}
 
 
 def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
     bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
-    return {"interface": node.radio_interface, "bridge": bridge, "address": node.address,
+    return {"interface": node.radio_interface, "bridge": bridge,
+            "address": _bridge_address(node, bridge),
             "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
             "channel": node.channel, "hw_mode": "b"}
+
+
+def _bridge_address(node: Node, bridge: str | None) -> str:
+    return (node.interfaces[bridge or ""].address or "").partition("/")[0]
 
 
 def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
     def served(kind: str) -> list[dict[str, str]]:
         return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
                 if entry.kind == kind and entry.agent == name]
+    others = [other for other in network.of_kind("home_agent") if other != name]
     return {"address": node.address, "radius_clients": served("access_point"),
-            "mobile_nodes": served("station")}
+            "mobile_nodes": served("station"),
+            "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others]}
+
+
+def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
+    """The tunnel between two home agents: for Mobile IP, and for everything else.
+
+    `home` and `visit` are Mobile IP's: home agent to care-of address, for nodes of this subnet that
+    are away and for nodes of the other subnet that are here.
+    """
+    selectors = [("home", f"{node.address}/32", f"{peer.outer_address}/32"),
+                 ("visit", f"{node.outer_address}/32", f"{peer.address}/32"),
+                 ("subnets", node.serves, peer.serves)]
+    return {"name": other, "address": peer.outer_address, "local": node.outer_address,
+            "selectors": [dict(zip(("name", "local", "remote"), selector, strict=True))
+                          for selector in selectors]}
 
 
 _DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent}
 
 
 def _frequency_mhz(cell: Node) -> int:
+    """Centre frequency of a 2.4 GHz channel, 1 to 13."""
     assert cell.channel is not None
-    return _FREQUENCY_OF_CHANNEL_1_MHZ + 5 * cell.channel
+    return _FREQUENCY_OF_CHANNEL_0_MHZ + 5 * cell.channel
 
 
 async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: Path,
@@ -69,14 +91,16 @@ async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: 
     The run's certificate authority is made in `work/pki` by the first policy that needs it.
     """
     output = work / "conf" / name
-    variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": secrets,
+    rendered = {place: secrets[place] for place in ("network", "station", "gateway")}
+    variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"
     inputs.mkdir(parents=True, exist_ok=True)
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(scenario.network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(
-        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10", str(Path(sys.executable).with_name("ansible-playbook")),
+        "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",
+        str(Path(sys.executable).with_name("ansible-playbook")),
         "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
         "-e", f"@{inputs / f'{name}.vars.json'}",
         env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),

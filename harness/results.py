@@ -54,7 +54,8 @@ class ResultsFolder:
     def adopt(self, plan: Plan) -> None:
         """Keep the plan here; refuse a folder that holds results of another one."""
         kept = read_description(self.path)
-        if kept is not None and kept["digest"] != plan.digest() and any(self.records.glob("*.json")):
+        differs = kept is not None and kept["digest"] != plan.digest()
+        if differs and any(self.records.glob("*.json")):
             raise UserError(f"{self.path}: holds results of another plan (policies, scenarios or "
                             "settings differ); choose another folder with --out")
         temporary = self.path / ".plan.json.tmp"
@@ -105,7 +106,7 @@ def _name(step: Step) -> str:
     return record_name(step.cell.policy.id, step.cell.scenario.id, step.repetition)
 
 
-def choose(out: Path | None, root: Path, plan: Plan, fresh: bool) -> Path:
+def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     """The results folder for a plan: the one asked for, an unfinished one of this plan, or a new.
 
     `root` is where folders are made when none is asked for.

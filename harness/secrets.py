@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 
-
 Secrets = dict[str, dict[str, str]]
 
 #: Negative controls: what each spoils, in words for `--help`. RADIUS is spoilt by not starting it.
@@ -24,7 +23,8 @@ def make(fault: str | None = None) -> Secrets:
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
                "radius_secret": secrets.token_hex(16)}
     made: Secrets = {"network": network, "station": {**network, "trust": "ca"},
-                     "gateway": {"peers": "known"}}
+                     "gateway": {"peers": "known"},
+                     "mobile_ip": {"key_hex": secrets.token_hex(16)}}
     if fault == "wrong-password":
         made["station"]["eap_password"] = secrets.token_hex(16)
     elif fault == "wrong-ca":

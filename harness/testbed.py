@@ -19,6 +19,8 @@ from topologies.model import Medium
 READY_S = 60.0
 CONFIGURE_S = 60.0
 _SPARE_S = 30.0
+# The first index that RFC 5944 leaves to users.
+_SPI = 256
 _LAST_WORDS_S = 2.0
 # The slowest stream still waited for; a cell below this rate counts as hung.
 _SLOWEST_BPS = 250_000
@@ -57,12 +59,15 @@ class Testbed:
             "scenario": loader.to_json(self.cell.scenario), "mount": mount,
             "medium": loader.to_json(self.medium) if self.medium else None,
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "mobile_ip": {"spi": _SPI, "key_hex": secrets["mobile_ip"]["key_hex"],
+                          "detection": self.settings.detection},
             "withhold": withheld(self.settings.fault)}))
         rendering = asyncio.create_task(render.render(
             self.cell.policy, self.cell.scenario, secrets, work=self.work, name=self.cell.name,
             mount=mount))
         try:
-            self._running = await self.machine.start(self.job_dir, self.processor)
+            self._running = await self.machine.start(
+                self.job_dir, self.processor, len(self.cell.scenario.network.nodes))
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S)
             self.environment = ready["environment"]

@@ -10,7 +10,7 @@ import click
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
-class ByteSize(click.ParamType):
+class ByteSize(click.ParamType[int]):
     """A size such as 500k, 1M or 16000000, in decimal units as network rates use them."""
 
     name = "size"

@@ -11,12 +11,14 @@ from typing import Any
 
 from measure import dissect, evidence, iperf, phases
 from measure.dissect import Packet
-from measure.evidence import Check, Observed
+from measure.errors import MeasureError
+from measure.observed import Check, Observed
 from measure.record import SCHEMA, CheckRecord, PhaseRecord, Record, StreamRecord
 from policies import Policy
-from topologies.model import Scenario
+from topologies.model import Node, Scenario
 
-_KEPT_RAW = ("stamps", "events", "kernel", "processor_s", "port_check", "ike_sas", "failure")
+_KEPT_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel", "processor_s",
+             "port_check", "ike_sas", "failure")
 
 
 def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
@@ -25,36 +27,60 @@ def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
 
     `wep_key` is the network's static WEP key, in hex; frames that it does not decrypt show.
     """
-    raw = json.loads((out / "raw.json").read_text())
+    try:
+        raw = json.loads((out / "raw.json").read_text())
+    except json.JSONDecodeError as error:
+        raise MeasureError("testbed", f"raw.json is not whole ({error})") from None
     static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
     if static_wep:
         raw["wep_key"] = "static"
     captures = {entry["file"].removesuffix(".pcap"): dissect.read(
         out / entry["file"], wep_key if static_wep else "") for entry in raw["captures"]}
-    station = scenario.network.nodes[scenario.mobile_node]
-    seen = Observed(raw, captures, station.interfaces[station.radio_interface].radio or "",
-                    station.address, scenario.network.nodes[scenario.peer].address)
+    seen = _observed(scenario, raw, captures)
     found = phases.find(raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac) \
         if "start" in raw["stamps"] else []
     checks = evidence.verify(policy, seen)
     reason = _reason(raw, checks, seen)
+    parts = phases.components(found)
+    wanted = phases.table_4(policy, roaming=scenario.roams_to is not None)
     return Record(
         schema_=SCHEMA, policy=policy.id, scenario=scenario.id, repetition=repetition,
         status="failed" if reason else "ok", reason=reason,
-        authentication_time_s=None if reason else phases.authentication_time_s(found),
+        authentication_time_s=None if reason else phases.authentication_time_s(parts, wanted),
+        authentication_components_s=parts, authentication_sum=list(wanted),
         phases=[PhaseRecord(**asdict(phase)) for phase in found],
-        tcp=_tcp(raw), udp=_udp(raw, seen.packets("traffic-wire")),
+        handoff=[PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, found)],
+        tcp=_tcp(raw), udp=_udp(raw, seen.packets("traffic-peer")),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         environment={**environment, "policy_sha256": policy.digest()},
         captures=raw["captures"], attempt=attempt, elapsed_s=raw["elapsed_s"],
         raw={key: raw[key] for key in _KEPT_RAW if key in raw})
 
 
+def _observed(scenario: Scenario, raw: Mapping[str, Any],
+              captures: Mapping[str, Sequence[Packet]]) -> Observed:
+    nodes = scenario.network.nodes
+    stations = [nodes[name] for name in scenario.network.of_kind("station")]
+    agents = [nodes[name] for name in scenario.network.of_kind("home_agent")]
+    return Observed(
+        raw, captures, _mac(nodes[scenario.mobile_node]),
+        macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
+        agents=frozenset(agent.outer_address for agent in agents),
+        home_agent=nodes[scenario.agent].address,
+        care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "")
+
+
+def _mac(station: Node) -> str:
+    return station.interfaces[station.radio_interface].radio or ""
+
+
 def unmeasured(policy: Policy, scenario: Scenario, repetition: int, reason: str, *,
                environment: Mapping[str, Any], attempt: int) -> Record:
     """The record of a repetition that never came to a measurement."""
     return Record(schema_=SCHEMA, policy=policy.id, scenario=scenario.id, repetition=repetition,
-                  status="failed", reason=reason, authentication_time_s=None, phases=[], tcp=None,
+                  status="failed", reason=reason, authentication_time_s=None,
+                  authentication_components_s={}, authentication_sum=[], phases=[], handoff=[],
+                  tcp=None,
                   udp=None, evidence=[], captures=[], attempt=attempt,
                   environment={**environment, "policy_sha256": policy.digest()})
 
@@ -74,17 +100,19 @@ def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:
                         duration_s=said["duration_s"], iperf=said)
 
 
-def _udp(raw: Mapping[str, Any], wire: Sequence[Packet]) -> StreamRecord | None:
+def _udp(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
     """UDP goodput: what iperf3's server received, over the time in which it arrived.
 
-    Iperf3's own duration also holds its closing talk, so arrivals are timed on the wire behind the
-    access point: n datagrams take n/(n-1) of the time from the first to the last.
+    Iperf3's own duration also holds its closing talk, so arrivals are timed where the peer captures
+    them: n datagrams take n/(n-1) of the time from the first to the last. A tunnel's packets are
+    seen there packed and unpacked; where only packed ones are, the commonest size is the stream's.
     """
     if "iperf_udp" not in raw:
         return None
     said = iperf.summarize(raw["iperf_udp"])
     stamps = raw["stamps"]
-    during = [p for p in wire if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]]
+    during = [p for p in arrived if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]]
+    during = [p for p in during if p.udp_dst == iperf.PORT] or during
     size = Counter(p.length for p in during).most_common(1)
     times = [p.time_s for p in during if size and p.length == size[0][0]]
     if len(times) < 2 or times[-1] <= times[0]:

@@ -13,7 +13,7 @@ from measure.process import Daemon
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-_COUNTS = re.compile(r"^(\d+) packets (captured|received by filter|dropped by kernel)$")
+_COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
 # Room for a second of a busy radio: a capture that loses packets cannot serve as evidence.
 _BUFFER_KIB = 8192
 
@@ -38,13 +38,11 @@ class Capture:
     """One running tcpdump on an interface of a node, or of the machine itself (`node` None)."""
 
     def __init__(self, testbed: Testbed, point: str, node: str | None, interface: str,
-                 file: Path, log: Path, *, snap_bytes: int = 0, expression: str = "",
-                 direction: str = "inout") -> None:
+                 file: Path, log: Path, *, snap_bytes: int = 0, expression: str = "") -> None:
         self.point = point
         self.file = file
         argv = ["tcpdump", "-i", interface, "-n", "-p", "-U", "-w", str(file),
                 "--immediate-mode", "-B", str(_BUFFER_KIB), "-s", str(snap_bytes)]
-        argv += ["-Q", direction] if direction != "inout" else []
         argv += [expression] if expression else []
         argv = testbed.command(node, argv) if node else ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point})", argv, log, r"listening on",

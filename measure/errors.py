@@ -4,7 +4,8 @@
 class MeasureError(RuntimeError):
     """Something did not come about in time; the text names node, event and where to look.
 
-    `stage` says how far the repetition got: `testbed`, `link`, `dot1x`, `ike`, `data`, `stream`.
+    `stage` says how far the repetition got: `testbed`, `link`, `dot1x`, `registration`, `ike`,
+    `data`, `stream`.
     """
 
     def __init__(self, stage: str, reason: str) -> None:

@@ -7,54 +7,25 @@ it on the captures.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from measure import dissect
+from measure import dissect, mobility
 from measure.dissect import Packet
+from measure.observed import Check, Observed
 from policies import Policy
 from policies.layers import Dot1xLayer, IpsecLayer, LinkLayer
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
 _TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY = 11, 15
+_RSN_KEYS = {"eap": frozenset({1, 5}), "psk": frozenset({2, 6}), "sae": frozenset({8})}
 _RSN_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
+_CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", "auth-air", "traffic-air")
 _IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
 _KERNEL_NAMES = {
     "3des": "cbc(des3_ede)", "aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)",
     "aes128gcm16": "rfc4106(gcm(aes))", "aes256gcm16": "rfc4106(gcm(aes))",
     "chacha20poly1305": "rfc7539esp(chacha20,poly1305)", "md5": "hmac(md5)", "sha1": "hmac(sha1)",
     "sha256": "hmac(sha256)", "sha384": "hmac(sha384)", "sha512": "hmac(sha512)"}
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding: what was checked, whether it holds, and the counts behind it."""
-
-    check: str
-    ok: bool
-    detail: str
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What a repetition left to judge: raw values, packets by capture, and who is who."""
-
-    raw: Mapping[str, Any]
-    captures: Mapping[str, Sequence[Packet]]
-    mac: str
-    address: str
-    peer: str
-
-    def packets(self, name: str) -> Sequence[Packet]:
-        """Packets of a capture such as `auth-air`; none if it was not taken."""
-        return self.captures.get(name, ())
-
-    @property
-    def air(self) -> list[Packet]:
-        """Data frames on the air from or to the mobile node, EAPOL left out."""
-        return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
-                if p.is_data and self.mac in (p.transmitter, p.receiver) and not p.is_eapol]
 
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
@@ -64,7 +35,7 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
     checks += _link(layers.link, seen) if layers.link else _no_link(seen)
     checks += _dot1x(layers.dot1x, seen) if layers.dot1x else _no_dot1x(layers.link, seen)
     checks += _ipsec(layers.ipsec, seen) if layers.ipsec else _no_ipsec(seen)
-    return checks
+    return [*checks, *mobility.verify(layers.ipsec is not None, seen)]
 
 
 def explain(failure: Mapping[str, str], seen: Observed) -> str:
@@ -79,7 +50,7 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
     sent = [p for p in seen.packets("auth-air")
             if p.is_data and p.transmitter == seen.mac and p.protected]
     unreadable = [p for p in sent if not p.ip_src and p.arp_opcode is None and not p.is_eapol]
-    if failure["stage"] == "data" and unreadable and "wep_key" in seen.raw:
+    if failure["stage"] in ("registration", "data") and unreadable and "wep_key" in seen.raw:
         return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
                 "access point's WEP key")
     return reason
@@ -88,13 +59,15 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
 def _captures(seen: Observed) -> Iterator[Check]:
     dropped = sum(max(0, c["dropped"]) for c in seen.raw["captures"])
     unknown = [c["point"] for c in seen.raw["captures"] if c["dropped"] < 0]
-    yield Check("captures are complete", not dropped and not unknown,
+    yield Check("captures are complete",
+                bool(seen.raw["captures"]) and not dropped and not unknown,
                 f"{sum(c['captured'] for c in seen.raw['captures'])} packets, {dropped} dropped"
                 + (f", no count for {', '.join(unknown)}" if unknown else ""))
 
 
 def _association(seen: Observed) -> Iterator[Check]:
-    flags = seen.raw["kernel"].get("station", {})
+    stay = "foreign_station" if seen.care_of else "station"
+    flags = seen.raw["kernel"].get(stay, {})
     yield Check("station is associated", flags.get("associated") == "yes",
                 f"access point's kernel: associated {flags.get('associated', 'no')}, "
                 f"authorized {flags.get('authorized', 'no')}")
@@ -143,6 +116,16 @@ def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
     yield Check("pairwise cipher negotiated", asked == {_RSN_CIPHERS[link.cipher]},
                 f"RSN cipher suite {sorted(filter(None, asked))} in the association request, "
                 f"{_RSN_CIPHERS[link.cipher]} wanted")
+    managed = {p.rsn_akm for p in seen.packets("auth-air")
+               if p.subtype in (0x00, 0x02) and p.transmitter == seen.mac}
+    wanted = _RSN_KEYS[link.keys]
+    yield Check("key management negotiated", bool(managed) and managed <= wanted,
+                f"RSN key management suite {sorted(filter(None, managed))} in the association "
+                f"request, one of {sorted(wanted)} wanted")
+    if link.pmf == 2:  # hostapd's "required"
+        protects = seen.raw["kernel"].get("station", {}).get("MFP", "no")
+        yield Check("management frames are protected", protects == "yes",
+                    f"access point's kernel: MFP {protects}")
     keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
     yield Check("four-way handshake", len(keys) >= 4, f"{len(keys)} EAPOL-Key frames")
 
@@ -186,12 +169,21 @@ def _port(seen: Observed, success: float | None) -> Iterator[Check]:
                 f"{gate.get('answered', 'unknown')}")
     early = [p for p in seen.packets("auth-air")
              if p.is_data and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)
-             and (success is None or p.time_s < success)]
+             and _before_success(p, seen)]
     yield Check("only EAPOL before EAP-Success", success is not None and not early,
                 f"{len(early)} other data frames from or to the mobile node")
-    authorized = seen.raw["kernel"].get("station", {}).get("authorized", "no")
-    yield Check("port is open after", authorized == "yes",
-                f"access point's kernel: authorized {authorized}")
+    stays = ["station", "foreign_station"] if seen.care_of else ["station"]
+    authorized = [seen.raw["kernel"].get(stay, {}).get("authorized", "no") for stay in stays]
+    yield Check("port is open after", set(authorized) == {"yes"},
+                f"access point's kernel: authorized {', '.join(authorized)}")
+
+
+def _before_success(packet: Packet, seen: Observed) -> bool:
+    """Whether the stay in which a frame was sent had not come to its EAP-Success yet."""
+    moved = seen.raw["stamps"].get("handoff", float("inf"))
+    away = packet.time_s >= moved
+    return not any(p.eap_code == dissect.EAP_SUCCESS and p.time_s <= packet.time_s
+                   and (p.time_s >= moved) == away for p in seen.packets("auth-mn"))
 
 
 def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
@@ -204,20 +196,22 @@ def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
 
 def _ipsec(ipsec: IpsecLayer, seen: Observed) -> Iterator[Check]:
     isakmp = [p for p in seen.packets("auth-mn") if p.is_isakmp]
-    wanted = _IKE_PACKETS[ipsec.ike]
-    yield Check("ISAKMP packets", len(isakmp) == wanted, f"{len(isakmp)}, {wanted} expected")
+    stays = 2 if seen.care_of else 1
+    wanted = _IKE_PACKETS[ipsec.ike] * stays
+    yield Check("ISAKMP packets", len(isakmp) == wanted,
+                f"{len(isakmp)}, {wanted} expected in {stays} negotiation{'s'[:stays - 1]}")
     yield _transforms(ipsec, seen)
-    inner = [p for name in ("auth-wire", "traffic-wire", "auth-air", "traffic-air")
-             for p in seen.packets(name) if _is_clear_inner(p, seen.address)]
+    inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
+             if _is_clear_inner(p, seen.addresses)]
     esp = sum(p.ip_proto == dissect.ESP for p in seen.packets("traffic-wire"))
     yield Check("no clear inner packet", esp > 0 and not inner,
                 f"{esp} ESP packets between access point and agent, {len(inner)} packets of the "
                 "mobile node outside the tunnel")
 
 
-def _is_clear_inner(packet: Packet, address: str) -> bool:
-    return (address in (packet.ip_src, packet.ip_dst) and packet.ip_proto != dissect.ESP
-            and not packet.is_isakmp)
+def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
+    return (bool(addresses & {packet.ip_src, packet.ip_dst}) and packet.ip_proto != dissect.ESP
+            and not packet.is_isakmp and not packet.is_mobile_ip)
 
 
 def _transforms(ipsec: IpsecLayer, seen: Observed) -> Check:

@@ -34,8 +34,10 @@ def initiate(charon: vici.Session, child: str, timeout_s: float) -> list[str]:
     """Negotiate IKE and the child SA; charon's messages. Raises MeasureError if it fails."""
     messages: list[str] = []
     try:
-        for entry in charon.initiate({"child": child, "timeout": str(round(timeout_s * 1000))}):
-            messages.append(_text(entry.get("msg")))
+        limit = {"child": child, "timeout": str(round(timeout_s * 1000))}
+        # One by one, because the last message comes as an exception and must not cost the others.
+        for entry in charon.initiate(limit):
+            messages.append(_text(entry.get("msg")))  # noqa: PERF401
     except CommandException as error:
         telling = [text for text in messages if "error notify" in text or "failed" in text]
         raise MeasureError("ike", "IKE negotiation failed: "

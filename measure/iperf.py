@@ -46,13 +46,15 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
 def check(text: str, protocol: str) -> dict[str, Any]:
     """Iperf3's JSON as a dict; raises MeasureError with iperf3's own words if it failed."""
     try:
-        report: dict[str, Any] = json.loads(text)
+        report: Any = json.loads(text)
     except json.JSONDecodeError:
         raise MeasureError("stream", f"{protocol.upper()} stream: iperf3 gave no JSON but "
                            f"{text[:80]!r}") from None
-    if "error" in report:
+    if isinstance(report, dict) and "error" in report:
         raise MeasureError("stream", f"{protocol.upper()} stream: iperf3 says "
                            f"'{report['error']}'")
+    if not isinstance(report, dict) or "sum_received" not in (report.get("end") or {}):
+        raise MeasureError("stream", f"{protocol.upper()} stream: iperf3's report has no end")
     return report
 
 
@@ -64,7 +66,8 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
     received = report["end"]["sum_received"]
     sent = report["end"]["sum_sent"]
     result = {"bytes": received["bytes"], "duration_s": received["seconds"],
-              "goodput_bps": received["bytes"] * 8 / received["seconds"],
+              "goodput_bps": received["bytes"] * 8 / received["seconds"]
+              if received["seconds"] else 0.0,
               "sent_bytes": sent["bytes"], "sent_duration_s": sent["seconds"]}
     if "retransmits" in sent:
         result["retransmits"] = sent["retransmits"]

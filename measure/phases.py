@@ -1,4 +1,4 @@
-"""Phases of getting on the network, from captures and the supplicant's events.
+"""Phases of getting on the network, at home and away, from captures and the supplicant's events.
 
 Negotiations are timed as DESIGN defines: last minus first packet of each, as the mobile node's
 interface saw them. Times are seconds after the repetition's start, on one clock.
@@ -6,15 +6,17 @@ interface saw them. Times are seconds after the repetition's start, on one clock
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from measure import dissect
 from measure.dissect import Packet
+from policies import Policy
 
-#: Phases whose durations add up to the authentication time (Table 4, without Mobile IP here).
-NEGOTIATIONS = ("dot1x", "four_way_handshake", "ike")
+#: What a phase of the visited network is called, beside its name at home.
+FOREIGN = "foreign_"
 
 
 @dataclass(frozen=True)
@@ -26,31 +28,120 @@ class Phase:
     duration_s: float
     packets: int
 
+    @property
+    def end_s(self) -> float:
+        """When it was over."""
+        return self.start_s + self.duration_s
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a repetition shows of one stay: its packets and events between two moments."""
+
+    air: Sequence[Packet]
+    mobile_node: Sequence[Packet]
+    events: Sequence[Mapping[str, Any]]
+
 
 def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
          address: str) -> list[Phase]:
     """Every phase that took place, in order of time; `address` is the mobile node's MAC."""
-    start = raw["stamps"]["start"]
+    stamps = raw["stamps"]
     ours = [p for p in air if address in (p.transmitter, p.receiver)]
+    moved = stamps.get("handoff", float("inf"))
+    home = list(_stay(_between(raw, ours, mobile_node, 0.0, moved), stamps["start"]))
+    away = [dataclasses.replace(phase, name=FOREIGN + phase.name) for phase in
+            _stay(_between(raw, ours, mobile_node, moved, float("inf")), stamps["start"])]
+    return sorted([*home, *away], key=lambda phase: phase.start_s)
+
+
+def components(phases: Sequence[Phase]) -> dict[str, float]:
+    """What authentication times are sums of, in seconds, by Table 4's names.
+
+    A registration counts from the first solicitation or request to the accepted reply.
+    """
+    by_name = {phase.name: phase for phase in phases}
+    parts = {}
+    for place, prefix in (("home", ""), ("foreign", FOREIGN)):
+        for name, phase_names in (("eap", ("dot1x", "four_way_handshake")), ("ike", ("ike",))):
+            found = [by_name[prefix + n].duration_s for n in phase_names if prefix + n in by_name]
+            if found:
+                parts[f"{name}_{place}"] = sum(found)
+        registration = by_name.get(f"{prefix}registration")
+        if registration:
+            first = by_name.get(f"{prefix}agent_discovery", registration)
+            parts[f"mip_registration_{place}"] = registration.end_s - first.start_s
+    return parts
+
+
+def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
+    """Which components make up the authentication time: Table 4 of the 2007 paper.
+
+    The table has no row for policies without any negotiation; theirs is Mobile IP alone, which is
+    how the text's shortest time (0.11 s) comes about.
+    """
+    layers = policy.layers
+    has_eap = layers.dot1x is not None or (layers.link is not None
+                                           and layers.link.keys in ("psk", "sae"))
+    wanted = ["mip_registration_home"]
+    if has_eap:
+        wanted.append("eap_home")
+    if layers.ipsec is not None:
+        wanted.append("ike_home")
+    if roaming and not has_eap:
+        wanted.append("mip_registration_foreign")
+    return tuple(wanted)
+
+
+def authentication_time_s(parts: Mapping[str, float], wanted: Sequence[str]) -> float:
+    """The sum of the wanted components, in seconds; one that did not take place counts nothing."""
+    return sum(parts.get(name, 0.0) for name in wanted)
+
+
+def handoff(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:
+    """The handoff from disassociation to the first answered packet, without gaps.
+
+    Each phase lasts from the end of the one before it to its own last packet or event, so that
+    they add up to the whole; what a program needs to begin counts to what it begins.
+    """
+    if "handoff" not in raw["stamps"]:
+        return []
+    at = begin = raw["stamps"]["handoff"] - raw["stamps"]["start"]
+    tiles = []
+    for phase in sorted((p for p in phases if p.name.startswith(FOREIGN)), key=lambda p: p.end_s):
+        end = max(at, phase.end_s)
+        tiles.append(Phase(phase.name.removeprefix(FOREIGN), at - begin, end - at, phase.packets))
+        at = end
+    return tiles
+
+
+def _between(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
+             begin: float, end: float) -> Sight:
+    return Sight([p for p in air if begin <= p.time_s < end],
+                 [p for p in mobile_node if begin <= p.time_s < end],
+                 [e for e in raw["events"] if begin <= e["at_s"] < end])
+
+
+def _stay(seen: Sight, start: float) -> Iterator[Phase]:
+    """The phases of one stay on one network."""
+    packets = seen.mobile_node
     found = [
-        _scan(raw, ours, start),
+        _scan(seen, start),
         _span("authentication", start,
-              [p for p in ours if p.subtype == dissect.AUTHENTICATION_SUBTYPE]),
-        _span("association", start, [p for p in ours if p.subtype in dissect.ASSOCIATION_SUBTYPES]),
-        _span(*_eapol(mobile_node, start)),
-        _span("ike", start, [p for p in mobile_node if p.is_isakmp]),
+              [p for p in seen.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]),
+        _span("association", start,
+              [p for p in seen.air if p.subtype in dissect.ASSOCIATION_SUBTYPES]),
+        _span(*_eapol(packets, start)),
+        _discovery(packets, start),
+        _registration(packets, start),
+        _span("ike", start, [p for p in packets if p.is_isakmp]),
     ]
     phases = [phase for phase in found if phase is not None]
-    last = max((phase.start_s + phase.duration_s for phase in phases), default=0.0)
-    first_packet = _first_packet(mobile_node, start, last)
-    if first_packet:
-        phases.append(first_packet)
-    return sorted(phases, key=lambda phase: phase.start_s)
-
-
-def authentication_time_s(phases: Sequence[Phase]) -> float:
-    """The sum of the negotiations; 0 for a policy that negotiates nothing."""
-    return sum(phase.duration_s for phase in phases if phase.name in NEGOTIATIONS)
+    yield from phases
+    last = max((phase.end_s for phase in phases), default=0.0)
+    first_packet = _first_packet(packets, start, last)
+    if first_packet and phases:
+        yield first_packet
 
 
 def _span(name: str, start: float, packets: Sequence[Packet]) -> Phase | None:
@@ -71,19 +162,43 @@ def _eapol(packets: Sequence[Packet], start: float) -> tuple[str, float, list[Pa
     return ("dot1x" if has_eap else "four_way_handshake"), start, negotiation
 
 
-def _scan(raw: Mapping[str, Any], air: Sequence[Packet], start: float) -> Phase | None:
-    times = {event["name"]: event["at_s"] for event in reversed(raw["events"])}
+def _discovery(packets: Sequence[Packet], start: float) -> Phase | None:
+    """From the solicitation to the advertisement before the request; one alone, if unsolicited."""
+    before = [p for p in packets if p.time_s <= _request_time(packets) and p.is_mobile_ip
+              and p.mip_type is None]
+    asked = [i for i, p in enumerate(before) if p.icmp_type == dissect.AGENT_SOLICITATION]
+    return _span("agent_discovery", start, before[asked[0]:] if asked else before[-1:])
+
+
+def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
+    """From the first request to the reply that accepts."""
+    exchange = [p for p in packets if p.mip_type is not None]
+    accepted = [i for i, p in enumerate(exchange) if p.mip_type == dissect.REGISTRATION_REPLY
+                and p.mip_code in dissect.REGISTRATION_ACCEPTED]
+    return _span("registration", start, exchange[:accepted[0] + 1]) if accepted else None
+
+
+def _request_time(packets: Sequence[Packet]) -> float:
+    return next((p.time_s for p in packets if p.mip_type == dissect.REGISTRATION_REQUEST), 0.0)
+
+
+def _scan(seen: Sight, start: float) -> Phase | None:
+    times = {event["name"]: event["at_s"] for event in reversed(seen.events)}
     if not {"CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS"} <= times.keys():
         return None
     begin, end = times["CTRL-EVENT-SCAN-STARTED"], times["CTRL-EVENT-SCAN-RESULTS"]
-    probes = [p for p in air if p.subtype in dissect.PROBE_SUBTYPES]
+    # The event is stamped when it is read, by when the next step may already have begun.
+    end = min([end, *(p.time_s for p in seen.air if p.time_s > begin
+                      and p.subtype == dissect.AUTHENTICATION_SUBTYPE)])
+    probes = [p for p in seen.air if p.subtype in dissect.PROBE_SUBTYPES]
     return Phase("scan", begin - start, end - begin, len(probes))
 
 
 def _first_packet(packets: Sequence[Packet], start: float, after_s: float) -> Phase | None:
     """From the end of the last phase to the first answer from the peer."""
-    later = [p for p in packets if p.time_s - start >= after_s and not p.is_eapol]
-    answers = [i for i, p in enumerate(later) if p.icmp_type == 0]
+    later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
+             and not p.is_mobile_ip]
+    answers = [i for i, p in enumerate(later) if p.icmp_type == dissect.ECHO_REPLY]
     if not answers:
         return None
     used = later[:answers[0] + 1]

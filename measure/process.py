@@ -52,12 +52,21 @@ class Daemon:
         """Block until the ready line was seen; raises MeasureError when it is not to come."""
         self._seen.wait(self._timeout_s)
         if not self._is_ready:
-            state = self.process.poll()
+            state = self._status_if_ended()
             fate = "gave no sign of being ready" if state is None else f"ended with status {state}"
             self.stop()
             raise MeasureError("testbed", f"{self.name} {fate} within {self._timeout_s:g} s: "
                                f"{self.last_words()} (log: {self.log.name})")
         return self
+
+    def _status_if_ended(self) -> int | None:
+        """Its exit status if its output is at an end; the process itself ends a moment later."""
+        if not self._seen.is_set():
+            return self.process.poll()
+        try:
+            return self.process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            return None
 
     def last_words(self) -> str:
         """The last line of output that says anything."""
@@ -80,12 +89,14 @@ class Daemon:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with self.log.open("ab", buffering=0) as log:
-            for raw in self.process.stdout:
-                log.write(raw)
-                line = raw.decode("utf-8", "replace").rstrip()
-                self._tail = [*self._tail[-_TAIL_LINES + 1:], line]
-                if not self._is_ready and self._ready.search(line):
-                    self._is_ready = True
-                    self._seen.set()
-        self._seen.set()
+        try:
+            with self.process.stdout as output, self.log.open("ab", buffering=0) as log:
+                for raw in output:
+                    log.write(raw)
+                    line = raw.decode("utf-8", "replace").rstrip()
+                    self._tail = [*self._tail[-_TAIL_LINES + 1:], line]
+                    if not self._is_ready and self._ready.search(line):
+                        self._is_ready = True
+                        self._seen.set()
+        finally:
+            self._seen.set()

@@ -5,6 +5,7 @@ docs/records.md describes every field.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ class RecordError(ValueError):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class PhaseRecord(_Part):
@@ -58,7 +59,10 @@ class Record(_Part):
     status: Literal["ok", "failed", "skipped"]
     reason: str
     authentication_time_s: float | None
+    authentication_components_s: dict[str, float]
+    authentication_sum: list[str]
     phases: list[PhaseRecord]
+    handoff: list[PhaseRecord]
     tcp: StreamRecord | None
     udp: StreamRecord | None
     evidence: list[CheckRecord]
@@ -68,7 +72,7 @@ class Record(_Part):
     elapsed_s: float = 0.0
     raw: dict[str, Any] = {}
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=lambda name: {
+    model_config = ConfigDict(alias_generator=lambda name: {
         "schema_": "schema"}.get(name, name), populate_by_name=True)
 
     @property
@@ -102,18 +106,29 @@ def read(path: Path) -> Record:
     """Read a record; raises RecordError for anything else."""
     try:
         text = path.read_text(encoding="utf-8")
-        record = Record.model_validate_json(text)
+        found = _schema_of(text)
+        if found is not None and found != SCHEMA:
+            raise RecordError(f"{path}: schema {found}, this version reads {SCHEMA}; "
+                              "measure again or use the version that wrote it")
+        return Record.model_validate_json(text)
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "file"
-        raise RecordError(f"{path}: {where}: {first['msg']}; not a record of schema {SCHEMA}, "
+        said = " ".join(f"{where}: {first['msg']}".split())
+        raise RecordError(f"{path}: {said}; not a record of schema {SCHEMA}, "
                           "move it away or measure again") from None
-    if record.schema_ != SCHEMA:
-        raise RecordError(f"{path}: schema {record.schema_}, this version reads {SCHEMA}; "
-                          "measure again or use the version that wrote it")
-    return record
+
+
+def _schema_of(text: str) -> int | None:
+    """The schema number of what may be a record of any version; None if it has none."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    found = document.get("schema") if isinstance(document, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:

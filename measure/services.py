@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from measure import iperf
+from measure import ike, iperf
 from measure.errors import MeasureError
 from measure.process import Daemon
+from measure.registration import Registration
+from measure.station import IKE_S, Station
 from measure.wpa_ctrl import Control
 from topologies.builder import Testbed
-from topologies.model import Scenario
+from topologies.model import Node, Scenario
 
 _CHARON = "/usr/lib/ipsec/charon"
+_AGENT_CHILDREN = ("home", "visit", "subnets")
+
+
+@dataclass(frozen=True)
+class MobileIp:
+    """Settings of Mobile IP that are the same for every node of a testbed."""
+
+    spi: int
+    key_hex: str
+    detection: str = "event"
+    lifetime_s: int = 600
+    advertisement_interval_s: float = 1.0
 
 
 class Services:
@@ -28,14 +45,17 @@ class Services:
     """
 
     def __init__(self, testbed: Testbed, scenario: Scenario, mount: Path, logs: Path,
-                 withhold: frozenset[str] = frozenset()) -> None:
+                 mobile_ip: MobileIp, withhold: frozenset[str] = frozenset()) -> None:
         self.testbed = testbed
         self.scenario = scenario
         self.mount = mount
         self.logs = logs
+        self._mobile_ip = mobile_ip
         self._withhold = withhold
         self._stack = ExitStack()
         self.daemons: dict[str, Daemon] = {}
+        self.stations: dict[str, Station] = {}
+        self.authenticators: dict[str, Control] = {}
 
     def __enter__(self) -> Services:
         try:
@@ -47,6 +67,11 @@ class Services:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def mobile_node(self) -> Station:
+        """The station that is measured."""
+        return self.stations[self.scenario.mobile_node]
 
     @property
     def has_dot1x(self) -> bool:
@@ -64,7 +89,7 @@ class Services:
 
     @contextmanager
     def silent_radius(self) -> Iterator[None]:
-        """Hold the authentication server still, so that nobody can be admitted meanwhile."""
+        """Hold the home network's authentication server still, so that it admits nobody."""
         daemon = self.daemons[f"freeradius {self.scenario.agent}"]
         os.kill(daemon.pid, signal.SIGSTOP)
         try:
@@ -75,25 +100,38 @@ class Services:
     def _start(self) -> None:
         for node in self.testbed.network.nodes:
             (self.mount / node / "run").mkdir(parents=True, exist_ok=True)
+        stations = self.testbed.network.of_kind("station")
         # Slow starters first, all at once; then wait for each.
-        starting = [*self._radius(), *self._charons(), *self._access_points(),
-                    self._add("iperf3", self.scenario.peer, iperf.server(
-                        self.testbed, self.scenario.peer, self._log("iperf3", self.scenario.peer)))]
-        supplicant = self._supplicant_daemon(self.scenario.mobile_node)
-        for daemon in starting:
+        starting = [*self._radius(), *self._charons(), *self._agents()]
+        registrations = {name: self._registration(name) for name in stations}
+        supplicants = {name: self._supplicant_daemon(name) for name in stations}
+        starting += [*self._access_points(), self._iperf_server()]
+        for daemon in [*starting, *supplicants.values()]:
             daemon.wait_ready()
-        supplicant.wait_ready()
-        self.supplicant = self._supplicant(self.scenario.mobile_node)
-        access_point = self.scenario.access_point
-        interface = self.testbed.network.nodes[access_point].radio_interface
-        self.authenticator = self._stack.enter_context(
-            Control(self.mount / access_point / "run" / "hostapd" / interface,
-                    f"hostapd on {access_point}"))
         for node in self._having("strongswan.conf"):
             self._load_connections(node)
+        for name in stations:
+            registrations[name].wait_ready()
+            self.stations[name] = self._station(name, registrations[name])
+        for name in self.testbed.network.of_kind("access_point"):
+            self.authenticators[name] = self._authenticator(name)
+        self._tunnel_between_agents()
+        for name in self.scenario.companions:
+            self.stations[name].connect(self.testbed.network.nodes[self.scenario.home_of(name)])
 
-    def _having(self, file: str) -> list[str]:
-        return [node for node in self.testbed.network.nodes if (self.mount / node / file).exists()]
+    def _tunnel_between_agents(self) -> None:
+        """The wired path is protected, too, wherever the policy has IPsec."""
+        agents = self._having("strongswan.conf", "home_agent")
+        if len(agents) < 2:
+            return
+        with ike.session(self.charon_socket(agents[0])) as session:
+            for child in _AGENT_CHILDREN:
+                ike.initiate(session, child, IKE_S)
+
+    def _having(self, file: str, kind: str | None = None) -> list[str]:
+        nodes = self.testbed.network.nodes
+        return [name for name, node in nodes.items()
+                if (self.mount / name / file).exists() and kind in (None, node.kind)]
 
     def _log(self, daemon: str, node: str) -> Path:
         return self.logs / f"{node}-{daemon}.log"
@@ -130,6 +168,52 @@ class Services:
         return [self._daemon("hostapd", node, ["hostapd", str(self.mount / node / "hostapd.conf")],
                              r"AP-ENABLED") for node in self._having("hostapd.conf")]
 
+    def _iperf_server(self) -> Daemon:
+        peer = self.scenario.peer
+        return self._add("iperf3", peer, iperf.server(self.testbed, peer,
+                                                      self._log("iperf3", peer)))
+
+    def _agents(self) -> list[Daemon]:
+        return [self._daemon("mobile-ip", name, self._python(
+            "topologies.mobile_ip.agent", self._agent_settings(name)), r'"event": ?"ready"')
+            for name in self.testbed.network.of_kind("home_agent")]
+
+    def _agent_settings(self, name: str) -> Path:
+        nodes = self.testbed.network.nodes
+        node = nodes[name]
+        own = next(port for port, i in node.interfaces.items()
+                   if i.address and i.address.startswith(f"{node.address}/"))
+        shared = self._mobile_ip
+        return self._settings(name, {
+            "interface": own, "address": node.address, "care_of": node.outer_address,
+            "wired_interface": node.interface_of(node.outer_address),
+            "home": [{"address": nodes[station].address, "spi": shared.spi,
+                      "key_hex": shared.key_hex}
+                     for station in self.testbed.network.of_kind("station")
+                     if nodes[station].agent == name],
+            "advertisement_interval_s": shared.advertisement_interval_s,
+            "lifetime_s": shared.lifetime_s})
+
+    def _registration(self, name: str) -> Registration:
+        node = self.testbed.network.nodes[name]
+        shared = self._mobile_ip
+        settings = self._settings(name, {
+            "interface": node.radio_interface, "home_address": node.address,
+            "home_agent": self.testbed.network.nodes[node.agent or ""].address,
+            "spi": shared.spi, "key_hex": shared.key_hex, "lifetime_s": shared.lifetime_s,
+            "detection": shared.detection})
+        argv = self.testbed.command(name, self._python("topologies.mobile_ip.node", settings))
+        return self._stack.enter_context(
+            Registration(name, argv, self._log("mobile-ip", name)))
+
+    def _settings(self, node: str, values: dict[str, object]) -> Path:
+        path = self.mount / node / "run" / "mobile-ip.json"
+        path.write_text(json.dumps(values))
+        return path
+
+    def _python(self, module: str, settings: Path) -> list[str]:
+        return [sys.executable, "-m", module, str(settings)]
+
     def _supplicant_daemon(self, node: str) -> Daemon:
         # Started without an interface, so that adding one through the global socket is answered
         # when the interface's own control socket is there.
@@ -137,14 +221,23 @@ class Services:
             "wpa_supplicant", "-g", str(self.mount / node / "run" / "global")],
             r"Successfully initialized wpa_supplicant")
 
-    def _supplicant(self, node: str) -> Control:
-        home = self.mount / node
-        interface = self.testbed.network.nodes[node].radio_interface
-        with Control(home / "run" / "global", f"wpa_supplicant on {node}") as everything:
+    def _station(self, name: str, registration: Registration) -> Station:
+        home = self.mount / name
+        node = self.testbed.network.nodes[name]
+        interface = node.radio_interface
+        with Control(home / "run" / "global", f"wpa_supplicant on {name}") as everything:
             everything.command(f"INTERFACE_ADD {interface}\t{home / 'wpa_supplicant.conf'}\tnl80211"
                                f"\t{home / 'run' / 'wpa_supplicant'}")
+        supplicant = self._stack.enter_context(
+            Control(home / "run" / "wpa_supplicant" / interface, f"wpa_supplicant on {name}"))
+        charon = self.charon_socket(name) if name in self._having("strongswan.conf") else None
+        return Station(self.testbed, name, node, supplicant, registration, charon)
+
+    def _authenticator(self, name: str) -> Control:
+        node: Node = self.testbed.network.nodes[name]
         return self._stack.enter_context(
-            Control(home / "run" / "wpa_supplicant" / interface, f"wpa_supplicant on {node}"))
+            Control(self.mount / name / "run" / "hostapd" / node.radio_interface,
+                    f"hostapd on {name}"))
 
     def _load_connections(self, node: str) -> None:
         home = self.mount / node

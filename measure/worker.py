@@ -35,6 +35,7 @@ class Worker:
         medium = job.get("medium")
         self.medium = model.from_json(model.Medium, medium) if medium else None
         self.cipher_bytes: int = job.get("cipher_bytes", 0)
+        self.mobile_ip = services.MobileIp(**job["mobile_ip"])
         self.withhold = frozenset(job.get("withhold", []))
         self.logs = job_dir / "out" / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ class Worker:
             raise MeasureError("testbed", "configured already; a policy needs a fresh testbed")
         services.install(self.job_dir / "conf" / conf, self.mount)
         self._services = self._stack.enter_context(services.Services(
-            self.testbed, self.scenario, self.mount, self.logs, self.withhold))
+            self.testbed, self.scenario, self.mount, self.logs, self.mobile_ip, self.withhold))
         return {"event": "configured"}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +108,8 @@ class Worker:
         """Bring the mobile node up as a repetition does, and leave it so."""
         if self._services is None:
             raise MeasureError("testbed", "no policy is configured")
-        repetition.Repetition(self._services, self.logs, repetition.NO_STREAMS).connect()
+        repetition.Repetition(self._services, self.logs,
+                              repetition.Streams(0, 0, 0, 0, 0)).connect()
         return {"event": "connected"}
 
     def _shell(self, command: dict[str, Any]) -> dict[str, Any]:

@@ -43,15 +43,23 @@ class Control:
         self.name = name
         self._path = path
         self.history: list[Event] = []
-        self._commands = self._connect()
-        self._events = self._connect()
-        self._ask(self._events, "ATTACH", "OK\n")
+        self._sockets: list[socket.socket] = []
+        try:
+            self._commands = self._connect()
+            self._events = self._connect()
+            self._ask(self._events, "ATTACH", "OK\n")
+        except BaseException:
+            self._close()
+            raise
 
     def __enter__(self) -> Control:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in (self._commands, self._events):
+        self._close()
+
+    def _close(self) -> None:
+        for sock in self._sockets:
             local = sock.getsockname()
             sock.close()
             Path(local).unlink(missing_ok=True)
@@ -62,7 +70,7 @@ class Control:
             self._commands.send(command.encode())
             return self._commands.recv(65536).decode("utf-8", "replace")
         except OSError as error:
-            raise MeasureError("testbed", f"{self.name}: no reply to {command.split()[0]} "
+            raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
                                f"({error})") from error
 
     def command(self, command: str) -> None:
@@ -90,7 +98,7 @@ class Control:
 
     def forget(self) -> None:
         """Drop the events that wait unread, and the history."""
-        self._events.setblocking(False)
+        self._events.settimeout(0)
         try:
             while self._events.recv(65536):
                 pass
@@ -110,6 +118,7 @@ class Control:
             Path(local).unlink(missing_ok=True)
             raise MeasureError("testbed", f"{self.name}: control socket {self._path} "
                                f"cannot be reached ({error})") from error
+        self._sockets.append(sock)
         return sock
 
     def _ask(self, sock: socket.socket, command: str, wanted: str) -> None:
@@ -121,8 +130,13 @@ class Control:
                 if not reply.startswith(b"<"):
                     break
         except OSError as error:
-            raise MeasureError("testbed", f"{self.name}: no reply to {command.split()[0]} "
+            raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
                                f"({error})") from error
         if reply.decode("utf-8", "replace") != wanted:
-            raise MeasureError("testbed", f"{self.name}: {command.split()[0]} was refused: "
+            raise MeasureError("testbed", f"{self.name}: {_verb(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
+
+
+def _verb(command: str) -> str:
+    """A command without its arguments, which may be secret."""
+    return command.split(maxsplit=1)[0]

@@ -51,7 +51,7 @@ def _inherited(document: Document, above: tuple[str, ...]) -> Any:
     own = document.data.get("layers", {})
     extends = document.data["extends"]
     line = document.spots[("extends",)].key_line
-    base = os.path.join(os.path.dirname(document.file), extends)
+    base = str(Path(document.file).parent / extends)
     problem = file_problem(base)
     if problem:
         what, advice = problem

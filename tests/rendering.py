@@ -31,7 +31,7 @@ NODES: dict[str, dict[str, dict[str, Any]]] = {
             "agent": "ha-a",
             "agent_address": "10.1.0.1",
             "ssid": "qop",
-            "frequency_mhz": 2412,
+            "frequencies_mhz": [2412],
         },
     },
     "access_point": {
@@ -50,6 +50,7 @@ NODES: dict[str, dict[str, dict[str, Any]]] = {
             "address": "10.1.0.1",
             "radius_clients": [{"name": "ap-a", "address": "10.1.0.2"}],
             "mobile_nodes": [{"name": "a2", "address": "10.1.0.12"}],
+            "peer_agents": [],
         },
     },
 }

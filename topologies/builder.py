@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import resource
 import subprocess
@@ -13,7 +14,7 @@ from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
 from topologies import model
-from topologies.medium import Air
+from topologies.medium import Air, Transmitters
 from topologies.nodes import KINDS, AccessPoint, RadioNode
 from topologies.radio import Radios
 
@@ -70,17 +71,41 @@ class Testbed:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
         self._stack.callback(self._stop_nodes)
-        for name, node in self.network.nodes.items():
-            self._net.addHost(name, cls=KINDS[node.kind], ip=None)
+        self._add_nodes(self._net)
         for link in self.network.links:
             self._wire(link)
         for name, node in self.network.nodes.items():
             self._configure(name, node, radios)
         if self.medium is not None:
-            air = Air(self.medium, self.cipher_bytes)
-            for name in self.network.of_kind("access_point"):
-                node = self.network.nodes[name]
-                air.attach(self.node(name), node.radio_interface)
+            self._fill_air(self.medium)
+
+    def _add_nodes(self, net: Mininet) -> None:
+        """A namespace for every node, and a common one for all access points."""
+        first: AccessPoint | None = None
+        taken: dict[str, str] = {}
+        for name, node in self.network.nodes.items():
+            if node.kind != "access_point":
+                net.addHost(name, cls=KINDS[node.kind], ip=None)
+                continue
+            for port in node.interfaces:
+                if port in taken:
+                    raise RuntimeError(f"{name} and {taken[port]} both have an interface {port}: "
+                                       "access points share a namespace; name them apart")
+                taken[port] = name
+            host = net.addHost(name, cls=KINDS[node.kind], ip=None, beside=first)
+            first = first or host
+
+    def _fill_air(self, medium: model.Medium) -> None:
+        """One medium a channel, shared by the access points on it."""
+        transmitters = Transmitters.of(self.network)
+        airs: dict[int, Air] = {}
+        for name in self.network.of_kind("access_point"):
+            node = self.network.nodes[name]
+            channel = node.channel or 0
+            if channel not in airs:
+                airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
+                                    transmitters)
+            airs[channel].attach(node.radio_interface)
 
     def _wire(self, link: model.Link) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
@@ -89,7 +114,8 @@ class Testbed:
                           intfName1=left_port, intfName2=right_port)
         for name, port in ((left, left_port), (right, right_port)):
             # The medium charges for every frame: no packet may be many in disguise.
-            self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1")
+            self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1 "
+                                f"mtu {link.mtu_bytes}")
             if link.delay_ms or link.loss_percent:
                 self.node(name).cmd(f"tc qdisc add dev {port} root netem limit 100000 "
                                     f"delay {link.delay_ms}ms loss {link.loss_percent}%")
@@ -106,18 +132,17 @@ class Testbed:
             assert isinstance(machine, AccessPoint)
             machine.add_bridge(bridge, [port for port, i in node.interfaces.items()
                                         if i.bridge == bridge and not i.radio])
+        linked = {end for link in self.network.links for end in link.ends}
         steps = ["ip link set lo up"]
+        # The wire of an interface may lead to a node that does not take part.
+        steps += [f"ip link add {port} type dummy" for port, i in node.interfaces.items()
+                  if f"{name}/{port}" not in linked and not i.radio and port not in bridges]
         for port, interface in node.interfaces.items():
             if interface.address:
                 steps.append(f"ip addr add {interface.address} brd + dev {port}")
             if not interface.radio:
                 steps.append(f"ip link set {port} up")
-        if node.gateway:
-            # A station's route waits for its link, which only the supplicant brings up.
-            port = node.radio_interface if node.kind == "station" else ""
-            if port:
-                steps.append(f"ip link set {port} up")
-            steps.append(f"ip route add default via {node.gateway}")
+        steps += _routes(node)
         if node.forwarding:
             steps.append("sysctl -qw net.ipv4.ip_forward=1")
         steps.append("sysctl -qw " + " ".join(_SYSCTLS))
@@ -129,3 +154,33 @@ class Testbed:
         assert self._net is not None
         for host in self._net.hosts:
             host.terminate()
+
+
+def _routes(node: model.Node) -> list[str]:
+    """Commands for a node's routes beyond its own subnets."""
+    steps = []
+    if node.kind == "station":
+        # Only the supplicant brings the link up, and all traffic goes by the agent.
+        port = node.radio_interface
+        steps += [f"ip link set {port} up", f"ip route add {node.gateway} dev {port}",
+                  f"ip route add default via {node.gateway} dev {port} onlink"]
+    elif node.kind == "access_point":
+        steps += _own_routes(node)
+    elif node.gateway:
+        steps.append(f"ip route add default via {node.gateway}")
+    return steps + [f"ip route add {prefix} via {hop}" for prefix, hop in node.routes.items()]
+
+
+def _own_routes(access_point: model.Node) -> list[str]:
+    """Access points share a namespace: each one's own packets leave by its own wire."""
+    steps = []
+    for port, interface in access_point.interfaces.items():
+        if interface.address:
+            there = ipaddress.IPv4Interface(interface.address)
+            # A table of its own, by the number that the address is: nobody else's.
+            table = f"table {int(there.ip)}"
+            steps += [f"ip rule add from {there.ip} {table}",
+                      f"ip route add {there.network} dev {port} src {there.ip} {table}"]
+            if access_point.gateway:
+                steps.append(f"ip route add default via {access_point.gateway} dev {port} {table}")
+    return steps

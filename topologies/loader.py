@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-import ipaddress
+import dataclasses
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from topologies.model import Medium, Network, Scenario
+from topologies import checks
+from topologies.checks import TopologyError
+from topologies.model import Link, Medium, Network, Scenario
+
+__all__ = ["TopologyError", "load_medium", "load_scenario", "medium_names", "scenario_ids",
+           "to_json"]
 
 ROOT = Path(__file__).parent
 
 
-class TopologyError(ValueError):
-    """A topology file that cannot be used; the text is one line for the user."""
+@dataclass(frozen=True)
+class _Wire:
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    delay_ms: float = 0.0
+    loss_percent: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Adjustments:
+    """What a scenario file may change of its network."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    nodes: list[str] = field(default_factory=list)
+    channels: dict[str, int] = field(default_factory=dict)
+    wire: _Wire = field(default_factory=_Wire)
 
 
 def scenario_ids() -> list[str]:
@@ -33,6 +54,8 @@ def load_scenario(name: str) -> Scenario:
     """Load a scenario by its name, or from a `.yml` file; raises TopologyError.
 
     `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
+    `nodes:` keeps only these of the network; `channels:` gives access points other channels, and
+    `wire:` delay and loss to the links between home agents and routers.
     """
     path = _resolve(name, "scenarios", scenario_ids())
     document = _read(path)
@@ -41,8 +64,12 @@ def load_scenario(name: str) -> Scenario:
         beside = path.parent / network
         source = beside if network.endswith(".yml") else ROOT / "networks" / f"{network}.yml"
         document["network"] = _read(source)
+    whole: Network = _validate(Network, document.get("network"), path)
+    plan: _Adjustments = _validate(_Adjustments, {
+        key: document.pop(key) for key in ("nodes", "channels", "wire") if key in document}, path)
+    document["network"] = to_json(_adjusted(whole, plan, path))
     scenario: Scenario = _validate(Scenario, document, path)
-    _check(scenario, path)
+    checks.scenario(scenario, path)
     return scenario
 
 
@@ -50,10 +77,11 @@ def load_medium(name: str) -> Medium:
     """Load a medium by its name, or from a `.yml` file; raises TopologyError."""
     path = _resolve(name, "media", medium_names())
     medium: Medium = _validate(Medium, _read(path), path)
+    checks.medium(medium, path)
     return medium
 
 
-def to_json(value: Scenario | Medium) -> Any:
+def to_json(value: Scenario | Network | Medium) -> Any:
     """The plain JSON value that `model.from_json` reads back."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
@@ -78,44 +106,50 @@ def _read(path: Path) -> dict[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TopologyError(f"{path}:{line}: not YAML ({error.problem}); correct that line") \
             from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise TopologyError(f"{path}: not YAML ({_one_line(error)}); correct the file") from None
     if not isinstance(document, dict):
         raise TopologyError(f"{path}: holds no mapping; see topologies/ for examples")
     return document
 
 
-def _validate(cls: type[Any], document: dict[str, Any], path: Path) -> Any:
+def _validate(cls: type[Any], document: Any, path: Path) -> Any:
     try:
-        return TypeAdapter(cls).validate_json(json.dumps(document))
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
+                            "in quotes") from None
+    try:
+        return TypeAdapter(cls).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "top level"
-        raise TopologyError(f"{path}: {where}: {first['msg']}; "
+        raise TopologyError(f"{path}: {_one_line(f'{where}: ' + first['msg'])}; "
                             "see docs/topologies.md for the fields") from None
 
 
-def _check(scenario: Scenario, path: Path) -> None:
-    """Refuse dangling names, impossible links and addresses outside their subnets."""
-    network: Network = scenario.network
-    for role in ("mobile_node", "access_point", "agent", "peer"):
-        if getattr(scenario, role) not in network.nodes:
-            raise TopologyError(f"{path}: {role}: no node {getattr(scenario, role)!r} in network "
-                                f"{network.name}; it has {', '.join(network.nodes)}")
-    ends = [end for link in network.links for end in link.ends]
-    for link in network.links:
-        if len(link.ends) != 2:
-            raise TopologyError(f"{path}: link {link.ends} needs two ends, NODE/INTERFACE")
-    for end in ends:
-        node, _, interface = end.partition("/")
-        if node not in network.nodes or interface not in network.nodes[node].interfaces:
-            raise TopologyError(f"{path}: link end {end!r} names no interface; "
-                                "write NODE/INTERFACE")
-        if ends.count(end) > 1:
-            raise TopologyError(f"{path}: link end {end!r} is used twice; give it one link")
-    for name, node in network.nodes.items():
-        for interface, settings in node.interfaces.items():
-            if settings.address:
-                try:
-                    ipaddress.IPv4Interface(settings.address)
-                except ValueError as error:
-                    raise TopologyError(f"{path}: {name}/{interface}: {error}; "
-                                        "write ADDRESS/PREFIX") from None
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())[:200]
+
+
+def _adjusted(network: Network, plan: _Adjustments, path: Path) -> Network:
+    """The part of a network that a scenario wants, with its channels and wires."""
+    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels))):
+        for name in names:
+            if name not in network.nodes:
+                raise TopologyError(f"{path}: {key}: no node {name!r} in network {network.name}; "
+                                    f"it has {', '.join(network.nodes)}")
+    kept = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel))
+            for name, node in network.nodes.items() if not plan.nodes or name in plan.nodes}
+    links = [_wired(link, network, plan.wire) for link in network.links
+             if all(end.partition("/")[0] in kept for end in link.ends)]
+    return dataclasses.replace(network, nodes=kept, links=links)
+
+
+def _wired(link: Link, network: Network, wire: _Wire) -> Link:
+    """The link with the scenario's delay and loss, if it is one between agents."""
+    kinds = {network.nodes[end.partition("/")[0]].kind for end in link.ends
+             if end.partition("/")[0] in network.nodes}
+    if "router" not in kinds or not (wire.delay_ms or wire.loss_percent):
+        return link
+    return dataclasses.replace(link, **dataclasses.asdict(wire))

@@ -1,4 +1,4 @@
-"""Mininet nodes with radios: a station and an access point in namespaces of their own."""
+"""Mininet nodes with radios: stations in namespaces of their own, access points in a common one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 from mininet.node import Node
 
 from topologies import radio
+
+# Access points beside each other: none answers or routes for another.
+_APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
+          "net.ipv4.conf.all.arp_announce=2", "net.ipv4.conf.default.arp_announce=2",
+          "net.ipv4.ip_forward=0")
 
 
 class RadioNode(Node):  # type: ignore[misc]
@@ -26,7 +31,23 @@ class Station(RadioNode):
 
 
 class AccessPoint(RadioNode):
-    """An access point: a bridge between its wire and, once hostapd runs, its radio."""
+    """An access point: a bridge between its wire and, once hostapd runs, its radio.
+
+    All access points of a testbed share one network namespace, because what emulates the air cannot
+    reach across: interfaces need names of their own, and each keeps to its own addresses and wire.
+    """
+
+    def __init__(self, name: str, beside: AccessPoint | None = None, **params: Any) -> None:
+        self._beside = beside
+        super().__init__(name, inNamespace=beside is None, **params)
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
+        """Start the node's shell: the first in a namespace of its own, the others in that one."""
+        if self._beside is None:
+            super().startShell(mnopts)
+            self.cmd("sysctl -qw " + " ".join(_APART))
+        else:
+            super().startShell(f"-cda{self._beside.pid}")
 
     def add_bridge(self, name: str, wired: list[str]) -> None:
         """Make bridge `name` with the wired interfaces; hostapd adds the radio's."""
@@ -36,4 +57,4 @@ class AccessPoint(RadioNode):
 
 
 KINDS: dict[str, Any] = {"station": Station, "access_point": AccessPoint,
-                         "home_agent": Node, "correspondent": Node}
+                         "home_agent": Node, "correspondent": Node, "router": Node}

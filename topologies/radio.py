@@ -6,6 +6,7 @@ the process ends. Attribute numbers are from the kernel's `mac80211_hwsim.h`.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,11 @@ class Radios:
             ("HWSIM_ATTR_RADIO_NAME", name), ("HWSIM_ATTR_PERM_ADDR", address),
             ("HWSIM_ATTR_NO_VIF", True), ("HWSIM_ATTR_DESTROY_RADIO_ON_CLOSE", True)]
         message["attrs"] = attributes
-        try:
+        # The acknowledgement carries the new radio's number where an error code belongs, so what
+        # counts is whether the radio exists.
+        with contextlib.suppress(NetlinkError):
             self._socket.nlm_request(message, msg_type=self._socket.prid,
                                      msg_flags=NLM_F_REQUEST | NLM_F_ACK)
-        except NetlinkError:
-            # The acknowledgement carries the new radio's number where an error code belongs, so
-            # what counts is whether the radio exists.
-            pass
         if not Path("/sys/class/ieee80211", name).exists():
             raise RadioError(f"the kernel refused radio {name} ({address}); "
                              "is one of that name or address there already?")

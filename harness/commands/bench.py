@@ -16,8 +16,9 @@ from pathlib import Path
 import click
 
 from guest import image
-from guest.processes import memory_of_group, members
+from guest.processes import members, memory_of_group
 from harness import secrets, setup
+from harness.commands import medium_bench
 from harness.machine import ROOT
 from harness.plan import Cell, Settings
 from harness.testbed import Testbed
@@ -46,14 +47,19 @@ class Figure:
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("what", default="harness", type=click.Choice(["harness"]))
+@click.argument("what", default="harness", type=click.Choice(["harness", "medium"]))
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 50))
 @click.option("--cold", is_flag=True, help="Also build the guest image into an empty cache.")
 def command(what: str, runs: int, cold: bool) -> None:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
+    With `medium`, measure the emulated air against what 802.11's timing allows.
+
     Medians with ranges. They hold for this machine at this moment; compare within one call.
     """
+    if what == "medium":
+        medium_bench.bench(runs)
+        return
     setup.embedded()
     figures = [_first_measurement(policy, runs) for policy in ("P1", "P12")]
     figures += asyncio.run(_guest_costs(runs))

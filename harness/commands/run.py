@@ -24,8 +24,9 @@ DEFAULT_MEDIUM = "802.11b-short"
 
 
 @click.command("run", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--scenarios", default="N2", show_default=True,
-              help=f"Comma-separated names or .yml files; there are {', '.join(scenario_ids())}.")
+@click.option("--scenarios", default="", metavar="LIST",
+              help=f"Comma-separated names or .yml files; default: all of "
+                   f"{', '.join(scenario_ids())}.")
 @click.option("--policies", "chosen", default="", metavar="LIST",
               help="Comma-separated names out of P1 to P12; default: all.")
 @click.option("--policy", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
@@ -37,6 +38,9 @@ DEFAULT_MEDIUM = "802.11b-short"
               help="Payload of a UDP datagram in bytes; 1400 fits every policy without fragments.")
 @click.option("--medium", default=DEFAULT_MEDIUM, show_default=True,
               help=f"{', '.join(medium_names())}, a .yml file, or none.")
+@click.option("--detection", type=click.Choice(["event", "advertisement"]), default="event",
+              show_default=True, help="How a mobile node notices that it has moved: from its "
+              "supplicant, or by the next agent advertisement.")
 @click.option("--seed", default=1, show_default=True, help="Decides the order of repetitions.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Results folder; default: an unfinished one of the same plan, or a new one "
@@ -47,8 +51,8 @@ DEFAULT_MEDIUM = "802.11b-short"
 @click.option("--fault", type=click.Choice(list(FAULTS)),
               help="Negative control: spoil one thing and see the cells fail for it.")
 def command(scenarios: str, chosen: str, files: tuple[Path, ...], repetitions: int,
-            stream_bytes: int, udp_payload: int, medium: str, seed: int, out: Path | None,
-            fresh: bool, on: str, fault: str | None) -> int:
+            stream_bytes: int, udp_payload: int, medium: str, detection: str, seed: int,
+            out: Path | None, fresh: bool, on: str, fault: str | None) -> int:
     """Measure policies in scenarios, then print one table.
 
     Everything is checked before anything starts. Results are kept as they come; an interrupted run
@@ -56,12 +60,14 @@ def command(scenarios: str, chosen: str, files: tuple[Path, ...], repetitions: i
     was measured and its policy proven in force, 1 if not, 2 for bad input.
     """
     try:
-        plan = Plan(_policies(chosen, files), [load_scenario(name) for name in _split(scenarios)],
+        plan = Plan(_policies(chosen, files),
+                    [load_scenario(name) for name in _split(scenarios) or scenario_ids()],
                     None if medium == "none" else load_medium(medium),
-                    Settings(repetitions, stream_bytes, stream_bytes, udp_payload, seed, fault, on))
+                    Settings(repetitions, stream_bytes, stream_bytes, udp_payload, seed, fault, on,
+                             detection))
     except (PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
-    return measure(plan, results.choose(out, RESULTS, plan, fresh))
+    return measure(plan, results.choose(out, RESULTS, plan, fresh=fresh))
 
 
 def measure(plan: Plan, folder: Path) -> int:

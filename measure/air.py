@@ -1,0 +1,166 @@
+"""Measure the emulated air itself: load a network's radios with UDP and count what comes through.
+
+`python3 -m measure.air JOB_DIR` as root, inside a machine. JOB_DIR/trial.json says what to do: a
+`Trial` of harness/commands/medium_bench.py. One JSON line goes to standard output for every step.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from measure import iperf
+from measure.process import Daemon
+from topologies import model
+from topologies.builder import Testbed
+
+_CONNECT_S = 15.0
+_SPARE_S = 20.0
+# Queues are full by then; and nobody stops before the others are counted.
+_SETTLE_S = 1.0
+_MARGIN_S = 0.5
+_HOSTAPD = """interface={interface}
+bridge={bridge}
+driver=nl80211
+driver_params=control_port=0
+ssid={ssid}
+hw_mode=g
+channel={channel}
+ap_isolate=1
+"""
+_PROTECTED = "wpa=2\nwpa_key_mgmt=WPA-PSK\nrsn_pairwise=CCMP\nwpa_passphrase=qop-medium\n"
+_SUPPLICANT = """driver_param=control_port=0
+network={{
+    ssid="{ssid}"
+    scan_freq={frequency}
+    {security}
+}}
+"""
+
+
+class Trial:
+    """A network on a medium with its access points up and its stations connected."""
+
+    def __init__(self, job: dict[str, Any], folder: Path) -> None:
+        self.network: model.Network = model.from_json(model.Network, job["network"])
+        medium = job["medium"]
+        self.testbed = Testbed(self.network,
+                               model.from_json(model.Medium, medium) if medium else None)
+        self._protected = bool(job.get("protected"))
+        self._folder = folder
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Trial:
+        with ExitStack() as stack:
+            stack.enter_context(self.testbed)
+            # First all access points, then their stations.
+            for start in (self._access_point, self._station):
+                for daemon in [stack.enter_context(start(name)) for name in self._having(start)]:
+                    daemon.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def queued(self, channel: int) -> dict[str, int]:
+        """Frames that every transmitter has sent on a channel, by the number of its class."""
+        host = self.network.of_kind("access_point")[0]
+        queues = json.loads(self.testbed.run(
+            host, ["tc", "-s", "-j", "qdisc", "show", "dev", f"air{channel}"]))
+        return {queue["parent"]: queue["packets"] for queue in queues if "parent" in queue}
+
+    def load(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
+        """Send UDP from nodes to addresses, all at once; goodput of each at its server (bit/s).
+
+        Counted by the kernel while all flows run. Iperf3's own duration would not do: it ends with
+        a message on a connection that has to pass the same full queue.
+        """
+        with ExitStack() as stack:
+            for flow in flows:
+                stack.enter_context(iperf.server(self.testbed, flow["server"], self._folder / (
+                    flow["server"] + "-iperf3.log"))).wait_ready()
+            pool = stack.enter_context(ThreadPoolExecutor(len(flows)))
+            running = [pool.submit(self._flow, flow, _SETTLE_S + seconds + _MARGIN_S)
+                       for flow in flows]
+            time.sleep(_SETTLE_S)
+            begun = [self._received(flow) for flow in flows]
+            time.sleep(seconds)
+            ended = [self._received(flow) for flow in flows]
+            for sender in running:
+                sender.result()
+        return [flow["payload_bytes"] * 8 * (count - count_0) / (at_s - at_0_s) for
+                flow, (at_0_s, count_0), (at_s, count) in zip(flows, begun, ended, strict=True)]
+
+    def _received(self, flow: dict[str, Any]) -> tuple[float, int]:
+        """A time, and how many datagrams the server's node had received by then."""
+        pid = self.testbed.node(flow["server"]).pid
+        lines = [line.split() for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()]
+        names, values = [line for line in lines if line[0] == "Udp:"]
+        return time.monotonic(), int(values[names.index("InDatagrams")])
+
+    def _flow(self, flow: dict[str, Any], seconds: float) -> None:
+        iperf.stream(
+            self.testbed, flow["client"], self.network.nodes[flow["server"]].address,
+            protocol="udp", size_bytes=round(flow["rate_bps"] * seconds / 8),
+            timeout_s=seconds + _SPARE_S, rate_bps=flow["rate_bps"],
+            payload_bytes=flow["payload_bytes"])
+
+    def _having(self, start: Any) -> list[str]:
+        return self.network.of_kind("access_point" if start == self._access_point else "station")
+
+    def _access_point(self, name: str) -> Daemon:
+        node = self.network.nodes[name]
+        radio = node.interfaces[node.radio_interface]
+        text = _HOSTAPD.format(interface=node.radio_interface, bridge=radio.bridge, ssid=node.ssid,
+                               channel=node.channel)
+        return self._daemon("hostapd", name, text + (_PROTECTED if self._protected else ""),
+                            [], "AP-ENABLED")
+
+    def _station(self, name: str) -> Daemon:
+        node = self.network.nodes[name]
+        cell = next(cell for cell in self.network.nodes.values()
+                    if cell.kind == "access_point" and cell.agent == node.agent)
+        security = 'psk="qop-medium"' if self._protected else "key_mgmt=NONE"
+        text = _SUPPLICANT.format(ssid=cell.ssid, frequency=2407 + 5 * (cell.channel or 1),
+                                  security=security)
+        return self._daemon("wpa_supplicant", name, text, ["-i", node.radio_interface, "-c"],
+                            "CTRL-EVENT-CONNECTED")
+
+    def _daemon(self, program: str, node: str, text: str, options: list[str],
+                ready: str) -> Daemon:
+        file = self._folder / f"{node}-{program}.conf"
+        file.write_text(text)
+        return Daemon(f"{program} on {node}",
+                      self.testbed.command(node, [program, *options, str(file)]),
+                      self._folder / f"{node}-{program}.log", ready, timeout_s=_CONNECT_S)
+
+
+def main() -> int:
+    """Do what the job folder says."""
+    folder = Path(sys.argv[1])
+    job = json.loads((folder / "trial.json").read_text())
+    subprocess.run(["ip", "link", "set", "hwsim0", "up"], check=True)
+    with Trial(job, folder) as trial:
+        channels = {node.channel or 0 for node in trial.network.nodes.values() if node.ssid}
+        say(connected={channel: trial.queued(channel) for channel in channels} if job["medium"]
+            else None)
+        for flows in job["loads"]:
+            say(goodput_bps=trial.load(flows, job["seconds"]))
+    return 0
+
+
+def say(**result: Any) -> None:
+    """One result to the host."""
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

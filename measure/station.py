@@ -1,0 +1,119 @@
+"""A mobile node's steps: leave, join an access point, register with an agent, build its tunnel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from measure import ike, kernel
+from measure.errors import MeasureError
+from measure.registration import Registration
+from measure.wpa_ctrl import Control
+from topologies.builder import Testbed
+from topologies.model import Node
+
+LINK_S = 6.0
+REGISTRATION_S = 5.0
+IKE_S = 8.0
+_UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
+       "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
+_REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
+            "CTRL-EVENT-ASSOC-REJECT": "association refused",
+            "CTRL-EVENT-AUTH-REJECT": "802.11 authentication refused",
+            "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+
+
+class Station:
+    """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
+
+    `charon` is the vici socket, None without IPsec.
+    """
+
+    def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: Control,
+                 registration: Registration, charon: Path | None) -> None:
+        self.testbed = testbed
+        self.name = name
+        self.node = node
+        self.supplicant = supplicant
+        self.registration = registration
+        self.charon = charon
+        self.radio = node.radio_interface
+        self.mac = node.interfaces[self.radio].radio or ""
+        self.address = node.address
+        self.ike_log: list[str] = []
+        self.ike_sas: list[dict[str, Any]] = []
+
+    def leave(self) -> None:
+        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay."""
+        self.supplicant.command("DISABLE_NETWORK 0")
+        self.supplicant.command("BSS_FLUSH 0")
+        self.registration.detached()
+        if self.charon:
+            with ike.session(self.charon) as session:
+                ike.terminate_all(session)
+
+    def join(self, access_point: Node) -> None:
+        """Scan, associate and authenticate with one access point. Raises MeasureError."""
+        bssid = access_point.interfaces[access_point.radio_interface].radio
+        self.supplicant.command(f"SET_NETWORK 0 bssid {bssid}")
+        self.supplicant.command("ENABLE_NETWORK 0")
+        event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
+        if event is not None and event.name == "CTRL-EVENT-CONNECTED":
+            return
+        seen = {past.name for past in self.supplicant.history}
+        stage = "dot1x" if "CTRL-EVENT-EAP-STARTED" in seen else "link"
+        if event is not None:
+            what = _REFUSED[event.name]
+        else:
+            goal = "802.1X did not finish" if stage == "dot1x" else "no association"
+            what = f"{goal} within {LINK_S:g} s"
+        raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
+
+    def register(self) -> None:
+        """Find the agent of this link and register with it. Raises MeasureError."""
+        self.registration.attached(REGISTRATION_S)
+
+    def tunnel(self) -> None:
+        """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError."""
+        if not self.charon:
+            return
+        with ike.session(self.charon) as session:
+            self.ike_log = ike.initiate(session, "qop", IKE_S)
+            self.ike_sas = ike.security_associations(session)
+
+    def connect(self, access_point: Node) -> None:
+        """All steps in their order."""
+        self.join(access_point)
+        self.register()
+        self.tunnel()
+
+    def ping(self, address: str, seconds: int) -> bool:
+        """Whether one echo is answered; asked again every 0.2 s."""
+        argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]
+        done = subprocess.run(self.testbed.command(self.name, argv), capture_output=True,
+                              timeout=seconds + 10, check=False)
+        return done.returncode == 0
+
+    def resolves(self, address: str, seconds: float) -> bool:
+        """Whether anybody answers ARP for an address: traffic that no IPsec policy holds back."""
+        self.testbed.run(self.name, ["ip", "neigh", "flush", "dev", self.radio])
+        self.testbed.run(self.name, ["ip", "neigh", "replace", address, "dev", self.radio,
+                                     "nud", "none", "use"])
+        time.sleep(seconds)  # nothing is awaited: the check is that nothing comes
+        shown = self.testbed.run(self.name, ["ip", "neigh", "show", address, "dev", self.radio])
+        return "lladdr" in shown
+
+    def left_over(self) -> list[dict[str, Any]]:
+        """IPsec SAs that the kernel still has."""
+        return kernel.xfrm_states(self.testbed, self.name) if self.charon else []
+
+    def _clue(self) -> str:
+        """What the supplicant said of certificates, if anything."""
+        for event in self.supplicant.history:
+            if event.name == "CTRL-EVENT-EAP-TLS-CERT-ERROR":
+                match = re.search(r"err='([^']*)'", event.text)
+                return f"({match[1] if match else event.text})"
+        return ""
