@@ -24,6 +24,9 @@ from topologies.builder import Testbed
 from topologies.radio import RadioError
 
 
+_PROMPT = r"[{}] \w # "
+
+
 class Worker:
     """One testbed and the commands it understands."""
 
@@ -127,18 +130,23 @@ class Worker:
                                   stdin=subprocess.DEVNULL)
             return {"event": "shell_ended", "status": done.returncode,
                     "output": done.stdout + done.stderr}
+        # The worker ignores interrupts; what runs on a terminal must not inherit that.
+        argv = ["setsid", "-w", "-c", "env", "--default-signal=INT,QUIT", *argv]
         with open(command["terminal"], "r+b", buffering=0) as tty:
-            status = subprocess.call(["setsid", "-w", "-c", *argv], stdin=tty, stdout=tty,
-                                     stderr=tty, env={**os.environ, **self._shell_environment(),
-                                                      "TERM": command.get("term", "vt100")})
+            status = subprocess.call(argv, stdin=tty, stdout=tty, stderr=tty, env={
+                **os.environ, **self._shell_environment(node),
+                "TERM": command.get("term", "vt100")})
         return {"event": "shell_ended", "status": status}
 
-    def _shell_environment(self) -> dict[str, str]:
-        """Functions that go to the other nodes, by their names."""
-        places = {f"BASH_FUNC_{name}%%": f"() {{ mnexec -a {self.testbed.node(name).pid} "
-                  f'"${{@:-bash}}"; }}' for name in self.scenario.network.nodes}
-        return {**places, "PS1": r"[\h:$(ip -br -4 addr show scope global | "
-                r"awk '{print $3; exit}')] \w # "}
+    def _shell_environment(self, here: str) -> dict[str, str]:
+        """A prompt with the node's name, and functions that go to the other nodes by theirs."""
+        environment = {"PS1": _PROMPT.format(here)}
+        for name in self.scenario.network.nodes:
+            pid = self.testbed.node(name).pid
+            environment[f"BASH_FUNC_{name}%%"] = (
+                f'() {{ if [ $# -gt 0 ]; then mnexec -a {pid} "$@"; else '
+                f"PS1='{_PROMPT.format(name)}' mnexec -a {pid} bash --norc -i; fi; }}")
+        return environment
 
 
 def environment() -> dict[str, str]:

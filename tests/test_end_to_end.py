@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +136,37 @@ def test_lab_runs_a_command_on_any_node(qop: Qop) -> None:
     done = qop("lab", "--policy", "P3", "--node", "ha-a", "ip", "xfrm", "state")
     assert done.returncode == 0, done.stderr
     assert "cbc(des3_ede)" in done.stdout
+    assert not qop.left_over()
+
+
+def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
+    """On a terminal `qop lab` is interactive: node names hop, Ctrl-C ends a command, exit ends it."""
+    here, there = pty.openpty()
+    running = subprocess.Popen(qop.argv("lab", "--policy", "P1"), cwd=qop.folder, stdin=there,
+                               stdout=there, stderr=there, start_new_session=True,
+                               env={**os.environ, "PYTHONPATH": str(PROJECT), "TERM": "dumb"})
+    os.close(there)
+
+    def expect(text: str) -> None:
+        seen, until = "", time.monotonic() + 60
+        while text not in seen:
+            ready, _, _ = select.select([here], [], [], until - time.monotonic())
+            assert ready, f"{text!r} did not come: {seen!r}"
+            seen += os.read(here, 65536).decode(errors="replace")
+
+    expect("[a2] ")
+    os.write(here, b"ha-a\n")
+    expect("[ha-a] ")
+    os.write(here, b"ip -br addr show air0; sleep 1000\n")
+    expect("10.1.0.1/24")
+    time.sleep(0.5)
+    os.write(here, b"\x03")
+    expect("[ha-a] ")
+    os.write(here, b"exit\n")
+    expect("[a2] ")
+    os.write(here, b"exit\n")
+    assert running.wait(30) == 0
+    os.close(here)
     assert not qop.left_over()
 
 

@@ -61,7 +61,8 @@ async def _visit(testbed: Testbed, node: str, argv: tuple[str, ...]) -> int:
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")
     if interactive and isinstance(testbed.machine, EmbeddedMachine):
-        testbed.machine.terminal = (sys.stdin.fileno(), sys.stdout.fileno())
+        # Copies, because in the guest's process 0 and 1 carry the worker's lines.
+        testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))
     try:
         click.echo(f"starting {testbed.cell.name} ...", err=True)
         await testbed.open(secrets.make())

@@ -10,8 +10,10 @@ import functools
 import json
 import statistics
 import tempfile
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -138,6 +140,9 @@ async def run(trial: Trial, found: image.Image, processor: int) -> Outcome:
                    next(entry["connected"] for entry in said if "connected" in entry))
 
 
+_Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
+
+
 async def one_medium(name: str, runs: int, found: image.Image, processor: int) -> list[Ratio]:
     """One sender against the ceiling (N2), and by way of the agent to another station (N1)."""
     medium = load_medium(name)
@@ -175,7 +180,7 @@ def bench(runs: int) -> None:
     """Print the table as it comes about; raises UserError if a bound is missed."""
     embedded = setup.embedded()
     found, processor = embedded.image, embedded.processors[-1]
-    parts = [*(functools.partial(one_medium, name) for name in PROFILES), two_media]
+    parts: list[_Part] = [*(functools.partial(one_medium, name) for name in PROFILES), two_media]
     ratios = []
     for part in parts:
         new = asyncio.run(part(runs, found, processor))
