@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import secrets
+from harness import render, secrets
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.plan import Plan, Step
@@ -30,7 +30,6 @@ from measure.record import Record, record_name
 ATTEMPTS = 2
 #: Memory to leave to everything else when deciding how many guests may live side by side.
 _SPARE_MB = 1024
-_GUEST_MB = 200
 
 Report = Callable[[Record, "Campaign"], None]
 
@@ -56,11 +55,11 @@ class Campaign:
         """Measure `steps`; everything started is ended on every way out."""
         self.total = len(steps)
         self._secrets = secrets.make(self.plan.settings.fault)
+        self._renderer = render.Renderer(self.plan.scenarios, self._secrets, self.results.work)
         try:
             for wave in self._waves(steps):
-                queues = self._shares(wave)
                 async with asyncio.TaskGroup() as group:
-                    for processor, queue in queues.items():
+                    for processor, queue in self._lanes(wave):
                         group.create_task(self._work(processor, queue))
                 await self._close_all()
             await asyncio.gather(*self._finishing)
@@ -69,24 +68,38 @@ class Campaign:
             raise (for_user or group).exceptions[0] from None
         finally:
             await asyncio.shield(self._close_all())
+            await self._renderer.close()
 
     def _waves(self, steps: Sequence[Step]) -> list[list[Step]]:
         """Steps in waves of as many cells as memory has room for; blocks stay whole in a wave."""
-        fitting = (_available_mb() - _SPARE_MB) // _GUEST_MB
-        room = min(self.machine.most_testbeds, max(len(self.machine.processors), fitting))
-        names = list(dict.fromkeys(step.cell.name for step in steps))
-        waves = [names[i:i + room] for i in range(0, len(names), room)]
+        spare_mb = _available_mb() - _SPARE_MB
+        least = len(self.machine.processors) * self.machine.lanes
+        waves: list[set[str]] = [set()]
+        left_mb = spare_mb
+        for name, cell in {step.cell.name: step.cell for step in steps}.items():
+            needs_mb = self.machine.memory_mb(len(cell.scenario.network.nodes))
+            full = len(waves[-1]) >= self.machine.most_testbeds or (
+                left_mb < needs_mb and len(waves[-1]) >= least)
+            if full:
+                waves.append(set())
+                left_mb = spare_mb
+            waves[-1].add(name)
+            left_mb -= needs_mb
         return [[step for step in steps if step.cell.name in wave] for wave in waves]
 
-    def _shares(self, steps: Sequence[Step]) -> dict[int, deque[Step]]:
-        """Each processor's steps; a cell stays with one processor, and so does its guest."""
-        processors = self.machine.processors
+    def _lanes(self, steps: Sequence[Step]) -> list[tuple[int, deque[Step]]]:
+        """What is measured side by side: each lane's processor and steps.
+
+        A cell stays with one lane, and so does its guest with one processor.
+        """
+        lanes: list[tuple[int, deque[Step]]] = [
+            (processor, deque()) for _ in range(self.machine.lanes)
+            for processor in self.machine.processors]
         names = list(dict.fromkeys(step.cell.name for step in steps))
-        home = {name: processors[i % len(processors)] for i, name in enumerate(names)}
-        shares: dict[int, deque[Step]] = {processor: deque() for processor in processors}
+        lane_of = {name: i % len(lanes) for i, name in enumerate(names)}
         for step in steps:
-            shares[home[step.cell.name]].append(step)
-        return shares
+            lanes[lane_of[step.cell.name]][1].append(step)
+        return lanes
 
     async def _work(self, processor: int, queue: deque[Step]) -> None:
         while queue:
@@ -124,7 +137,7 @@ class Campaign:
         testbed = Testbed(self.machine, processor, step.cell, self.plan.medium, self.plan.settings,
                           self.results.work, serial=self._opened)
         self._testbeds[step.cell.name] = testbed
-        await testbed.open(self._secrets)
+        await testbed.open(self._secrets, self._renderer)
         if self.first_measurement_s is None:
             self.first_measurement_s = time.monotonic() - self.started
         return testbed

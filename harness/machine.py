@@ -17,9 +17,9 @@ from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
-#: What a guest may take at most: a base, and for each node its daemons (a FreeRADIUS takes 75 MB).
-#: What is not used is not taken from the host.
-_MEMORY_MB, _NODE_MB = 128, 40
+#: A guest's memory: a base, and for each node its daemons. Its kernel fills what is left with pages
+#: of files, so all of it is taken from the host in the end.
+_MEMORY_MB, _NODE_MB = 80, 22
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
 # A worker sends one line an event; records' raw data go by file.
@@ -52,8 +52,13 @@ class Machine(Protocol):
 
     #: Workers may measure at once, each on a processor of its own.
     processors: list[int]
+    #: Workers that may measure at once on one processor: while the air is busy, it has little to do.
+    lanes: int
     #: Testbeds that may exist side by side, if memory allows.
     most_testbeds: int
+
+    def memory_mb(self, nodes: int) -> int:
+        """What a testbed of this many nodes may take of memory."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
         """Start a worker for a job folder; its network has this many nodes."""
@@ -67,10 +72,15 @@ class EmbeddedMachine:
 
     def __init__(self, found: image.Image) -> None:
         self.image = found
+        self.lanes = 2
         self.most_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
         self.terminal: tuple[int, int] | None = None
         self.processors = sorted(os.sched_getaffinity(0))
+
+    def memory_mb(self, nodes: int) -> int:
+        """The memory that a guest is given; its kernel fills what its programs leave."""
+        return _MEMORY_MB + nodes * _NODE_MB
 
     def mount(self, job_dir: Path) -> str:
         """A guest has its own /tmp, so one place serves all."""
@@ -81,7 +91,7 @@ class EmbeddedMachine:
         copy_code(job_dir / "code")
         try:
             return _Guest(await boot.boot(
-                self.image, job_dir, cpu=processor, memory_mb=_MEMORY_MB + nodes * _NODE_MB,
+                self.image, job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal))
         except boot.GuestError as error:
@@ -120,7 +130,12 @@ class HostMachine:
                             "'./qop provision --on host' first")
         # The testbeds share one kernel and one air, so one at a time.
         self.processors = [min(os.sched_getaffinity(0))]
+        self.lanes = 1
         self.most_testbeds = 1
+
+    def memory_mb(self, nodes: int) -> int:
+        """About what the daemons of one testbed take."""
+        return nodes * _NODE_MB
 
     def mount(self, job_dir: Path) -> str:
         """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,47 @@ def _frequency_mhz(cell: Node) -> int:
     return _FREQUENCY_OF_CHANNEL_0_MHZ + 5 * cell.channel
 
 
-async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: Path,
+class Renderer:
+    """Renders every policy once for all scenarios of one network, when it is first asked for."""
+
+    def __init__(self, scenarios: Sequence[Scenario], secrets: Secrets, work: Path) -> None:
+        self._secrets = secrets
+        self._work = work
+        self._networks: list[Network] = []
+        self._of_scenario = {scenario.id: self._place(scenario.network) for scenario in scenarios}
+        self._tasks: dict[str, asyncio.Task[Path]] = {}
+
+    async def files(self, policy: Policy, scenario: Scenario, mount: str) -> Path:
+        """The folder with the policy's files for every node. Raises UserError."""
+        number = self._of_scenario[scenario.id]
+        name = f"{policy.id}-{number}"
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(render(
+                policy, self._networks[number], self._secrets, work=self._work, name=name,
+                mount=mount))
+        # Others may wait for it, too: who gives up must not take it from them.
+        return await asyncio.shield(self._tasks[name])
+
+    async def close(self) -> None:
+        """End what is still being rendered."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _place(self, network: Network) -> int:
+        """The number of the network that a scenario's is part of, enlarged by it."""
+        for number, known in enumerate(self._networks):
+            shared = known.nodes.keys() & network.nodes.keys()
+            if known.name == network.name and all(
+                    known.nodes[name] == network.nodes[name] for name in shared):
+                self._networks[number] = dataclasses.replace(
+                    known, nodes={**known.nodes, **network.nodes})
+                return number
+        self._networks.append(network)
+        return len(self._networks) - 1
+
+
+async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
                  name: str, mount: str) -> Path:
     """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
 
@@ -96,7 +138,7 @@ async def render(policy: Policy, scenario: Scenario, secrets: Secrets, *, work: 
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"
     inputs.mkdir(parents=True, exist_ok=True)
-    (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(scenario.network)))
+    (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(
         "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",

@@ -50,7 +50,7 @@ class Testbed:
         self.environment: dict[str, Any] = {}
         self._running: Running | None = None
 
-    async def open(self, secrets: Secrets) -> None:
+    async def open(self, secrets: Secrets, renderer: render.Renderer) -> None:
         """Boot, build and configure; the policy is rendered meanwhile."""
         (self.job_dir / "out" / "logs").mkdir(parents=True)
         mount = self.machine.mount(self.job_dir)
@@ -62,9 +62,8 @@ class Testbed:
             "mobile_ip": {"spi": _SPI, "key_hex": secrets["mobile_ip"]["key_hex"],
                           "detection": self.settings.detection},
             "withhold": withheld(self.settings.fault)}))
-        rendering = asyncio.create_task(render.render(
-            self.cell.policy, self.cell.scenario, secrets, work=self.work, name=self.cell.name,
-            mount=mount))
+        rendering = asyncio.create_task(
+            renderer.files(self.cell.policy, self.cell.scenario, mount))
         try:
             self._running = await self.machine.start(
                 self.job_dir, self.processor, len(self.cell.scenario.network.nodes))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -75,6 +76,13 @@ class Trial:
         queues = json.loads(self.testbed.run(
             host, ["tc", "-s", "-j", "qdisc", "show", "dev", f"air{channel}"]))
         return {queue["parent"]: queue["packets"] for queue in queues if "parent" in queue}
+
+    def round_trip_s(self) -> float:
+        """The shortest round trip of a lone packet of 84 bytes between a station and its agent."""
+        station = self.network.of_kind("station")[0]
+        said = self.testbed.run(station, ["ping", "-n", "-c", "10", "-i", "0.05",
+                                          self.network.nodes[station].gateway or ""])
+        return min(float(found) for found in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
 
     def load(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
         """Send UDP from nodes to addresses, all at once; goodput of each at its server (bit/s).
@@ -151,6 +159,7 @@ def main() -> int:
         channels = {node.channel or 0 for node in trial.network.nodes.values() if node.ssid}
         say(connected={channel: trial.queued(channel) for channel in channels} if job["medium"]
             else None)
+        say(round_trip_s=trial.round_trip_s())
         for flows in job["loads"]:
             say(goodput_bps=trial.load(flows, job["seconds"]))
     return 0

@@ -3,7 +3,7 @@
 Whatever passes an access point's radio, up or down, makes a detour by one device a channel, `air1`
 for channel 1, which serves time instead of bytes: a size table turns a frame's length into its
 airtime. Every transmitter has a queue of its own there, in which a frame waits for its own airtime;
-above them, all take turns at the one channel. Management frames do not pass interfaces and go by it.
+above them, all take turns at the one channel. Management frames pass no interface and go by it.
 See docs/medium.md.
 """
 

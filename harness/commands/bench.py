@@ -17,7 +17,7 @@ import click
 
 from guest import image
 from guest.processes import members, memory_of_group
-from harness import secrets, setup
+from harness import render, secrets, setup
 from harness.commands import medium_bench
 from harness.machine import ROOT
 from harness.plan import Cell, Settings
@@ -99,7 +99,9 @@ async def _guest_costs(runs: int) -> list[Figure]:
         testbed = Testbed(machine, machine.processors[-1], Cell(policy, load_scenario("N2")),
                           load_medium("802.11b-short"), settings, Path(work))
         try:
-            await testbed.open(secrets.make())
+            made = secrets.make()
+            renderer = render.Renderer([testbed.cell.scenario], made, testbed.work)
+            await testbed.open(made, renderer)
             for repetition in range(runs + 1):
                 before, begun = _processor_s(testbed.pid), time.monotonic()
                 out = await testbed.measure(f"bench-{repetition}")

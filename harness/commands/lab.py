@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from harness import secrets, setup
+from harness import render, secrets, setup
 from harness.errors import UserError
 from harness.machine import EmbeddedMachine, HostMachine, Machine
 from harness.plan import Cell, Settings
@@ -65,7 +65,9 @@ async def _visit(testbed: Testbed, node: str, argv: tuple[str, ...]) -> int:
         testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))
     try:
         click.echo(f"starting {testbed.cell.name} ...", err=True)
-        await testbed.open(secrets.make())
+        made = secrets.make()
+        renderer = render.Renderer([testbed.cell.scenario], made, testbed.work)
+        await testbed.open(made, renderer)
         await testbed.connect()
         if not interactive:
             ended = await testbed.shell(node=node, argv=list(argv))

@@ -53,10 +53,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Goodput of each flow of each load, and frames in each class once the stations are in."""
+    """Goodput of each flow of each load, and what was seen before there was any.
+
+    `connected` counts the frames in every class of a channel when the stations were in;
+    `round_trip_s` is the shortest of a packet of 84 bytes from a station to its agent.
+    """
 
     goodput_bps: list[list[float]]
     connected: dict[str, dict[str, int]] | None
+    round_trip_s: float
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ async def run(trial: Trial, found: image.Image, processor: int) -> Outcome:
             raise UserError(f"bench medium: {end.reason or ''} {last[-1] if last else ''}".strip(),
                             status=1)
     return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
-                   next(entry["connected"] for entry in said if "connected" in entry))
+                   next(entry["connected"] for entry in said if "connected" in entry),
+                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry))
 
 
 _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]

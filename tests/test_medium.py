@@ -1,0 +1,288 @@
+"""Tests of the medium: its arithmetic against published values, its queues, and the real thing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import struct
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import setup
+from harness.commands import medium_bench
+from harness.commands.medium_bench import Trial, one_cell, overload, two_cells
+from topologies import loader, medium, sizetable
+from topologies.loader import load_medium
+from topologies.model import Medium
+
+MEDIA = loader.medium_names()
+
+
+def changed(name: str, **changes: Any) -> Medium:
+    """A shipped medium with other values in some fields."""
+    return dataclasses.replace(load_medium(name), **changes)
+
+
+# Published values ----------------------------------------------------------------------------
+
+
+def test_maximum_of_80211b() -> None:
+    """Jun, Peddabachagari, Sichitiu (2003): 6.06 Mbit/s, from 8 x / (0.72727 x + 890.73) us.
+
+    Their MSDU of 1500 bytes is sent with 34 bytes of MAC header (four addresses) and checksum.
+    """
+    theirs = changed("802.11b-long", mac_bytes=34)
+    assert theirs.ceiling_bps(1500) == pytest.approx(6.06e6, abs=0.005e6)
+    assert theirs.airtime_us(0) == pytest.approx(890.73, abs=0.005)
+    assert theirs.airtime_us(1) - theirs.airtime_us(0) == pytest.approx(0.72727, abs=1e-5)
+
+
+def test_maximum_of_80211a() -> None:
+    """The same paper: 31.4 Mbit/s at 54 Mbit/s, with its SIFS of 9 us and ACK at 54 Mbit/s."""
+    theirs = changed("802.11a", mac_bytes=34, sifs_us=9, ack_rate_bps=54_000_000)
+    assert theirs.ceiling_bps(1500) == pytest.approx(31.4e6, abs=0.05e6)
+
+
+@pytest.mark.parametrize(("name", "ack_rate_bps", "mbps", "per_second"), [
+    ("802.11b-long", 11_000_000, 5.6, 479), ("802.11a", 54_000_000, 27.3, 2336)])
+def test_tcp_transactions(name: str, ack_rate_bps: int, mbps: float, per_second: int) -> None:
+    """Gast, "When is 54 not equal to 54?" (2003): TCP at one acknowledgement a segment.
+
+    His model has no backoff and acknowledges at the data's rate. (For 802.11b he rounds up times to
+    whole microseconds, hence 479 and not 480.6 transactions.)
+    """
+    theirs = changed(name, cw_min=0, ack_rate_bps=ack_rate_bps)
+    tcp_bps = theirs.tcp_ceiling_bps(1460, header_bytes=40, segments_per_ack=1)
+    assert tcp_bps == pytest.approx(mbps * 1e6, abs=0.05e6)
+    assert tcp_bps / 8 / 1460 == pytest.approx(per_second, abs=2)
+
+
+@pytest.mark.parametrize(("name", "parts_us"), [
+    # DIFS, backoff, preamble, frame, extension, SIFS, acknowledgement; 1536 bytes on the air
+    ("802.11b-long", (50, 310, 192, 1536 * 8 / 11, 0, 10, 192 + 112)),
+    ("802.11b-short", (50, 310, 96, 1536 * 8 / 11, 0, 10, 96 + 56)),
+    ("802.11g", (28, 67.5, 20, 57 * 4, 6, 10, 20 + 2 * 4 + 6)),
+    ("802.11a", (34, 67.5, 20, 57 * 4, 0, 16, 20 + 2 * 4)),
+    # two more bytes of QoS; 12326 bits in symbols of 260
+    ("802.11n", (37, 67.5, 36, 48 * 4, 6, 10, 20 + 2 * 4 + 6)),
+])
+def test_airtime_by_hand(name: str, parts_us: tuple[float, ...]) -> None:
+    """A packet of 1500 bytes: every part of its airtime."""
+    assert load_medium(name).airtime_us(1500 + 8) == pytest.approx(sum(parts_us))
+
+
+def test_every_medium_is_tested() -> None:
+    """The five profiles, and no further one that nobody has checked."""
+    assert MEDIA == ["802.11a", "802.11b-long", "802.11b-short", "802.11g", "802.11n"]
+
+
+# Losses --------------------------------------------------------------------------------------
+
+
+def test_losses_cost_airtime() -> None:
+    """A fifth lost: a delivered frame costs 1.25 transmissions, however they are repeated."""
+    for retries in (0, 1, 7):
+        lossy = changed("802.11g", loss_percent=20, retries=retries)
+        assert lossy.delivery_us(1508) == pytest.approx(1.25 * lossy.airtime_us(1508))
+        assert lossy.udp_ceiling_bps(1470) == pytest.approx(
+            0.8 * load_medium("802.11g").udp_ceiling_bps(1470))
+        assert lossy.residual_loss == pytest.approx(0.2 ** (retries + 1))
+
+
+def test_attempts_add_up() -> None:
+    """The mean that is charged is that of a simulation by hand: attempts over deliveries."""
+    loss, retries = 0.3, 2
+    attempts = sum(loss ** attempt for attempt in range(retries + 1))
+    lossy = changed("802.11a", loss_percent=100 * loss, retries=retries)
+    delivered = 1 - lossy.residual_loss
+    assert lossy.delivery_us(100) == pytest.approx(lossy.airtime_us(100) * attempts / delivered)
+
+
+def test_losing_everything_is_refused(tmp_path: Any) -> None:
+    """A medium that delivers nothing has no ceiling."""
+    file = tmp_path / "dead.yml"
+    text = (loader.ROOT / "media" / "802.11g.yml").read_text()
+    file.write_text(text + "loss_percent: 100\n")
+    with pytest.raises(loader.TopologyError, match="loss_percent"):
+        load_medium(str(file))
+
+
+# What the kernel is told ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MEDIA)
+@pytest.mark.parametrize("cipher_bytes", [0, 8, 16])
+def test_airtimes_are_the_models(name: str, cipher_bytes: int) -> None:
+    """The table has the airtime of every Ethernet frame, to the quarter of a microsecond."""
+    air = load_medium(name)
+    table = medium.airtimes(air, cipher_bytes)
+    for payload_bytes in (256, 1470):
+        on_air_us = table[14 + 20 + 8 + payload_bytes] * medium.UNIT_US
+        ceiling_bps = air.udp_ceiling_bps(payload_bytes, cipher_bytes)
+        assert payload_bytes * 8 / on_air_us * 1e6 == pytest.approx(ceiling_bps, rel=1e-3)
+    assert len(table) > 14 + 1500
+    assert all(low <= high for low, high in itertools.pairwise(table))
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50))
+def test_a_size_table_is_what_the_kernel_reads(sizes: list[int]) -> None:
+    """Header, handle, kind and table are where the kernel looks; large sizes lose low bits only."""
+    request = sizetable.message(7, "htb", 1 << 16, sizes)
+    length, kind, flags = struct.unpack_from("=IHH", request)
+    assert (length, kind, flags) == (len(request), 36, 5)
+    assert struct.unpack_from("=BxxxiII", request, 16) == (0, 7, 1 << 16, 0xFFFFFFFF)
+    found = _attributes(request[36:])
+    assert found[1] == b"htb\0"
+    inner = _attributes(found[8])
+    base = struct.unpack("=BBhiIIII", inner[1])
+    shift, count = base[1], base[-1]
+    assert count == len(sizes)
+    entries = struct.unpack(f"={count}H", inner[2])
+    assert [entry << shift for entry in entries] == [size >> shift << shift for size in sizes]
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    """Netlink attributes by number."""
+    found = {}
+    while data:
+        length, number = struct.unpack_from("=HH", data)
+        found[number] = data[4:length]
+        data = data[(length + 3) // 4 * 4:]
+    return found
+
+
+class Told:
+    """Stands in for `subprocess.run`: keeps the batches."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, argv: list[str], *, input: str,  # noqa: A002 - as subprocess has it
+                 **_: Any) -> subprocess.CompletedProcess[str]:
+        """Succeed."""
+        self.lines += input.splitlines()
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+
+class Host:
+    """Stands in for a Mininet node."""
+
+    pid = 1
+
+
+@pytest.mark.parametrize(("retries", "loss"), [(None, ""), (0, " loss 10.000000%"),
+                                               (1, " loss 1.000000%")])
+def test_every_transmitter_has_a_queue(
+    monkeypatch: pytest.MonkeyPatch, retries: int | None, loss: str,
+) -> None:
+    """Stations, access points and unknown senders: a class and a short queue each, with losses."""
+    told = Told()
+    monkeypatch.setattr(subprocess, "run", told)
+    monkeypatch.setattr(medium, "set_size_table", lambda *_: None)
+    air = load_medium("802.11g") if retries is None else changed("802.11g", loss_percent=10,
+                                                                 retries=retries)
+    everyone = medium.Transmitters.of(two_cells(6))
+    assert list(everyone.stations) == ["02:00:00:00:a1:00", "02:00:00:00:b1:00"]
+    assert list(everyone.access_points) == ["wlan-a", "wlan-b"]
+    channel = medium.Air(Host(), 6, air, 0, everyone)
+    queues = [line for line in told.lines if "netem" in line]
+    assert len(queues) == 1 + 2 + 2
+    assert all(line.startswith("qdisc add dev air6 ") and line.endswith(f"rate 32000000bit{loss}")
+               for line in queues)
+    del told.lines[:]
+    channel.attach("wlan-b")
+    own = f"priority 1:{everyone.access_points['wlan-b']:x} "
+    assert [line for line in told.lines if own in line] == [
+        line for line in told.lines if " egress protocol all matchall" in line]
+    for mac in everyone.stations:
+        assert any(f"src_mac {mac} " in line and "dev air6" in line for line in told.lines)
+
+
+# The real thing, coarsely; `./qop bench medium` is exact -----------------------------------------
+
+SHORT = "802.11b-short"
+
+
+def measured(trial: Trial) -> medium_bench.Outcome:
+    """A trial in a guest."""
+    machine = setup.embedded()
+    return asyncio.run(medium_bench.run(trial, machine.image, machine.processors[-1]))
+
+
+def best(outcome: medium_bench.Outcome, *loads: int) -> float:
+    """The best sum of goodputs among repeated loads: a busy machine only takes away."""
+    return max(sum(outcome.goodput_bps[load]) for load in loads)
+
+
+@pytest.mark.guest
+@pytest.mark.e2e
+def test_one_cell() -> None:
+    """One sender reaches the ceiling; by way of the agent half of it, whatever is offered."""
+    air = load_medium(SHORT)
+    loads = [[overload(air, "a1", "ha-a")], [overload(air, "a1", "a2")],
+             [overload(air, "a1", "a2", factor=3)]]
+    outcome = measured(Trial(one_cell(), air, loads * 2, seconds=1.5))
+    ceiling_bps = air.udp_ceiling_bps(1470)
+    assert best(outcome, 0, 3) == pytest.approx(ceiling_bps, rel=0.05)
+    for load in (1, 2):
+        assert 0.46 < best(outcome, load, load + 3) / ceiling_bps < 0.56
+
+
+@pytest.mark.guest
+@pytest.mark.e2e
+@pytest.mark.parametrize(("channel", "times"), [(6, 2), (1, 1)])
+def test_channels(channel: int, times: int) -> None:
+    """Two access points on two channels carry twice what they carry on one, and share that."""
+    air = load_medium(SHORT)
+    both = [overload(air, "a1", "ha-a"), overload(air, "b1", "ha-b")]
+    outcome = measured(Trial(two_cells(channel), air, [both] * 3, seconds=1.5))
+    ceiling_bps = air.udp_ceiling_bps(1470)
+    assert best(outcome, 0, 1, 2) == pytest.approx(times * ceiling_bps, rel=0.05)
+    one, other = outcome.goodput_bps[-1]
+    assert one == pytest.approx(other, rel=0.1)
+
+
+@pytest.mark.guest
+@pytest.mark.e2e
+def test_eapol_pays_airtime() -> None:
+    """The 4-way handshake passes the queues, two frames each way, and nothing else has by then.
+
+    And a lone frame in these queues is late by its airtime: a round trip takes two.
+    """
+    air = load_medium(SHORT)
+    outcome = measured(Trial(two_cells(6), air, protected=True))
+    both_us = 2 * air.airtime_us(84 + 8)
+    assert both_us <= outcome.round_trip_s * 1e6 < 2 * both_us
+    assert outcome.connected
+    station_a, station_b, ap_a, ap_b = (f"1:{number:x}" for number in range(0x10, 0x14))
+    for channel, senders in (("1", {station_a, ap_a}), ("6", {station_b, ap_b})):
+        sent = {number: count for number, count in outcome.connected[channel].items() if count}
+        assert sent == dict.fromkeys(senders, 2)
+
+
+@pytest.mark.guest
+@pytest.mark.e2e
+@pytest.mark.parametrize(("retries", "delivered"), [(0, 0.9), (4, 1.0)])
+def test_losses(retries: int, delivered: float) -> None:
+    """A tenth of the transmissions is lost; repeating them delivers nearly all, and costs air."""
+    air = changed(SHORT, loss_percent=10, retries=retries)
+    loads = [[overload(air, "a1", "ha-a", factor=0.6)], [overload(air, "a1", "ha-a", factor=1.5)]]
+    outcome = measured(Trial(one_cell(), air, loads * 2, seconds=1.5))
+    assert best(outcome, 0, 2) == pytest.approx(delivered * loads[0][0].rate_bps, rel=0.04)
+    assert best(outcome, 1, 3) == pytest.approx(air.udp_ceiling_bps(1470), rel=0.05)
+
+
+@pytest.mark.guest
+@pytest.mark.e2e
+def test_without_a_medium() -> None:
+    """No medium, no limit: three times what 802.11b could carry arrives in full."""
+    load = overload(load_medium(SHORT), "a1", "a2", factor=3)
+    outcome = measured(Trial(one_cell(), None, [[load]] * 2, seconds=1.5))
+    assert outcome.connected is None
+    assert outcome.round_trip_s * 1e6 < 2 * load_medium(SHORT).airtime_us(84 + 8)
+    assert best(outcome, 0, 1) == pytest.approx(load.rate_bps, rel=0.05)
