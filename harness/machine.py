@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
 #: A guest's memory: a base, and for each node its daemons. Its kernel fills what is left with pages
 #: of files, so all of it is taken from the host in the end.
-_MEMORY_MB, _NODE_MB = 80, 22
+_MEMORY_MB, _NODE_MB = 98, 23
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
 # A worker sends one line an event; records' raw data go by file.
