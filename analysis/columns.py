@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from analysis.digits import plain, uncertain
+from analysis.frame import FOREIGN
+from analysis.names import component_heading, component_phases, phase_heading
 from analysis.statistics import Estimate
 from analysis.summary import Cell, Missing, Phase, Summary, Value
 
-Group = Literal["cell", "authentication", "traffic"]
-
-#: Phases as people call them; 802.11 authentication and association are one short exchange.
-_PHASE_HEADINGS = {
-    "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
-    "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "ike": ("", "IKE"),
-    "first_packet": ("first", "packet")}
+Group = Literal["cell", "authentication", "phases", "traffic"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +46,38 @@ class Column:
         return f"{words} [{self.unit}]" if self.unit else words
 
 
-def columns(summary: Summary) -> list[Column]:
-    """The columns for a summary, most wanted first; what no cell has is left out."""
+def columns(summary: Summary, cells: Sequence[Cell]) -> list[Column]:
+    """The columns for a scenario's cells, most wanted first; what no cell has is left out."""
     return [
-        Column(("", "policy"), "", "cell", lambda cell: Content(cell.policy, style="bold")),
-        Column(("", "n"), "", "cell", _count),
+        *_about_cell(),
         _metric("authentication_time_s", ("auth.", "time"), "ms", 1e3, "authentication"),
-        *_phase_columns(summary),
-        *(column for name, column in _TRAFFIC.items() if _is_measured(summary, name)),
+        *_handoff_total(cells, ("hand-", "off")),
+        *(_component(name) for name in _summed(summary, cells)),
+        *_phase_columns(_not_shown_yet(summary, cells), cells, lambda cell: cell.phases),
+        *(column for name, column in _TRAFFIC.items() if _is_measured(cells, name)),
         Column(("veri-", "fied"), "", "traffic", _verified),
     ]
+
+
+def handoff_columns(summary: Summary, cells: Sequence[Cell]) -> list[Column]:
+    """The columns for the handoffs of a scenario's cells: phases, their sum, the measured whole."""
+    return [
+        *_about_cell(),
+        *_phase_columns(summary.handoff, cells, lambda cell: cell.handoff),
+        Column(("", "sum"), "ms", "authentication", lambda cell: _tenths([cell.handoff_sum_s])),
+        *_handoff_total(cells, ("", "total")),
+    ]
+
+
+def _about_cell() -> list[Column]:
+    return [Column(("", "policy"), "", "cell", lambda cell: Content(cell.policy, style="bold")),
+            Column(("", "n"), "", "cell", _count)]
+
+
+def _handoff_total(cells: Sequence[Cell], heading: tuple[str, str]) -> list[Column]:
+    if any(isinstance(cell.values["handoff_s"], Estimate) for cell in cells):
+        return [_metric("handoff_s", heading, "ms", 1e3, "authentication")]
+    return []
 
 
 def name_column() -> Column:
@@ -91,37 +109,78 @@ _TRAFFIC = {
 }
 
 
-def _is_measured(summary: Summary, name: str) -> bool:
+def _is_measured(cells: Sequence[Cell], name: str) -> bool:
     """Whether any cell has the stream at all (a size of 0 leaves it out)."""
     goodput = name.replace("overhead", "goodput")
-    return any(cell.values[goodput] is not Missing.ABSENT
-               for row in summary.cells.values() for cell in row)
+    return any(cell.values[goodput] is not Missing.ABSENT for cell in cells)
 
 
-def _phase_columns(summary: Summary) -> Iterator[Column]:
-    together: dict[tuple[str, str], list[str]] = {}
-    for name in summary.phases:
-        heading = _PHASE_HEADINGS.get(name, ("", name.replace("_", " ")))
-        together.setdefault(heading, []).append(name)
-    for heading, names in together.items():
-        yield Column(heading, "ms", "authentication", _phase_content(names), "packets")
+def _summed(summary: Summary, cells: Sequence[Cell]) -> list[str]:
+    """Components that the authentication time of any cell adds up."""
+    return [name for name in summary.components
+            if any(name in cell.summed and isinstance(cell.components[name], Estimate)
+                   for cell in cells)]
 
 
-def _phase_content(names: list[str]) -> Callable[[Cell], Content]:
+def _component(name: str) -> Column:
+    """A component, in the cells that count it; so that a row of components adds up to its T_A."""
     def content(cell: Cell) -> Content:
-        phases = [cell.phases[name] for name in names]
-        values = [phase.duration_s for phase in phases]
-        found = [value for value in values if isinstance(value, Estimate)]
-        if not found:
-            return _word(values[0])
-        # Table-wide tenths of a millisecond: phases are read against each other.
-        return Content(f"{sum(value.mean for value in found) * 1e3:.1f}", packets(phases))
+        value = cell.components[name]
+        if isinstance(value, Estimate) and name not in cell.summed:
+            return _word(Missing.ABSENT)
+        return _tenths([value], _took_place(name, cell))
+
+    return Column(component_heading(name), "ms", "authentication", content, "packets")
+
+
+def _took_place(component: str, cell: Cell) -> list[Phase]:
+    """The phases of a component that there are in a cell."""
+    found = [cell.phases[name] for name in component_phases(component) if name in cell.phases]
+    return [phase for phase in found if isinstance(phase.duration_s, Estimate)]
+
+
+def _not_shown_yet(summary: Summary, cells: Sequence[Cell]) -> list[str]:
+    """Phases of the stay at home, but for those that are all of a component that is shown."""
+    shown = {name for component in _summed(summary, cells)
+             if all(len(_took_place(component, cell)) < 2 for cell in cells)
+             for name in component_phases(component)}
+    return [name for name in summary.phases if not name.startswith(FOREIGN) and name not in shown]
+
+
+def _phase_columns(names: Sequence[str], cells: Sequence[Cell],
+                   of: Callable[[Cell], Mapping[str, Phase]]) -> Iterator[Column]:
+    together: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        if any(isinstance(of(cell)[name].duration_s, Estimate) for cell in cells):
+            together.setdefault(phase_heading(name), []).append(name)
+    for heading, members in together.items():
+        yield Column(heading, "ms", "phases", _phase_content(members, of), "packets")
+
+
+def _phase_content(names: list[str],
+                   of: Callable[[Cell], Mapping[str, Phase]]) -> Callable[[Cell], Content]:
+    def content(cell: Cell) -> Content:
+        phases = [of(cell)[name] for name in names]
+        return _tenths([phase.duration_s for phase in phases], phases)
 
     return content
 
 
-def packets(phases: list[Phase]) -> str:
+def _tenths(values: list[Value], phases: Sequence[Phase] = ()) -> Content:
+    """The sum of what there is, with its packets, or a word.
+
+    Table-wide tenths of a millisecond: phases are read against each other.
+    """
+    found = [value for value in values if isinstance(value, Estimate)]
+    if not found:
+        return _word(values[0])
+    return Content(f"{sum(value.mean for value in found) * 1e3:.1f}", packets(phases))
+
+
+def packets(phases: Sequence[Phase]) -> str:
     """How many packets phases took together: `17`, or `16-18` where repetitions differ."""
+    if not phases:
+        return ""
     counts = [phase.packets for phase in phases if phase.packets]
     fewest, most = sum(low for low, _ in counts), sum(high for _, high in counts)
     return str(fewest) if fewest == most else f"{fewest}-{most}"

@@ -2,8 +2,10 @@
 
 Columns: `policy`, `scenario`, `repetition`, `status`, `reason`, `attempt`, `verified` (there is
 evidence, and all of it is ok), `checks_ok`, `checks`, `policy_sha256`, `medium`, `clock`,
-`machine`, `fault`, the metrics (see METRICS), `tcp_bytes`, `udp_bytes`, and for every phase NAME
-that any record has, `phase_NAME_duration_s` and `phase_NAME_packets`. What was not measured is NaN.
+`machine`, `fault`, the metrics (see METRICS), `authentication_sum` (components, joined by `+`),
+`handoff_sum_s`, `tcp_bytes`, `udp_bytes`, and for every NAME that any record has
+`component_NAME_s`, and `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of
+a handoff with `handoff_` in place of `phase_`. What was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,11 +24,17 @@ from analysis.errors import NothingToReport
 from measure.record import Record, RecordError, StreamRecord, read
 
 Frame: TypeAlias = pd.DataFrame
-METRICS = ("authentication_time_s", "tcp_goodput_bps", "udp_goodput_bps")
-#: Phases whose durations add up to the authentication time, in the order of a connection.
-NEGOTIATIONS = ("dot1x", "four_way_handshake", "ike")
+METRICS = ("authentication_time_s", "handoff_s", "tcp_goodput_bps", "udp_goodput_bps")
+#: What the name of a phase begins with that took place in the visited network.
+FOREIGN = "foreign_"
 #: Phases in the order in which a mobile node goes through them.
-_PHASES = ("scan", "authentication", "association", *NEGOTIATIONS, "first_packet")
+_PHASES = ("scan", "authentication", "association", "dot1x", "four_way_handshake",
+           "agent_discovery", "registration", "ike", "first_packet")
+#: Components of the authentication time in that order, at home before away.
+_COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
+                    for name in ("eap", "mip_registration", "ike"))
+#: How far an authentication time may be from the sum of its components: rounding.
+_ROUNDING_S = 1e-6
 _CIRCUMSTANCES = ("policy_sha256", "medium", "clock", "machine", "fault")
 
 
@@ -85,15 +94,28 @@ def from_records(records: list[Record], plan: Plan | None = None) -> Results:
     return Results(_frame([_row(record) for record in records]), [], plan or Plan())
 
 
-def phases(frame: Frame) -> tuple[str, ...]:
-    """Names of the phases in a frame, in the order of a connection; unknown ones by their time.
+def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
+    """Names of the phases in a frame (or with `handoff_`, of its handoffs) as they follow.
 
-    An unknown phase goes before `first_packet`, which by definition comes last.
+    At home before away. An unknown phase goes before `first_packet`, which by definition is last.
     """
-    names = [column[len("phase_"):-len("_duration_s")] for column in frame.columns
-             if column.startswith("phase_") and column.endswith("_duration_s")]
-    rank = {name: place for place, name in enumerate(_PHASES)}
-    return tuple(sorted(names, key=lambda name: (rank.get(name, rank["first_packet"] - 0.5), name)))
+    names = [column[len(prefix):-len("_duration_s")] for column in frame.columns
+             if column.startswith(prefix) and column.endswith("_duration_s")]
+    rank = {name: number for number, name in enumerate(_PHASES)}
+
+    def place(name: str) -> tuple[bool, float, str]:
+        plain = name.removeprefix(FOREIGN)
+        return name != plain, rank.get(plain, rank["first_packet"] - 0.5), name
+
+    return tuple(sorted(names, key=place))
+
+
+def components(frame: Frame) -> tuple[str, ...]:
+    """Names of what authentication times are summed up from, as they follow; unknown ones last."""
+    names = [column[len("component_"):-len("_s")] for column in frame.columns
+             if column.startswith("component_")]
+    rank = {name: number for number, name in enumerate(_COMPONENTS)}
+    return tuple(sorted(names, key=lambda name: (rank.get(name, len(rank)), name)))
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -113,18 +135,53 @@ def _checked(path: Path) -> Record:
     if path.stem != record.name:
         # A copy under another name would count one repetition twice.
         raise RecordError(f"{path}: holds the record {record.name}; not counted, move it away")
-    numbers = {"repetition": record.repetition, "authentication_time_s":
-               record.authentication_time_s, "elapsed_s": record.elapsed_s}
-    for name, stream in (("tcp", record.tcp), ("udp", record.udp)):
-        if stream:
-            numbers |= {f"{name}.goodput_bps": stream.goodput_bps, f"{name}.bytes": stream.bytes}
-    for phase in record.phases:
-        numbers |= {f"{phase.name}.duration_s": phase.duration_s,
-                    f"{phase.name}.packets": phase.packets}
-    for name, value in numbers.items():
+    for name, value in _numbers(record):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise RecordError(f"{path}: {name} is {value}, which cannot be; measure again")
+    parts = sum(record.authentication_components_s.get(name, 0.0)
+                for name in record.authentication_sum)
+    said = record.authentication_time_s
+    if record.authentication_sum and said is not None and abs(said - parts) > _ROUNDING_S:
+        raise RecordError(f"{path}: authentication_time_s is {said:g}, but its components add up "
+                          f"to {parts:g}; measure again")
     return record
+
+
+def _numbers(record: Record) -> Iterator[tuple[str, float | None]]:
+    """Every number of a record that cannot be negative, with where it stands."""
+    yield "repetition", record.repetition
+    yield "authentication_time_s", record.authentication_time_s
+    yield "elapsed_s", record.elapsed_s
+    yield "handoff", _handoff_s(record)
+    for name, stream in (("tcp", record.tcp), ("udp", record.udp)):
+        if stream:
+            yield f"{name}.goodput_bps", stream.goodput_bps
+            yield f"{name}.bytes", stream.bytes
+    for name, value in record.authentication_components_s.items():
+        yield f"authentication_components_s.{name}", value
+    for phase in (*record.phases, *record.handoff):
+        yield f"{phase.name}.duration_s", phase.duration_s
+        yield f"{phase.name}.packets", phase.packets
+
+
+def _handoff_s(record: Record) -> float | None:
+    """Seconds from the order to leave to the first answered packet; None at home.
+
+    Not from the record's handoff, whose phases are compared with it, but from the last phase of
+    the stay away. Where that is missing, until the program that pings had seen the answer, which
+    is some milliseconds later; without that either, the sum of the handoff's phases.
+    """
+    if not record.handoff:
+        return None
+    stamps: Any = record.raw.get("stamps")
+    answered = [phase.start_s + phase.duration_s for phase in record.phases
+                if phase.name == f"{FOREIGN}first_packet"]
+    try:
+        left = float(stamps["handoff"]) - float(stamps["start"])
+        seen = float(stamps["foreign_first_packet"]) - float(stamps["start"])
+    except (KeyError, TypeError, ValueError):
+        return sum(phase.duration_s for phase in record.handoff)
+    return (answered[-1] if answered else seen) - left
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -135,14 +192,21 @@ def _row(record: Record) -> dict[str, Any]:
         "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
         "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
         "authentication_time_s": record.authentication_time_s, "elapsed_s": record.elapsed_s,
+        "authentication_sum": printable("+".join(record.authentication_sum)),
+        "handoff_s": _handoff_s(record),
+        "handoff_sum_s": sum(p.duration_s for p in record.handoff) if record.handoff else None,
         **{name: _text(record.environment.get(name)) for name in _CIRCUMSTANCES}}
     for name, stream in (("tcp", record.tcp), ("udp", record.udp)):
         row |= _stream(name, stream)
-    for phase in record.phases:
-        # A phase that took place twice (at home and abroad) took the sum of both.
-        duration, packets = f"phase_{phase.name}_duration_s", f"phase_{phase.name}_packets"
-        row[duration] = row.get(duration, 0.0) + phase.duration_s
-        row[packets] = row.get(packets, 0) + phase.packets
+    for name, seconds in record.authentication_components_s.items():
+        row[f"component_{printable(name)}_s"] = seconds
+    for prefix, found in (("phase_", record.phases), ("handoff_", record.handoff)):
+        for phase in found:
+            # A phase that took place twice took the sum of both.
+            name = prefix + printable(phase.name)
+            duration, packets = f"{name}_duration_s", f"{name}_packets"
+            row[duration] = row.get(duration, 0.0) + phase.duration_s
+            row[packets] = row.get(packets, 0) + phase.packets
     return row
 
 

@@ -10,8 +10,8 @@ from enum import Enum
 import numpy as np
 
 from analysis import overhead, statistics
-from analysis.frame import METRICS, Frame, Plan, Results, natural, phases
-from analysis.notes import notes
+from analysis.frame import METRICS, Frame, Plan, Results, components, natural, phases
+from analysis.notes import Notes, notes
 from analysis.overhead import Baseline
 from analysis.statistics import Estimate, Sample
 
@@ -44,7 +44,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class Cell:
-    """One policy in one scenario; `values` has METRICS and OVERHEADS by name, in SI units."""
+    """One policy in one scenario; `values` has METRICS and OVERHEADS by name, in SI units.
+
+    `components` are those of the authentication time, and `summed` those of them that it adds up
+    here. `handoff` are the phases of the handoff, `handoff_sum_s` their sum, and `handoff_gap_s`
+    how far that is from the measured `values["handoff_s"]` in the worst repetition.
+    """
 
     policy: str
     name: str
@@ -54,7 +59,12 @@ class Cell:
     verified: bool
     verified_reason: str
     values: Mapping[str, Value]
+    components: Mapping[str, Value]
+    summed: frozenset[str]
     phases: Mapping[str, Phase]
+    handoff: Mapping[str, Phase]
+    handoff_sum_s: Value
+    handoff_gap_s: float | None
     failures: tuple[str, ...]
 
     @property
@@ -69,11 +79,26 @@ class Summary:
     """All cells by scenario, each in the run's order or else the paper's, and what to know."""
 
     cells: Mapping[str, tuple[Cell, ...]]
+    components: tuple[str, ...]
     phases: tuple[str, ...]
+    handoff: tuple[str, ...]
     baseline: str | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
+    notes: Notes
     complaints: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the whole table is warned of."""
+        return (*self.notes.about_baseline, *self.notes.about_data)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What the cells of a summary have."""
+
+    components: tuple[str, ...]
+    phases: tuple[str, ...]
+    handoff: tuple[str, ...]
 
 
 def summarize(results: Results, baseline: str = "P1") -> Summary:
@@ -84,7 +109,8 @@ def summarize(results: Results, baseline: str = "P1") -> Summary:
             if reference.policy else {} for metric in OVERHEADS}
     parts = {(str(key[0]), str(key[1])): part for key, part in
              results.frame.groupby(["policy", "scenario"], sort=False)}
-    names = phases(results.frame)
+    names = _Names(components(results.frame), phases(results.frame),
+                   phases(results.frame, "handoff_"))
     cells: dict[str, tuple[Cell, ...]] = {}
     for scenario in _order(results.plan.scenarios, results.frame["scenario"]):
         cells[scenario] = tuple(
@@ -92,8 +118,8 @@ def summarize(results: Results, baseline: str = "P1") -> Summary:
                   results.plan, names, reference, lost)
             for policy in _order(results.plan.policies, results.frame["policy"]))
     counts = {(cell.good, cell.total) for row in cells.values() for cell in row}
-    said, warned = notes(results, reference, counts)
-    return Summary(cells, names, reference.policy, said, warned, tuple(results.complaints))
+    return Summary(cells, names.components, names.phases, names.handoff, reference.policy,
+                   notes(results, reference, counts), tuple(results.complaints))
 
 
 def _order(planned: tuple[str, ...], found: Iterable[str]) -> list[str]:
@@ -101,7 +127,7 @@ def _order(planned: tuple[str, ...], found: Iterable[str]) -> list[str]:
     return [*planned, *sorted(set(found) - set(planned), key=natural)]
 
 
-def _cell(policy: str, scenario: str, part: Frame, plan: Plan, names: tuple[str, ...],
+def _cell(policy: str, scenario: str, part: Frame, plan: Plan, names: _Names,
           reference: Baseline, lost: Mapping[str, Mapping[tuple[str, str], Sample]]) -> Cell:
     total = max(len(part), plan.repetitions)
     good = part[part["status"] == "ok"]
@@ -114,8 +140,20 @@ def _cell(policy: str, scenario: str, part: Frame, plan: Plan, names: tuple[str,
         values[name] = missing or _overhead(policy, scenario, values[metric], reference,
                                             lost[metric], enough)
     verified, why = _verified(part, good, missing)
-    return Cell(policy, plan.names.get(policy, ""), scenario, len(good), total, verified, why,
-                values, {name: _phase(good, name, missing) for name in names}, _failures(part))
+    moved = good[good["handoff_sum_s"].notna()]
+    gaps = _finite((moved["handoff_sum_s"] - moved["handoff_s"]).abs())
+    return Cell(
+        policy, plan.names.get(policy, ""), scenario, len(good), total, verified, why, values,
+        components={name: missing or _value(_parts(good[f"component_{name}_s"]), 1)
+                    for name in names.components},
+        summed=frozenset(name for text in good["authentication_sum"] for name in text.split("+")),
+        phases={name: _phase(good, f"phase_{name}", missing) for name in names.phases},
+        # What is no part of one handoff takes no time of it; so the means add up to the sum's.
+        handoff={name: _phase(moved, f"handoff_{name}", missing, filled=True)
+                 for name in names.handoff},
+        handoff_sum_s=missing or _value(_finite(moved["handoff_sum_s"]), enough),
+        handoff_gap_s=float(gaps.max()) if gaps.size else None,
+        failures=_failures(part))
 
 
 def _missing(part: Frame, good: int, enough: int) -> Missing | None:
@@ -146,14 +184,20 @@ def _overhead(policy: str, scenario: str, value: Value, reference: Baseline,
     return _value(pairs, enough)
 
 
-def _phase(good: Frame, name: str, missing: Missing | None) -> Phase:
+def _phase(good: Frame, name: str, missing: Missing | None, *, filled: bool = False) -> Phase:
     if missing:
         return Phase(missing, None)
-    durations = _finite(good[f"phase_{name}_duration_s"])
-    packets = _finite(good[f"phase_{name}_packets"])
-    if not durations.size:
+    durations = good[f"{name}_duration_s"]
+    found = _parts(durations) if filled else _finite(durations)
+    packets = _finite(good[f"{name}_packets"])
+    if not found.size:
         return Phase(Missing.ABSENT, None)
-    return Phase(statistics.mean(durations), (int(packets.min()), int(packets.max())))
+    return Phase(statistics.mean(found), (int(packets.min()), int(packets.max())))
+
+
+def _parts(column: Frame) -> Sample:
+    """The parts of a sum, 0 where another repetition has one; nothing where none has."""
+    return _finite(column.fillna(0.0)) if column.notna().any() else _finite([])
 
 
 def _verified(part: Frame, good: Frame, missing: Missing | None) -> tuple[bool, str]:

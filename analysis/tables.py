@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import csv as csv_format
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from analysis.columns import Column, Content, columns, name_column
+from analysis.columns import Column, Content, columns, handoff_columns, name_column
 from analysis.digits import PLUS_MINUS
+from analysis.handoff import roaming
+from analysis.names import scenario_title
 from analysis.statistics import Estimate
-from analysis.summary import Cell, Missing, Summary, Value
-from analysis.terminal import left_out, terminal, text
-from analysis.titles import scenario_title
+from analysis.summary import Cell, Missing, Phase, Summary, Value
+from analysis.terminal import handoff, left_out, terminal, text
 
-__all__ = ["csv", "markdown", "terminal", "text"]
+__all__ = ["csv", "handoff", "handoff_csv", "handoff_markdown", "markdown", "terminal", "text"]
 
 
 def markdown(summary: Summary) -> str:
     """One Markdown table a scenario, with notes below."""
-    lines: list[str] = []
-    for warning in summary.warnings:
-        lines += [f"> {_escape(warning)}", ""]
-    if summary.complaints:
-        lines += [f"> {left_out(summary)}", ">",
-                  *(f"> - {_escape(complaint)}" for complaint in summary.complaints), ""]
-    wanted = columns(summary)
-    if any(cell.name for cells in summary.cells.values() for cell in cells):
-        wanted.insert(1, name_column())
+    lines = _markdown_head(summary, summary.warnings)
     for scenario, cells in summary.cells.items():
-        title = scenario_title(scenario)
-        lines += [f"### Scenario {_escape(scenario)}{f': {_escape(title)}' if title else ''}", "",
-                  *_markdown_table(wanted, cells), ""]
+        lines += [*_markdown_table(scenario, columns(summary, cells), cells), ""]
         remarks = [f"- {_escape(cell.policy)}: {_escape(failure)}"
                    for cell in cells for failure in cell.failures]
         remarks += [f"- {_escape(cell.policy)}: not verified: {_escape(cell.verified_reason)}"
                     for cell in cells if cell.state == "ok" and not cell.verified]
         lines += [*remarks, ""] if remarks else []
-    lines += [f"- {_escape(note)}" for note in summary.notes]
+    lines += [f"- {_escape(note)}" for note in summary.notes.under_table]
+    return "\n".join(lines) + "\n"
+
+
+def handoff_markdown(summary: Summary) -> str:
+    """One Markdown table a roaming scenario: phases of the handoff, their sum and the total."""
+    lines = _markdown_head(summary, summary.notes.about_data)
+    for scenario, cells in roaming(summary).items():
+        lines += [*_markdown_table(scenario, handoff_columns(summary, cells), cells), ""]
+    lines += [f"- {_escape(note)}" for note in summary.notes.under_handoff]
     return "\n".join(lines) + "\n"
 
 
@@ -45,7 +45,17 @@ def csv(summary: Summary) -> str:
 
     `state` says why: ok, not run, failed, skipped or too few.
     """
-    rows = [dict(_fields(cell)) for cells in summary.cells.values() for cell in cells]
+    return _csv(dict(_fields(cell)) for cells in summary.cells.values() for cell in cells)
+
+
+def handoff_csv(summary: Summary) -> str:
+    """The same of the roaming scenarios' handoffs alone."""
+    return _csv(dict([*_cell_fields(cell), *_handoff_fields(cell)])
+                for cells in roaming(summary).values() for cell in cells)
+
+
+def _csv(records: Iterable[dict[str, str | float | None]]) -> str:
+    rows = list(records)
     file = io.StringIO()
     writer = csv_format.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -53,7 +63,22 @@ def csv(summary: Summary) -> str:
     return file.getvalue()
 
 
-def _markdown_table(wanted: list[Column], cells: tuple[Cell, ...]) -> Iterator[str]:
+def _markdown_head(summary: Summary, warnings: Iterable[str]) -> list[str]:
+    lines: list[str] = []
+    for warning in warnings:
+        lines += [f"> {_escape(warning)}", ""]
+    if summary.complaints:
+        lines += [f"> {left_out(summary)}", ">",
+                  *(f"> - {_escape(complaint)}" for complaint in summary.complaints), ""]
+    return lines
+
+
+def _markdown_table(scenario: str, wanted: list[Column], cells: tuple[Cell, ...]) -> Iterator[str]:
+    title = scenario_title(scenario)
+    yield f"### Scenario {_escape(scenario)}{f': {_escape(title)}' if title else ''}"
+    yield ""
+    if any(cell.name for cell in cells):
+        wanted = [wanted[0], name_column(), *wanted[1:]]
     yield _row([column.title for column in wanted])
     yield _row([":--" if column.is_text else "--:" for column in wanted])
     for cell in cells:
@@ -78,17 +103,37 @@ def _escape(text_: str) -> str:
 
 
 def _fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
+    yield from _cell_fields(cell)
+    for name, value in cell.values.items():
+        if name != "handoff_s":
+            yield from _numbers(name, value)
+    yield "authentication_sum", "+".join(name for name in cell.components if name in cell.summed)
+    for name, value in cell.components.items():
+        yield from _numbers(f"component_{name}_s", value)
+    for name, phase in cell.phases.items():
+        yield from _phase_fields(f"phase_{name}", phase)
+    yield from _handoff_fields(cell)
+
+
+def _cell_fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
     yield from (("policy", cell.policy), ("name", cell.name), ("scenario", cell.scenario),
                 ("state", cell.state), ("good", cell.good), ("planned", cell.total),
                 ("verified", "yes" if cell.verified else "no"),
                 ("verified_reason", cell.verified_reason))
-    for name, value in cell.values.items():
-        yield from _numbers(name, value)
-    for name, phase in cell.phases.items():
-        yield from _numbers(f"phase_{name}_duration_s", phase.duration_s)
-        fewest, most = phase.packets or (None, None)
-        yield f"phase_{name}_packets_min", fewest
-        yield f"phase_{name}_packets_max", most
+
+
+def _handoff_fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
+    yield from _numbers("handoff_s", cell.values["handoff_s"])
+    yield from _numbers("handoff_sum_s", cell.handoff_sum_s)
+    for name, phase in cell.handoff.items():
+        yield from _phase_fields(f"handoff_{name}", phase)
+
+
+def _phase_fields(name: str, phase: Phase) -> Iterator[tuple[str, float | None]]:
+    yield from _numbers(f"{name}_duration_s", phase.duration_s)
+    fewest, most = phase.packets or (None, None)
+    yield f"{name}_packets_min", fewest
+    yield f"{name}_packets_max", most
 
 
 def _numbers(name: str, value: Value) -> Iterator[tuple[str, float | None]]:

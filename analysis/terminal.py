@@ -1,14 +1,14 @@
 """A summary on a terminal: one table a scenario, folded until it fits the width.
 
 The layouts, from the widest: one line a policy with names, without names, two lines a policy (the
-interval and the packets below the value), and then authentication and traffic as two tables.
+interval and the packets below the value), and then two or three tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -16,14 +16,24 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analysis.columns import Column, Content, columns, name_column
+from analysis.columns import Column, Content, columns, handoff_columns, name_column
 from analysis.digits import PLUS_MINUS
+from analysis.handoff import roaming
+from analysis.names import scenario_title
 from analysis.summary import Cell, Summary
-from analysis.titles import scenario_title
 
 _MOST_COMPLAINTS = 5
 _UNLIMITED = 10_000
 _ID_WIDTH = 14
+_Groups: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
+_Splits: TypeAlias = Sequence[_Groups]
+_TRAFFIC = ("Throughput and cryptographic overhead", ("traffic",))
+#: What stands together where one table is too wide, and then where two are.
+_SPLITS: _Splits = (
+    (("Authentication", ("authentication", "phases")), _TRAFFIC),
+    (("Authentication", ("authentication",)), ("Phases at home", ("phases",)), _TRAFFIC))
+_HANDOFF_SPLITS: _Splits = (
+    (("Phases", ("phases",)), ("Their sum and the measured total", ("authentication",))),)
 
 
 @dataclass(frozen=True)
@@ -40,55 +50,80 @@ def terminal(summary: Summary, width: int) -> RenderableType:
 
     Print it with a rich Console; colours and styles fall away where that is no terminal.
     """
-    layout = _layout(summary, width)
-    pieces: list[RenderableType] = [_line("! ", warning, "yellow") for warning in summary.warnings]
-    if summary.complaints:
-        pieces += _complaints(summary)
+    pieces = _head(summary, summary.warnings)
     for scenario, cells in summary.cells.items():
-        title = Text.assemble((f"Scenario {scenario}", "bold"))
-        if described := scenario_title(scenario):
-            title.append(f": {described}")
-        pieces.append(title)
-        for part in layout:
-            if part.heading:
-                pieces.append(Text(part.heading, style="italic"))
-            pieces += [_table(part, cells), Text()]
+        pieces += [_title(scenario), *_parts(columns(summary, cells), cells, width, _SPLITS)]
         remarks = list(_remarks(cells))
         pieces += [*remarks, Text()] if remarks else []
-    pieces += [_line("- ", note, "dim") for note in summary.notes]
-    return Group(*pieces)
+    return Group(*pieces, *_foot(summary.notes.under_table))
 
 
-def text(summary: Summary, width: int) -> str:
+def handoff(summary: Summary, width: int) -> RenderableType:
+    """The handoffs of the scenarios that have any: phases, their sum and the measured whole."""
+    pieces = _head(summary, summary.notes.about_data)
+    for scenario, cells in roaming(summary).items():
+        pieces += [_title(scenario), *_parts(handoff_columns(summary, cells), cells, width,
+                                             _HANDOFF_SPLITS)]
+    return Group(*pieces, *_foot(summary.notes.under_handoff))
+
+
+def text(summary: Summary, width: int,
+         view: Callable[[Summary, int], RenderableType] = terminal) -> str:
     """The same as plain text."""
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(terminal(summary, width))
+        console.print(view(summary, width))
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
-def _layout(summary: Summary, width: int) -> Sequence[_Part]:
+def _head(summary: Summary, warnings: Iterable[str]) -> list[RenderableType]:
+    return [*(_line("! ", warning, "yellow") for warning in warnings),
+            *(_complaints(summary) if summary.complaints else [])]
+
+
+def _title(scenario: str) -> Text:
+    title = Text.assemble((f"Scenario {scenario}", "bold"))
+    if described := scenario_title(scenario):
+        title.append(f": {described}")
+    return title
+
+
+def _foot(notes: Iterable[str]) -> list[RenderableType]:
+    return [_line("- ", note, "dim") for note in notes]
+
+
+def _parts(whole: Sequence[Column], cells: Sequence[Cell], width: int,
+           splits: _Splits) -> list[RenderableType]:
+    pieces: list[RenderableType] = []
+    for part in _layout(whole, cells, width, splits):
+        if part.heading:
+            pieces.append(Text(part.heading, style="italic"))
+        pieces += [_table(part, cells), Text()]
+    return pieces
+
+
+def _layout(whole: Sequence[Column], cells: Sequence[Cell], width: int,
+            splits: _Splits) -> Sequence[_Part]:
     """The first layout that fits; where none does, the last, which wraps."""
-    whole = columns(summary)
-    named = [whole[0], name_column(), *whole[1:]]
-    has_names = any(cell.name for cells in summary.cells.values() for cell in cells)
-    for part in ([_Part("", named)] if has_names else []) + [
-            _Part("", whole), _Part("", whole, stacked=True)]:
-        if _width(part, summary) <= width:
-            return [part]
-    sides = (_Part("Authentication", _side(whole, "authentication")),
-             _Part("Throughput and cryptographic overhead", _side(whole, "traffic")))
-    return [replace(side, stacked=_width(side, summary) > width) for side in sides]
+    layouts = [[_Part("", whole)], [_Part("", whole, stacked=True)], *(
+        [replace(part, stacked=_width(part, cells) > width) for part in _split(whole, groups)]
+        for groups in splits)]
+    if any(cell.name for cell in cells):
+        layouts.insert(0, [_Part("", [whole[0], name_column(), *whole[1:]])])
+    return next((parts for parts in layouts
+                 if all(_width(part, cells) <= width for part in parts)), layouts[-1])
 
 
-def _side(whole: Sequence[Column], side: str) -> list[Column]:
-    return [column for column in whole if column.group in ("cell", side)]
+def _split(whole: Sequence[Column], groups: _Groups) -> list[_Part]:
+    """Tables of some groups of columns each, but for those that would hold nothing."""
+    parts = [_Part(heading, [column for column in whole if column.group in ("cell", *wanted)])
+             for heading, wanted in groups]
+    return [part for part in parts if any(column.group != "cell" for column in part.columns)]
 
 
-def _width(part: _Part, summary: Summary) -> int:
+def _width(part: _Part, cells: Sequence[Cell]) -> int:
     console = Console(width=_UNLIMITED)
-    return max(Measurement.get(console, console.options, _table(part, cells)).maximum
-               for cells in summary.cells.values())
+    return Measurement.get(console, console.options, _table(part, cells)).maximum
 
 
 def _table(part: _Part, cells: Sequence[Cell]) -> Table:

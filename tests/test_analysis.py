@@ -1,4 +1,4 @@
-"""Tests of analysis: records to frame, overhead, summary and tables."""
+"""Tests of analysis: records to frame, cells, and overhead."""
 
 from __future__ import annotations
 
@@ -14,92 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
 import analysis
-from analysis import digits, frame, notes, overhead
+from analysis import frame, overhead
+from analysis.names import component_phases
 from analysis.statistics import Estimate
 from analysis.summary import Missing
-from measure import phases as measured_phases
-from measure.record import CheckRecord, PhaseRecord, Record, StreamRecord, write
-from policies import load_all
-
-POLICIES = {policy.id: policy for policy in load_all()}
-REJECTED = "a2: EAP-Failure: the RADIUS server rejected the mobile node (Access-Reject)"
-
-# Seconds and packets of P12's phases, as measured in N2.
-P12_PHASES = {"scan": (0.0394, 2), "authentication": (0.0009, 2), "association": (0.0002, 2),
-              "dot1x": (0.0217, 17), "ike": (0.0171, 9), "first_packet": (0.0135, 2)}
-
-
-def make(policy: str = "P1", repetition: int = 1, *, scenario: str = "N2", tcp: float = 4.61e6,
-         udp: float = 5.80e6, phases: dict[str, tuple[float, int]] | None = None,
-         **changes: Any) -> Record:
-    """A good record with realistic numbers; `changes` are its fields."""
-    phases = phases if phases is not None else {"scan": (0.0394, 2), "first_packet": (0.0135, 2)}
-    found, start = [], 0.0
-    for name, (duration, packets) in phases.items():
-        found.append(PhaseRecord(name=name, start_s=start, duration_s=duration, packets=packets))
-        start += duration
-    digest = POLICIES[policy].digest() if policy in POLICIES else "abc"
-    fields: dict[str, Any] = {
-        "schema_": 1, "policy": policy, "scenario": scenario, "repetition": repetition,
-        "status": "ok", "reason": "", "phases": found, "captures": [],
-        "authentication_time_s": sum(phase.duration_s for phase in found
-                                     if phase.name in frame.NEGOTIATIONS),
-        "tcp": StreamRecord(goodput_bps=tcp, bytes=1_000_000, duration_s=8e6 / tcp, iperf={}),
-        "udp": StreamRecord(goodput_bps=udp, bytes=1_000_000, duration_s=8e6 / udp, iperf={}),
-        "evidence": [CheckRecord(check="air is open", ok=True, detail="0 of 9 protected")],
-        "environment": {"policy_sha256": digest, "medium": "802.11b-long", "clock": "real",
-                        "machine": "guest", "fault": None}}
-    return Record(**(fields | changes))
-
-
-def failed(policy: str, repetition: int, reason: str = REJECTED, **changes: Any) -> Record:
-    """A repetition that got as far as its phases, and no further."""
-    return make(policy, repetition, status="failed", reason=reason, authentication_time_s=None,
-                evidence=[], **changes).model_copy(update={"tcp": None, "udp": None})
-
-
-def paper_run(scenarios: tuple[str, ...] = ("N2",), repetitions: int = 3) -> list[Record]:
-    """All twelve policies, with goodput that drifts with the block."""
-    records = []
-    for scenario in scenarios:
-        for repetition in range(1, repetitions + 1):
-            drift = 0.02e6 * repetition
-            for name, policy in POLICIES.items():
-                phases = {phase: value for phase, value in P12_PHASES.items()
-                          if (phase != "dot1x" or policy.uses_eap)
-                          and (phase != "ike" or policy.uses_ipsec)}
-                lost = 0.17e6 * policy.uses_ipsec + 0.03e6 * policy.encrypts_air
-                noise = 0.001e6 * (repetition % 2)
-                records.append(make(name, repetition, scenario=scenario, phases=phases,
-                                    tcp=4.61e6 - lost + drift + noise * (name != "P1"),
-                                    udp=5.80e6 - 0.7 * lost + drift))
-    return records
-
-
-def summary_of(*records: Record, **options: Any) -> analysis.Summary:
-    """The summary of records in memory."""
-    return analysis.summarize(frame.from_records(list(records)), **options)
-
-
-def cell_of(summary: analysis.Summary, policy: str, scenario: str = "N2") -> Any:
-    """The cell of a policy in a scenario."""
-    return next(cell for cell in summary.cells[scenario] if cell.policy == policy)
-
-
-def lines_of(summary: analysis.Summary, width: int) -> list[str]:
-    """The plain terminal table."""
-    return analysis.tables.text(summary, width).splitlines()
-
-
-def row_of(text: str, policy: str) -> str:
-    """The first table row of a policy."""
-    return next(line for line in text.splitlines() if line.startswith(f"{policy} "))
-
+from measure import phases as measured
+from measure.record import CheckRecord, PhaseRecord, Record, write
+from tests.fabricated import (
+    P1_PHASES,
+    P12_PHASES,
+    POLICIES,
+    REJECTED,
+    cell_of,
+    failed,
+    lines_of,
+    make,
+    paper_run,
+    row_of,
+    summary_of,
+)
 
 # --- records to frame ---------------------------------------------------------------------------
 
@@ -110,7 +45,7 @@ def test_a_record_becomes_a_row_with_units_in_its_columns(tmp_path: Path) -> Non
     assert results.complaints == []
     row = results.frame.iloc[0]
     assert row["tcp_goodput_bps"] == 4.4e6
-    assert row["authentication_time_s"] == pytest.approx(0.0388)
+    assert row["authentication_time_s"] == pytest.approx(0.0217 + 0.0017 + 0.0020 + 0.0171)
     assert row["phase_dot1x_duration_s"] == 0.0217
     assert row["phase_dot1x_packets"] == 17
     assert (row["attempt"], row["verified"], row["medium"]) == (2, True, "802.11b-long")
@@ -143,9 +78,43 @@ def test_unknown_phases_are_shown_and_come_before_the_first_packet() -> None:
     assert "mip registration" in analysis.tables.text(summary, 140)
 
 
-def test_negotiations_are_those_that_measure_sums_up() -> None:
-    """The note under the table says what the authentication time consists of; here it is true."""
-    assert frame.NEGOTIATIONS == measured_phases.NEGOTIATIONS
+def test_the_authentication_time_is_the_sum_that_the_record_names() -> None:
+    """At home and away, for every policy: components and sum as measure makes them, by Table 4."""
+    results = frame.from_records(paper_run(("N2", "R1"), repetitions=1))
+    for _, row in results.frame.iterrows():
+        parts = [row[f"component_{name}_s"] for name in row["authentication_sum"].split("+")]
+        assert row["authentication_time_s"] == pytest.approx(sum(parts))
+    away = results.frame[results.frame["scenario"] == "R1"].set_index("policy")
+    assert away["authentication_sum"]["P3"] == (
+        "mip_registration_home+ike_home+mip_registration_foreign")
+    assert frame.components(results.frame) == (
+        "eap_home", "mip_registration_home", "ike_home",
+        "eap_foreign", "mip_registration_foreign", "ike_foreign")
+
+
+def test_an_authentication_time_that_is_not_its_sum_is_left_out(tmp_path: Path) -> None:
+    """A record that contradicts itself was written by something else than measure."""
+    write(make("P12", 2, phases=P12_PHASES), tmp_path)
+    write(make("P12", 1, phases=P12_PHASES, authentication_time_s=0.02), tmp_path)
+    results = analysis.load(tmp_path)
+    assert results.frame["repetition"].tolist() == [2]
+    assert "its components add up to 0.0425" in results.complaints[0]
+
+
+@pytest.mark.parametrize("name", frame._COMPONENTS)
+def test_components_consist_of_the_phases_that_are_said(name: str) -> None:
+    """The phases that a component takes the place of in a table are those that measure sums up."""
+    for parts in ([part] for part in component_phases(name) if not part.endswith("discovery")):
+        phases = [measured.Phase(part, 0.0, 1.0, 2) for part in parts]
+        assert measured.components(phases) == {name: 1.0}
+
+
+def test_averaging_different_sums_is_said() -> None:
+    """Two records of a cell whose authentication times mean different things."""
+    other = make("P3", 2, authentication_sum=["ike_home"], authentication_time_s=0.0)
+    warnings = summary_of(make("P1"), make("P3", 1), other).warnings
+    assert any(warning.startswith("P3 in N2: authentication times of different sums")
+               for warning in warnings)
 
 
 DAMAGE = {
@@ -173,6 +142,8 @@ def test_damaged_files_are_named_and_counted(tmp_path: Path, kind: str) -> None:
     ("authentication_time_s", float("nan")), ("elapsed_s", -1), ("status", "fine"),
     ("tcp", {"goodput_bps": -4.0, "bytes": 1, "duration_s": 1.0, "iperf": {}}),
     ("udp", {"goodput_bps": float("nan"), "bytes": 1, "duration_s": 1.0, "iperf": {}}),
+    ("authentication_components_s", {"ike_home": -0.1}),
+    ("handoff", [{"name": "ike", "start_s": 0, "duration_s": -1, "packets": 9}]),
     ("phases", [{"name": "ike", "start_s": 0, "duration_s": -1, "packets": 9}])])
 def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field: str,
                                                            value: Any) -> None:
@@ -266,7 +237,7 @@ def test_only_good_repetitions_enter_a_mean() -> None:
     cell = cell_of(summary, "P1")
     assert (cell.good, cell.total) == (2, 3)
     assert cell.phases["scan"].duration_s == Estimate(0.0394, 0.0394, 0.0394, 2)
-    assert cell.phases["scan"].packets == (2, 2)
+    assert cell.phases["scan"].packets == (3, 3)
     assert cell.failures == (f"failed 1 of 3 (repetition 3): {REJECTED}",)
     assert cell.verified
 
@@ -310,14 +281,15 @@ def test_one_repetition_asked_for_gives_a_value_without_interval() -> None:
 def test_what_was_not_measured_is_no_zero() -> None:
     """Streams of size 0 leave no column; a phase that a policy lacks is a dash."""
     records = [make(policy, repetition, phases=phases, udp=5.8e6) for repetition in (1, 2)
-               for policy, phases in (("P1", None), ("P12", P12_PHASES))]
+               for policy, phases in (("P1", P1_PHASES), ("P12", P12_PHASES))]
     records = [record.model_copy(update={"udp": None}) for record in records]
     summary = summary_of(*records)
     assert cell_of(summary, "P1").values["udp_goodput_bps"] is Missing.ABSENT
     assert cell_of(summary, "P1").state == "ok"
     text = analysis.tables.text(summary, 200)
     assert "UDP" not in text.splitlines()[2]
-    assert re.search(r"0 +39\.4 \(2\) +- +- +- +13\.5 \(2\)", row_of(text, "P1"))
+    assert re.search(r"3\.70 ± 0 +- +3\.7 \(4\) +- +39\.4 \(3\) +- +1\.7 \(2\) +2\.0 \(2\) +13\.5",
+                     row_of(text, "P1"))
 
 
 @pytest.mark.parametrize(("evidence", "why"), [
@@ -408,125 +380,12 @@ def test_mixed_circumstances_are_said(change: dict[str, Any], says: str) -> None
     assert any(says in warning for warning in warnings), warnings
 
 
-# --- tables --------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 140, 200])
-def test_the_terminal_table_fits_its_width(width: int) -> None:
-    """No line is longer than the terminal, and every policy has its row."""
-    lines = lines_of(summary_of(*paper_run()), width)
-    assert max(cell_len(line) for line in lines) <= width
-    assert all(any(line.startswith(f"{policy} ") for line in lines) for policy in POLICIES)
-    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
-
-
-@pytest.mark.parametrize(("width", "tables"), [(80, 2), (100, 1), (140, 1), (200, 1)])
-def test_one_table_from_100_columns_on(width: int, tables: int) -> None:
-    """Below, authentication and traffic are two tables, each on one line a policy."""
-    lines = lines_of(summary_of(*paper_run()), width)
-    assert sum(line.startswith("P12 ") for line in lines) == tables
-
-
-def test_the_row_of_p12_reads_as_measured() -> None:
-    """Authentication time and phases in ms with packets, goodput in Mbit/s, overhead in kbit/s."""
-    text = analysis.tables.text(summary_of(*paper_run()), 200)
-    row = re.sub(r" +", " ", row_of(text, "P12"))
-    assert row == ("P12 3/3 38.8 ± 0 39.4 (2) 1.1 (4) 21.7 (17) 17.1 (9) 13.5 (2) 4.451 ± 0.050 "
-                   "5.700 ± 0.050 199.3 ± 1.4 140 ± 0 yes")
-    assert re.sub(r" +", " ", row_of(text, "P1")).endswith("baseline baseline yes")
-
-
-def test_packets_that_differ_are_a_range() -> None:
-    """A lost and repeated frame shows."""
-    summary = summary_of(make(phases={"ike": (0.02, 9)}), make(repetition=2,
-                                                                phases={"ike": (0.02, 11)}))
-    assert "20.0 (9-11)" in analysis.tables.text(summary, 200)
-
-
-def test_scenarios_are_sections_with_their_titles() -> None:
-    """Each scenario has its table; a foreign one is no path to be read."""
-    records = paper_run(("N2", "X/../y.yml"), repetitions=1)
-    lines = lines_of(summary_of(*records), 140)
-    assert "Scenario N2: mobile node to its home agent" in lines
-    assert "Scenario X/../y.yml" in lines
-    assert sum(line.startswith("- Medium: 802.11b-long. Clock: real.") for line in lines) == 1
-
-
-def test_long_policy_names_leave_room_for_numbers() -> None:
-    """An id of 40 letters is folded, not the numbers."""
-    summary = summary_of(*(make(policy, number) for policy in ("P1", "W" * 40)
-                           for number in (1, 2)))
-    lines = lines_of(summary, 80)
-    assert max(map(len, lines)) <= 80
-    assert any("4.61" in line and line.startswith("WWW") for line in lines)
-
-
-def test_markdown_has_a_row_for_each_policy_and_shows_text_as_it_is() -> None:
-    """A pipe or a star in a reason does not break the table."""
-    text = analysis.tables.markdown(summary_of(*paper_run(), failed("P1", 4, "a|b *c*")))
-    rows = [line for line in text.splitlines() if line.startswith("| P")]
-    assert len(rows) == 12
-    assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
-    assert "a\\|b \\*c\\*" in text
-    assert "auth. time [ms]" in text
-    assert "overhead TCP [kbit/s]" in text
-
-
-def test_csv_has_raw_numbers_with_units_in_the_names() -> None:
-    """Nothing is rounded: SI units, intervals and counts beside each value."""
-    summary = summary_of(*paper_run())
-    rows = list(csv.DictReader(io.StringIO(analysis.tables.csv(summary))))
-    row = next(row for row in rows if row["policy"] == "P3")
-    found = cell_of(summary, "P3").values["tcp_overhead_bps"]
-    assert len(rows) == 12
-    assert float(row["tcp_overhead_bps"]) == found.mean
-    assert float(row["tcp_overhead_low_bps"]) == found.low
-    assert row["tcp_overhead_n"] == "3"
-    assert row["phase_ike_packets_max"] == "9"
-    assert row["phase_dot1x_duration_s"] == ""
-    assert row["state"] == "ok"
-
-
-@pytest.mark.parametrize(("count", "shown"), [
-    (16_000_000, "16 MB"), (999_600, "1 MB"), (984_000, "984 kB"), (12, "12 B"), (2e9, "2 GB")])
-def test_sizes_are_for_people(count: float, shown: str) -> None:
-    """The size of a stream is one that its reader would write."""
-    assert notes.size(count) == shown
-
-
-@pytest.mark.parametrize(("repetitions", "says"), [
-    (1, "without interval"), (2, "n = 2"), (2, "wide"), (5, "n = 5")])
-def test_the_note_says_what_the_intervals_rest_on(repetitions: int, says: str) -> None:
-    """Two repetitions make intervals of 12.7 standard errors; a reader should not wonder."""
-    first = summary_of(*paper_run(repetitions=repetitions)).notes[0]
-    assert says in first
-    assert ("wide" in first) == (repetitions == 2)
-
-
-@pytest.mark.parametrize(("value", "half", "shown"), [
-    (4.6123, 0.0312, ("4.612", "0.031")), (4.61, 0.0996, ("4.61", "0.10")),
-    (1734.0, 126.0, ("1730", "130")), (-0.004, 0.31, ("0.00", "0.31")),
-    (21.7, 0.00012, ("21.700", "0.001")), (21.7, 0.0, ("21.7", "0")), (21.7, None, ("21.7", "")),
-    (4.61, 12.0, ("5", "12")), (0.0, None, ("0", "")), (99.96, None, ("100", ""))])
-def test_digits_follow_the_uncertainty(value: Any, half: Any, shown: tuple[str, str]) -> None:
-    """Two significant digits of the half interval, the value to the same place."""
-    assert digits.uncertain(value, half) == shown
-
-
-@given(st.floats(-1e7, 1e7), st.floats(1e-3, 1e6))
-def test_rounding_stays_well_inside_the_interval(value: float, half: float) -> None:
-    """What is printed differs from the value by at most a twentieth of the half interval."""
-    shown, uncertainty = digits.uncertain(value, half)
-    assert abs(float(shown) - value) <= half / 19 or half < 0.01
-    assert float(uncertainty) == pytest.approx(half, rel=0.051) or half < 0.01
-    assert not shown.startswith("-0.0") or float(shown) < 0
-
-
 # --- cost ----------------------------------------------------------------------------------------
 
 def test_importing_analysis_is_quick() -> None:
     """Help and error messages of the command line do not wait for pandas."""
-    code = ("import sys, analysis; analysis.NothingToReport; "
-            "print([m for m in ('numpy', 'pandas', 'scipy', 'rich') if m in sys.modules])")
+    code = ("import sys, analysis; analysis.NothingToReport; print([m for m in "
+            "('numpy', 'pandas', 'scipy', 'rich', 'matplotlib') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parent.parent)
     assert done.stdout.strip() == "[]"
