@@ -16,7 +16,7 @@ _FIELDS = ("frame.time_epoch", "frame.len", "wlan.fc.type_subtype", "wlan.ta", "
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "wlan.tkip.extiv",
-           "wlan.wfa.ie.wpa.ucs.type", "wlan.wfa.ie.wpa.akms.type")
+           "wlan.wfa.ie.wpa.ucs.type", "wlan.wfa.ie.wpa.akms.type", "llc.dsap")
 # First bytes of a pcap file: either byte order, stamps in micro- or nanoseconds. Tshark takes any
 # file for something, and an empty one for a capture of nothing.
 _MAGIC = frozenset(bytes.fromhex(word) for word in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d"))
@@ -68,6 +68,8 @@ class Packet:
     mip_type: int | None = None
     mip_code: int | None = None
     mip_care_of: str = ""
+    #: Whether its payload could be read, for a protected frame: whether it was decrypted.
+    has_llc: bool = False
 
     @property
     def is_mobile_ip(self) -> bool:
@@ -159,7 +161,8 @@ def _packet(columns: Sequence[str]) -> Packet:
         ip_dst=_first(c[19]), ip_proto=_number(c[20]), udp_src=_number(c[21]),
         udp_dst=_number(c[22]), isakmp_exchange=_number(c[23]), esp_spi=_first(c[24]),
         ethernet_src=_first(c[25]), captured=_number(c[26]) or 0,
-        mip_type=_number(c[27]), mip_code=_number(c[28]), mip_care_of=_first(c[29]))
+        mip_type=_number(c[27]), mip_code=_number(c[28]), mip_care_of=_first(c[29]),
+        has_llc=bool(c[33]))
 
 
 def _first(column: str) -> str:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from measure.record import Record
 from tests.conftest import PROJECT, Qop, checks
@@ -168,6 +169,29 @@ def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
     assert running.wait(30) == 0
     os.close(here)
     assert not qop.left_over()
+
+
+def test_waiting_for_advertisements_is_selectable(qop: Qop) -> None:
+    """With --detection advertisement nobody solicits: the node waits for the agent's next one."""
+    done, records = qop.run("waiting", "--policies", "P1", "--scenarios", "R1", "--repetitions",
+                            "1", "--detection", "advertisement")
+    assert done.returncode == 0, done.stderr
+    [found] = records.values()
+    phases = {phase.name: phase for phase in found.phases}
+    assert phases["agent_discovery"].packets == phases["foreign_agent_discovery"].packets == 1
+
+
+def test_delay_of_the_wired_path_is_a_parameter(qop: Qop) -> None:
+    """A scenario file with 30 ms on each wire between agents: 120 ms for a round trip."""
+    scenario = yaml.safe_load((PROJECT / "topologies/scenarios/N3.yml").read_text())
+    path = qop.folder / "far.yml"
+    path.write_text(yaml.safe_dump({**scenario, "id": "FAR", "wire": {"delay_ms": 30}}))
+    done, records = qop.run("far", "--policies", "P1", "--scenarios", str(path),
+                            "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    [found] = records.values()
+    phases = {phase.name: phase for phase in found.phases}
+    assert 0.120 < phases["first_packet"].duration_s < 0.5
 
 
 def test_report_of_a_run(shared_qop: Qop, measured: dict[str, Record]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from pathlib import Path
 
 from topologies.mobile_ip import discovery, packets
-from topologies.mobile_ip.config import AgentConfig, ConfigError, load_agent
-from topologies.mobile_ip.daemon import Loop, now_s, say
+from topologies.mobile_ip.config import AgentConfig, load_agent
+from topologies.mobile_ip.daemon import Loop, now_s, say, serve
 from topologies.mobile_ip.discovery import Advertisement, Service
 from topologies.mobile_ip.effects import (
     Admit,
@@ -186,25 +185,8 @@ class Agent:
 
 def main(arguments: list[str]) -> int:
     """Serve until SIGTERM."""
-    try:
-        config = load_agent(Path(arguments[0]))
-    except ConfigError as error:
-        say("failed", reason=str(error))
-        return 2
-    loop = Loop()
-    try:
-        agent = Agent(config, loop)
-    except OSError as error:
-        say("failed", reason=f"{config.interface}: {error.strerror}")
-        return 1
-    try:
-        agent.start()
-        say("ready", interface=config.interface, address=config.address)
-        loop.run(agent.deadline_s, agent.tick)
-    finally:
-        agent.stop()
-    say("stopped")
-    return 0
+    return serve(arguments, load_agent, Agent, lambda config: {
+        "interface": config.interface, "address": config.address})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from topologies.mobile_ip.config import ConfigError
 
 _EPOCH_S = time.time() - time.monotonic()
 
@@ -19,6 +22,33 @@ class Readable(Protocol):
 
     def fileno(self) -> int:
         """A descriptor."""
+
+
+class Configured(Protocol):
+    """What every configuration has."""
+
+    @property
+    def interface(self) -> str:
+        """The radio side's interface."""
+
+
+class Program(Protocol):
+    """What `serve` runs."""
+
+    def start(self) -> None:
+        """Prepare the kernel."""
+
+    def stop(self) -> None:
+        """Take back what was done to the kernel."""
+
+    def deadline_s(self) -> float | None:
+        """When `tick` is due next."""
+
+    def tick(self, now: float) -> None:
+        """Whatever is due."""
+
+
+ConfigT = TypeVar("ConfigT", bound=Configured)
 
 
 def now_s() -> float:
@@ -67,3 +97,32 @@ class Loop:
             due_s = deadline_s()
             if due_s is not None and due_s <= now_s() and not self._ended:
                 tick(now_s())
+
+
+def serve(arguments: list[str], load: Callable[[Path], ConfigT],
+          program: Callable[[ConfigT, Loop], Program],
+          announce: Callable[[ConfigT], dict[str, str]]) -> int:
+    """Run a program on the configuration named on its command line; its exit status.
+
+    `announce` gives the fields of the event that says it is ready. Status 2: the configuration
+    cannot be used; 1: the system refuses something.
+    """
+    try:
+        config = load(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    loop = Loop()
+    try:
+        running = program(config, loop)
+    except OSError as error:
+        say("failed", reason=f"{config.interface}: {error.strerror}")
+        return 1
+    try:
+        running.start()
+        say("ready", **announce(config))
+        loop.run(running.deadline_s, running.tick)
+    finally:
+        running.stop()
+    say("stopped")
+    return 0

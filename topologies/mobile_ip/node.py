@@ -7,12 +7,11 @@ import os
 import random
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from topologies.mobile_ip import discovery
-from topologies.mobile_ip.config import ConfigError, NodeConfig, load_node
-from topologies.mobile_ip.daemon import Loop, now_s, say
+from topologies.mobile_ip.config import NodeConfig, load_node
+from topologies.mobile_ip.daemon import Loop, now_s, say, serve
 from topologies.mobile_ip.effects import Effect, Note, Send, Solicit, UseAgent
 from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
 from topologies.mobile_ip.kernel import NodeKernel
@@ -141,25 +140,8 @@ class Commands:
 
 def main(arguments: list[str]) -> int:
     """Serve until `stop`, the end of input or SIGTERM."""
-    try:
-        config = load_node(Path(arguments[0]))
-    except ConfigError as error:
-        say("failed", reason=str(error))
-        return 2
-    loop = Loop()
-    try:
-        node = Node(config, loop)
-    except OSError as error:
-        say("failed", reason=f"{config.interface}: {error.strerror}")
-        return 1
-    try:
-        node.start()
-        say("ready", interface=config.interface, home_address=config.home_address)
-        loop.run(node.deadline_s, node.tick)
-    finally:
-        node.stop()
-    say("stopped")
-    return 0
+    return serve(arguments, load_node, Node, lambda config: {
+        "interface": config.interface, "home_address": config.home_address})
 
 
 if __name__ == "__main__":
