@@ -13,6 +13,7 @@ FAULTS = {
     "wrong-wep-key": "the mobile node has another static WEP key than the access point",
     "wrong-passphrase": "the mobile node has another WPA passphrase than the access point",
     "unknown-peer-key": "the gateway holds another public key for the mobile node",
+    "wrong-mobile-ip-key": "the mobile node has another Mobile IP key than its home agent",
     "radius-down": "the RADIUS server does not run",
 }
 
@@ -22,9 +23,10 @@ def make(fault: str | None = None) -> Secrets:
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
                "radius_secret": secrets.token_hex(16)}
+    mobile_ip_key = secrets.token_hex(16)
     made: Secrets = {"network": network, "station": {**network, "trust": "ca"},
                      "gateway": {"peers": "known"},
-                     "mobile_ip": {"key_hex": secrets.token_hex(16)}}
+                     "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"), mobile_ip_key)}
     if fault == "wrong-password":
         made["station"]["eap_password"] = secrets.token_hex(16)
     elif fault == "wrong-ca":
@@ -35,6 +37,8 @@ def make(fault: str | None = None) -> Secrets:
         made["station"]["passphrase"] = secrets.token_hex(16)
     elif fault == "unknown-peer-key":
         made["gateway"]["peers"] = "unknown"
+    elif fault == "wrong-mobile-ip-key":
+        made["mobile_ip"]["node_key_hex"] = secrets.token_hex(16)
     return made
 
 

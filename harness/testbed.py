@@ -59,7 +59,7 @@ class Testbed:
             "scenario": loader.to_json(self.cell.scenario), "mount": mount,
             "medium": loader.to_json(self.medium) if self.medium else None,
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "mobile_ip": {"spi": _SPI, "key_hex": secrets["mobile_ip"]["key_hex"],
+            "mobile_ip": {"spi": _SPI, **secrets["mobile_ip"],
                           "detection": self.settings.detection},
             "withhold": withheld(self.settings.fault)}))
         rendering = asyncio.create_task(

@@ -20,6 +20,7 @@ _TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY = 11, 15
 _RSN_KEYS = {"eap": frozenset({1, 5}), "psk": frozenset({2, 6}), "sae": frozenset({8})}
 _RSN_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
 _CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", "auth-air", "traffic-air")
+_IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", "traffic-core")
 _IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
 _KERNEL_NAMES = {
     "3des": "cbc(des3_ede)", "aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)",
@@ -41,15 +42,18 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
 def explain(failure: Mapping[str, str], seen: Observed) -> str:
     """The reason of a failed repetition, sharpened by what the packets show."""
     reason = failure["reason"]
-    requests = sum(p.radius_code == 1 for p in seen.packets("auth-wire"))
-    replies = sum(p.radius_code in (2, 3, 11) for p in seen.packets("auth-wire"))
+    # RADIUS stays behind the access point: the visited one's, once the mobile node is there.
+    radius = seen.packets("auth-foreign") if "foreign_start" in seen.raw["stamps"] \
+        else seen.packets("auth-wire")
+    requests = sum(p.radius_code == 1 for p in radius)
+    replies = sum(p.radius_code in (2, 3, 11) for p in radius)
     if failure["stage"] == "dot1x" and requests and not replies:
         return f"{reason}: the RADIUS server answered none of {requests} Access-Requests"
-    if any(p.radius_code == 3 for p in seen.packets("auth-wire")):
+    if any(p.radius_code == 3 for p in radius):
         return f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
     sent = [p for p in seen.packets("auth-air")
             if p.is_data and p.transmitter == seen.mac and p.protected]
-    unreadable = [p for p in sent if not p.ip_src and p.arp_opcode is None and not p.is_eapol]
+    unreadable = [p for p in sent if not p.has_llc]
     if failure["stage"] in ("registration", "data") and unreadable and "wep_key" in seen.raw:
         return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
                 "access point's WEP key")
@@ -66,11 +70,9 @@ def _captures(seen: Observed) -> Iterator[Check]:
 
 
 def _association(seen: Observed) -> Iterator[Check]:
-    stay = "foreign_station" if seen.care_of else "station"
-    flags = seen.raw["kernel"].get(stay, {})
-    yield Check("station is associated", flags.get("associated") == "yes",
-                f"access point's kernel: associated {flags.get('associated', 'no')}, "
-                f"authorized {flags.get('authorized', 'no')}")
+    associated = [flags.get("associated", "no") for flags in seen.stations]
+    yield Check("station is associated", set(associated) == {"yes"},
+                f"access point's kernel: associated {', '.join(associated)}")
 
 
 def _no_link(seen: Observed) -> Iterator[Check]:
@@ -95,19 +97,20 @@ def _link(link: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
-    keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
+    keys = [[p for p in stay if p.eapol_type == dissect.EAPOL_KEY]
+            for stay in seen.by_stay("auth-mn")]
     if link.keys == "eap":
-        success = _success_time(seen)
-        late = [p for p in keys if success is not None and p.time_s >= success]
-        yield Check("keys delivered by EAPOL-Key", len(late) >= 2,
-                    f"{len(late)} EAPOL-Key frames after EAP-Success")
+        late = [sum(p.time_s >= success for p in frames)
+                for frames, success in zip(keys, _success_times(seen), strict=True)]
+        yield Check("keys delivered by EAPOL-Key", min(late) >= 2,
+                    f"{_listed(late)} EAPOL-Key frames after EAP-Success")
         return
     whole = [p for p in seen.air if p.is_whole]
-    readable = [p for p in whole if p.protected and (p.ip_src or p.arp_opcode is not None)]
+    readable = [p for p in whole if p.protected and p.has_llc]
     yield Check("static WEP key in use",
-                bool(readable) and len(readable) == len(whole) and not keys,
+                bool(readable) and len(readable) == len(whole) and not any(keys),
                 f"{len(readable)} of {len(whole)} wholly captured data frames decrypt with the "
-                f"policy's key, {len(keys)} EAPOL-Key frames")
+                f"policy's key, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
@@ -123,43 +126,59 @@ def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
                 f"RSN key management suite {sorted(filter(None, managed))} in the association "
                 f"request, one of {sorted(wanted)} wanted")
     if link.pmf == 2:  # hostapd's "required"
-        protects = seen.raw["kernel"].get("station", {}).get("MFP", "no")
-        yield Check("management frames are protected", protects == "yes",
-                    f"access point's kernel: MFP {protects}")
-    keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
-    yield Check("four-way handshake", len(keys) >= 4, f"{len(keys)} EAPOL-Key frames")
+        protects = [flags.get("MFP", "no") for flags in seen.stations]
+        yield Check("management frames are protected", set(protects) == {"yes"},
+                    f"access point's kernel: MFP {', '.join(protects)}")
+    keys = [sum(p.eapol_type == dissect.EAPOL_KEY for p in stay)
+            for stay in seen.by_stay("auth-mn")]
+    yield Check("four-way handshake", min(keys) >= 4, f"{_listed(keys)} EAPOL-Key frames")
 
 
-def _success_time(seen: Observed) -> float | None:
-    return next((p.time_s for p in seen.packets("auth-mn")
-                 if p.eap_code == dissect.EAP_SUCCESS), None)
+def _listed(values: Sequence[object]) -> str:
+    """One value a stay: at home, and where the mobile node visits."""
+    return " and ".join(map(str, values))
+
+
+def _success_times(seen: Observed) -> list[float]:
+    """When EAP succeeded in each stay; never is infinity."""
+    return [next((p.time_s for p in stay if p.eap_code == dissect.EAP_SUCCESS), float("inf"))
+            for stay in seen.by_stay("auth-mn")]
 
 
 def _dot1x(dot1x: Dot1xLayer, seen: Observed) -> Iterator[Check]:
-    frames = [p for p in seen.packets("auth-mn") if p.is_eapol]
+    stays = [[p for p in stay if p.is_eapol] for stay in seen.by_stay("auth-mn")]
+    used = [_method(frames) for frames in stays]
+    yield Check(f"EAP method {dot1x.eap}", set(used) == {_EAP_TYPES[dot1x.eap]},
+                f"EAP type {_listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
+    seen_at = [success < float("inf") for success in _success_times(seen)]
+    yield Check("EAP-Success", all(seen_at),
+                f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
+    if dot1x.eap == "TLS":
+        yield _mutual(stays, seen)
+    yield from _port(seen)
+
+
+def _method(frames: Sequence[Packet]) -> int | None:
+    """The last method spoken: one that was NAKed comes before it."""
     methods = [p.eap_type for p in frames
                if p.eap_type and p.eap_type not in _EAP_OVERHEAD_TYPES]
-    used = methods[-1] if methods else None
-    yield Check(f"EAP method {dot1x.eap}", used == _EAP_TYPES[dot1x.eap],
-                f"EAP type {used} completed, {len(frames)} EAP and EAPOL frames")
-    success = _success_time(seen)
-    yield Check("EAP-Success", success is not None,
-                "seen by the mobile node" if success else "none seen")
-    if dot1x.eap == "TLS":
-        yield _mutual(frames, seen)
-    yield from _port(seen, success)
+    return methods[-1] if methods else None
 
 
-def _mutual(frames: Sequence[Packet], seen: Observed) -> Check:
-    mine = {h for p in frames if p.ethernet_src == seen.mac for h in p.tls_handshakes}
-    theirs = {h for p in frames if p.ethernet_src != seen.mac for h in p.tls_handshakes}
+def _mutual(stays: Sequence[Sequence[Packet]], seen: Observed) -> Check:
+    mine = [{h for p in frames if p.ethernet_src == seen.mac for h in p.tls_handshakes}
+            for frames in stays]
+    theirs = [{h for p in frames if p.ethernet_src != seen.mac for h in p.tls_handshakes}
+              for frames in stays]
     return Check("mutual authentication",
-                 _TLS_CERTIFICATE in theirs and {_TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY} <= mine,
-                 f"TLS handshake messages: server {sorted(theirs)}, mobile node {sorted(mine)} "
+                 all(_TLS_CERTIFICATE in said for said in theirs)
+                 and all({_TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY} <= said for said in mine),
+                 f"TLS handshake messages: server {_listed([sorted(said) for said in theirs])}, "
+                 f"mobile node {_listed([sorted(said) for said in mine])} "
                  "(11 certificate, 15 proof of its key)")
 
 
-def _port(seen: Observed, success: float | None) -> Iterator[Check]:
+def _port(seen: Observed) -> Iterator[Check]:
     gate = seen.raw.get("port_check") or {}
     yield Check("port is closed before", gate.get("authorized") == "no"
                 and gate.get("associated") is True and gate.get("answered") is False,
@@ -167,23 +186,15 @@ def _port(seen: Observed, success: float | None) -> Iterator[Check]:
                 f"{gate.get('associated', 'unknown')}, authorized "
                 f"{gate.get('authorized', 'unknown')}, ping answered "
                 f"{gate.get('answered', 'unknown')}")
-    early = [p for p in seen.packets("auth-air")
-             if p.is_data and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)
-             and _before_success(p, seen)]
-    yield Check("only EAPOL before EAP-Success", success is not None and not early,
+    times = _success_times(seen)
+    early = [p for stay, success in zip(seen.by_stay("auth-air"), times, strict=True)
+             for p in stay if p.time_s < success and p.is_data and not p.is_eapol
+             and seen.mac in (p.transmitter, p.receiver)]
+    yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
-    stays = ["station", "foreign_station"] if seen.care_of else ["station"]
-    authorized = [seen.raw["kernel"].get(stay, {}).get("authorized", "no") for stay in stays]
+    authorized = [flags.get("authorized", "no") for flags in seen.stations]
     yield Check("port is open after", set(authorized) == {"yes"},
                 f"access point's kernel: authorized {', '.join(authorized)}")
-
-
-def _before_success(packet: Packet, seen: Observed) -> bool:
-    """Whether the stay in which a frame was sent had not come to its EAP-Success yet."""
-    moved = seen.raw["stamps"].get("handoff", float("inf"))
-    away = packet.time_s >= moved
-    return not any(p.eap_code == dissect.EAP_SUCCESS and p.time_s <= packet.time_s
-                   and (p.time_s >= moved) == away for p in seen.packets("auth-mn"))
 
 
 def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
@@ -195,11 +206,10 @@ def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
 
 
 def _ipsec(ipsec: IpsecLayer, seen: Observed) -> Iterator[Check]:
-    isakmp = [p for p in seen.packets("auth-mn") if p.is_isakmp]
-    stays = 2 if seen.care_of else 1
-    wanted = _IKE_PACKETS[ipsec.ike] * stays
-    yield Check("ISAKMP packets", len(isakmp) == wanted,
-                f"{len(isakmp)}, {wanted} expected in {stays} negotiation{'s'[:stays - 1]}")
+    isakmp = [sum(p.is_isakmp for p in stay) for stay in seen.by_stay("auth-mn")]
+    wanted = _IKE_PACKETS[ipsec.ike]
+    yield Check("ISAKMP packets", set(isakmp) == {wanted},
+                f"{_listed(isakmp)}, {wanted} expected in each negotiation")
     yield _transforms(ipsec, seen)
     inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
              if _is_clear_inner(p, seen.addresses)]
@@ -229,6 +239,5 @@ def _transforms(ipsec: IpsecLayer, seen: Observed) -> Check:
 
 
 def _no_ipsec(seen: Observed) -> Iterator[Check]:
-    esp = sum(p.ip_proto == dissect.ESP for name in ("auth-wire", "traffic-wire")
-              for p in seen.packets(name))
+    esp = sum(p.ip_proto == dissect.ESP for name in _IPSEC_POINTS for p in seen.packets(name))
     yield Check("no IPsec", not esp, f"{esp} ESP packets")

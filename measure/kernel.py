@@ -10,7 +10,6 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 
-
 def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
     """What the access point's kernel says of each station, keyed by MAC address."""
     return parse_station_dump(testbed.run(node, ["iw", "dev", interface, "station", "dump"]))
@@ -53,6 +52,27 @@ def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
             if match and "bytes" not in states[-1]:
                 states[-1]["bytes"], states[-1]["packets"] = int(match[1]), int(match[2])
     return states
+
+
+def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:
+    """What a server's established TCP connections have received, by the client's address:port."""
+    return parse_sockets(testbed.run(node, ["ss", "-Htni", "state", "established",
+                                            f"sport = :{port}"]))
+
+
+def parse_sockets(text: str) -> dict[str, int]:
+    """`ss -Htni` as {peer's address:port: bytes received}."""
+    found: dict[str, int] = {}
+    peer = ""
+    for line in text.splitlines():
+        if line[:1].strip():
+            # A server for both families shows IPv4 addresses as those of IPv6.
+            peer = line.split()[-1].replace("[::ffff:", "").replace("]", "")
+            found[peer] = 0
+        match = re.search(r"\bbytes_received:(\d+)", line)
+        if match and peer:
+            found[peer] = int(match[1])
+    return found
 
 
 def processor_seconds(stat: str | None = None) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from measure import dissect
 from measure.dissect import Packet
@@ -11,24 +11,26 @@ from measure.observed import Check, Observed
 
 def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 - one of two kinds
     """Checks that hold for every policy, at home and away."""
-    yield _registered("registered at home", seen, away=False)
-    if seen.care_of:
-        yield _registered("registered with the foreign agent", seen, away=True)
+    for name, stay, care_of in zip(
+            ("registered at home", "registered with the foreign agent"),
+            seen.by_stay("auth-mn"), ("", seen.care_of), strict=False):
+        yield _registered(name, stay, care_of)
     yield _by_the_agent(seen)
-    if seen.packets("traffic-core"):
+    if "traffic-core" in seen.captures:
         yield _between_agents(has_ipsec, seen)
 
 
-def _registered(name: str, seen: Observed, *, away: bool) -> Check:
-    """A request that was accepted, as the mobile node's interface saw it."""
-    moved = seen.raw["stamps"].get("handoff", float("inf"))
-    stay = [p for p in seen.packets("auth-mn") if (p.time_s >= moved) == away]
+def _registered(name: str, stay: Sequence[Packet], wanted: str) -> Check:
+    """A request that was accepted, as the mobile node's interface saw it.
+
+    `wanted` is the care-of address to be registered, "" at home.
+    """
     requests = [p for p in stay if p.mip_type == dissect.REGISTRATION_REQUEST]
     replies = [p for p in stay if p.mip_type == dissect.REGISTRATION_REPLY]
     care_of = requests[-1].mip_care_of if requests else "none"
     codes = [p.mip_code for p in replies]
-    wanted = not away or care_of == seen.care_of
-    return Check(name, bool(codes) and codes[-1] in dissect.REGISTRATION_ACCEPTED and wanted,
+    return Check(name, bool(codes) and codes[-1] in dissect.REGISTRATION_ACCEPTED
+                 and wanted in ("", care_of),
                  f"{len(requests)} requests, last with care-of address {care_of}; "
                  f"reply codes {codes}")
 
@@ -51,8 +53,8 @@ def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 -
                      f"{len(inner)} packets of the mobile nodes between the agents")
     tunnelled = [p for p in crossing if _is_tunnelled(p, wanted, seen)]
     both_ways = len({p.ip_src for p in tunnelled}) == 2  # there and back
-    stray = [p for p in crossing if seen.addresses & {p.ip_src, p.ip_dst}
-             and not _is_tunnelled(p, wanted, seen)]
+    stray = [p for p in crossing if not _is_tunnelled(p, wanted, seen)
+             and (seen.addresses & {p.ip_src, p.ip_dst} or p.ip_proto == dissect.IP_IN_IP)]
     return Check(f"{kind} between the agents", both_ways and not (has_ipsec and stray),
                  f"{len(tunnelled)} packets, {'both ways' if both_ways else 'not both ways'}, "
                  f"{len(stray)} of the mobile nodes outside")

@@ -39,6 +39,19 @@ class Observed:
         """Packets of a capture such as `auth-air`; none if it was not taken."""
         return self.captures.get(name, ())
 
+    def by_stay(self, name: str) -> list[list[Packet]]:
+        """A capture's packets at home and, where the mobile node visits a network, those there."""
+        moved = self.raw["stamps"].get("foreign_start", float("inf"))
+        home = [p for p in self.packets(name) if p.time_s < moved]
+        away = [p for p in self.packets(name) if p.time_s >= moved]
+        return [home, away] if self.care_of else [home]
+
+    @property
+    def stations(self) -> list[Mapping[str, str]]:
+        """What the access point's kernel said of the mobile node, at home and where it visits."""
+        names = ["station", "foreign_station"] if self.care_of else ["station"]
+        return [self.raw["kernel"].get(name, {}) for name in names]
+
     @property
     def air(self) -> list[Packet]:
         """Data frames on the air from or to mobile nodes, EAPOL left out."""

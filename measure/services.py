@@ -28,10 +28,14 @@ _AGENT_CHILDREN = ("home", "visit", "subnets")
 
 @dataclass(frozen=True)
 class MobileIp:
-    """Settings of Mobile IP that are the same for every node of a testbed."""
+    """Settings of Mobile IP that are the same for every node of a testbed.
+
+    Agents hold `key_hex`, mobile nodes `node_key_hex`: the same key, but for a negative control.
+    """
 
     spi: int
     key_hex: str
+    node_key_hex: str
     detection: str = "event"
     lifetime_s: int = 600
     advertisement_interval_s: float = 1.0
@@ -200,7 +204,7 @@ class Services:
         settings = self._settings(name, {
             "interface": node.radio_interface, "home_address": node.address,
             "home_agent": self.testbed.network.nodes[node.agent or ""].address,
-            "spi": shared.spi, "key_hex": shared.key_hex, "lifetime_s": shared.lifetime_s,
+            "spi": shared.spi, "key_hex": shared.node_key_hex, "lifetime_s": shared.lifetime_s,
             "detection": shared.detection})
         argv = self.testbed.command(name, self._python("topologies.mobile_ip.node", settings))
         return self._stack.enter_context(

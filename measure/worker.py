@@ -17,12 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import repetition, services
+from measure import repetition, services, survival
 from measure.errors import MeasureError
 from topologies import model
 from topologies.builder import Testbed
 from topologies.radio import RadioError
-
 
 _PROMPT = r"[{}] \w # "
 
@@ -74,6 +73,8 @@ class Worker:
             return self._measure(command)
         if command["do"] == "connect":
             return self._connect()
+        if command["do"] == "survive":
+            return self._survive()
         if command["do"] == "shell":
             return self._shell(command)
         raise MeasureError("testbed", f"unknown command {command['do']!r}")
@@ -114,6 +115,13 @@ class Worker:
         repetition.Repetition(self._services, self.logs,
                               repetition.Streams(0, 0, 0, 0, 0)).connect()
         return {"event": "connected"}
+
+    def _survive(self) -> dict[str, Any]:
+        """Move while a TCP connection is in use; see `survival`."""
+        if self._services is None:
+            raise MeasureError("testbed", "no policy is configured")
+        self._connect()
+        return {"event": "survived", **survival.survive(self._services)}
 
     def _shell(self, command: dict[str, Any]) -> dict[str, Any]:
         """Run a command on a node, on a terminal of the machine's where one is named.

@@ -32,7 +32,7 @@ HOSTAPD_DYNAMIC_WEP = ["wep_key_len_broadcast", "wep_key_len_unicast"]
 HOSTAPD_RADIUS = ["own_ip_addr", "auth_server_addr", "auth_server_shared_secret"]
 SWANCTL_CHILD = ["mode", "esp_proposals", "local_ts", "remote_ts"]
 CREDENTIALS = {"TLS": ["ca_cert", "client_cert", "private_key"], "MD5": ["password"]}
-NETWORK_NUMBERS = ["scan_freq", "disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
+NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
 
 def check_value(line: int, key: str, value: str) -> str:
@@ -154,6 +154,8 @@ def check_network(network: Mapping[str, str]) -> None:
     """The one network block of wpa_supplicant.conf."""
     need(network, ["ssid", "scan_freq", "key_mgmt"], "network")
     need_numbers(network, NETWORK_NUMBERS)
+    for frequency in network["scan_freq"].split():
+        need_numbers({"scan_freq": frequency}, ["scan_freq"])
     need_wep_key(network)
     if "eap" in network:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")

@@ -1,0 +1,90 @@
+"""Real captures, kernel state and iperf3 reports of ten policies at home, some away; see README.md.
+
+A recording goes by its folder's name: the policy, and the scenario unless that is N2.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from measure import assemble, dissect
+from measure.dissect import Packet
+from measure.observed import Observed
+from policies import Policy, load_all
+from topologies.loader import load_scenario
+from topologies.model import Scenario
+
+FOLDER = Path(__file__).parent
+#: Ten policies at home, in N2.
+IDS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P12")
+#: Other scenarios: between subnets, and away.
+ELSEWHERE = ("P3-N3", "P1-R1", "P12-R1", "P1-R2")
+AWAY = ("P1-R1", "P12-R1", "P1-R2")
+POLICIES: dict[str, Policy] = {policy.id: policy for policy in load_all()}
+#: Captures of every recording; `captures` adds those that a scenario has besides.
+CAPTURES = ("auth-air", "auth-mn", "auth-wire", "traffic-air", "traffic-wire", "traffic-peer")
+#: The static key of the run, long over, that all of these were recorded in.
+WEP_KEY = "f25d999254eb24bb21709bcd40"
+
+SCENARIO = load_scenario("N2")
+_NODES = SCENARIO.network.nodes
+MAC = _NODES[SCENARIO.mobile_node].interfaces["wlan0"].radio or ""
+ADDRESS = _NODES[SCENARIO.mobile_node].address
+PEER = _NODES[SCENARIO.peer].address
+
+
+def policy_of(recording: str) -> Policy:
+    """The policy that was recorded."""
+    return POLICIES[recording.partition("-")[0]]
+
+
+@functools.cache
+def scenario_of(recording: str) -> Scenario:
+    """The scenario it was recorded in."""
+    return load_scenario(recording.partition("-")[2] or "N2")
+
+
+def captures(recording: str) -> list[str]:
+    """Names of a recording's captures, such as `auth-air`."""
+    return sorted(file.stem for file in (FOLDER / recording).glob("*.pcap"))
+
+
+def path(recording: str, capture: str) -> Path:
+    """The file of a recorded capture."""
+    return FOLDER / recording / f"{capture}.pcap"
+
+
+@functools.cache
+def packets(recording: str, capture: str, wep_key: str = "") -> tuple[Packet, ...]:
+    """A recorded capture, dissected; once a test session, as tshark takes its time."""
+    return tuple(dissect.read(path(recording, capture), wep_key))
+
+
+def raw(recording: str) -> dict[str, Any]:
+    """The raw values of a recorded repetition, a fresh copy at each call."""
+    value: dict[str, Any] = json.loads((FOLDER / recording / "raw.json").read_text())
+    return value
+
+
+def text(name: str) -> str:
+    """A recorded output of a tool."""
+    return (FOLDER / name).read_text()
+
+
+def has_static_key(policy: Policy) -> bool:
+    """Whether frames of this policy are read with the static WEP key."""
+    return policy.layers.link is not None and policy.layers.link.keys == "static"
+
+
+def observed(recording: str) -> Observed:
+    """What `assemble` judges of a recorded repetition; free to be changed by a test."""
+    values = raw(recording)
+    key = ""
+    if has_static_key(policy_of(recording)):
+        key = WEP_KEY
+        values["wep_key"] = "static"
+    found = {capture: list(packets(recording, capture, key)) for capture in captures(recording)}
+    return assemble._observed(scenario_of(recording), values, found)

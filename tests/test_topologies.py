@@ -1,0 +1,492 @@
+"""Tests of topologies.model and loader: shipped files, each kind of error, the medium's timing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped,unused-ignore]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies import loader, model
+from topologies.loader import TopologyError, load_medium, load_scenario
+from topologies.model import Interface, Link, Medium, Network, Node, Scenario
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "topologies"
+Document = dict[str, Any]
+
+# A user's own scenario: two cells, a wire between their agents. Station a2 visits cell b.
+OWN = """
+id: mine
+title: a visit
+mobile_node: a2
+peer: ha-a
+roams_to: ap-b
+network:
+  name: own
+  nodes:
+    a2:
+      kind: station
+      interfaces: {wlan0: {radio: "02:00:00:00:a2:00", address: 10.1.0.12/32}}
+      gateway: 10.1.0.1
+      agent: ha-a
+    ap-a:
+      kind: access_point
+      ssid: own
+      channel: 1
+      interfaces:
+        wlan-a: {radio: "02:00:00:00:a0:00", bridge: br-a}
+        eth-a: {bridge: br-a}
+        br-a: {address: 10.1.0.2/24}
+      agent: ha-a
+    ap-b:
+      kind: access_point
+      ssid: own
+      channel: 1
+      interfaces:
+        wlan-b: {radio: "02:00:00:00:b0:00", bridge: br-b}
+        eth-b: {bridge: br-b}
+        br-b: {address: 10.2.0.2/24}
+      agent: ha-b
+    ha-a:
+      kind: home_agent
+      forwarding: true
+      interfaces: {air0: {address: 10.1.0.1/24}, core0: {address: 10.0.1.1/24}}
+      gateway: 10.0.1.254
+    ha-b:
+      kind: home_agent
+      forwarding: true
+      interfaces: {air0: {address: 10.2.0.1/24}, core0: {address: 10.0.2.1/24}}
+      gateway: 10.0.2.254
+    router:
+      kind: router
+      forwarding: true
+      interfaces: {core-a: {address: 10.0.1.254/24}, core-b: {address: 10.0.2.254/24}}
+      routes: {10.1.0.0/16: 10.0.1.1, 10.2.0.0/16: 10.0.2.1}
+  links:
+    - {ends: [ap-a/eth-a, ha-a/air0]}
+    - {ends: [ap-b/eth-b, ha-b/air0]}
+    - {ends: [ha-a/core0, router/core-a]}
+    - {ends: [ha-b/core0, router/core-b]}
+"""
+words = st.text(max_size=10)
+names = st.from_regex(r"[a-z][a-z0-9-]{0,6}", fullmatch=True)
+times = st.floats(0, 1e4, allow_nan=False)
+rates = st.integers(1, 10**10)
+interfaces = st.builds(Interface, address=st.none() | words, radio=st.none() | words,
+                       bridge=st.none() | words)
+nodes = st.builds(Node, kind=st.sampled_from(["station", "access_point", "home_agent",
+                                              "correspondent", "router"]),
+                  interfaces=st.dictionaries(names, interfaces, max_size=3),
+                  gateway=st.none() | words, routes=st.dictionaries(words, words, max_size=2),
+                  agent=st.none() | words, forwarding=st.booleans(),
+                  ssid=st.none() | words, channel=st.none() | st.integers(1, 14))
+links = st.builds(Link, ends=st.lists(words, max_size=3), delay_ms=times, loss_percent=times)
+networks = st.builds(Network, name=words, nodes=st.dictionaries(names, nodes, max_size=4),
+                     links=st.lists(links, max_size=3))
+scenarios = st.builds(Scenario, id=names, title=words, network=networks, mobile_node=names,
+                      peer=names, roams_to=st.none() | names)
+media = st.builds(Medium, name=words, rate_bps=rates, slot_us=times, sifs_us=times, difs_us=times,
+                  cw_min=st.integers(0, 1023), preamble_us=times, ack_bytes=st.integers(0, 100),
+                  ack_rate_bps=rates)
+
+
+def shipped(folder: str, name: str) -> Document:
+    """A shipped file as plain data."""
+    document: Document = yaml.safe_load((FOLDER / folder / f"{name}.yml").read_text())
+    return document
+
+
+def whole_scenario() -> Document:
+    """A roaming scenario with its network inside, so that a test can spoil either."""
+    document: Document = yaml.safe_load(OWN)
+    return document
+
+
+def written(folder: Path, document: Any, name: str = "mine.yml") -> Path:
+    """A file with this document."""
+    file = folder / name
+    file.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return file
+
+
+def refusal(load: Callable[[str], Any], file: Path) -> str:
+    """The one line with which a file is refused: it begins with the file and gives advice."""
+    with pytest.raises(TopologyError) as caught:
+        load(str(file))
+    line = str(caught.value)
+    assert line.startswith(str(file)), line
+    assert len(line.splitlines()) == 1, line
+    assert ";" in line, line
+    return line
+
+
+# Shipped files -------------------------------------------------------------------------------
+
+
+def test_shipped_scenarios_and_media_load() -> None:
+    """Every file that comes with the project is valid, and named after what it holds."""
+    assert "N2" in loader.scenario_ids()
+    assert {"802.11b-long", "802.11b-short"} <= set(loader.medium_names())
+    for name in loader.scenario_ids():
+        assert load_scenario(name).id == name
+    for name in loader.medium_names():
+        assert load_medium(name).name == name
+
+
+def test_every_network_is_used() -> None:
+    """No network lies about that no scenario has validated."""
+    used = {shipped("scenarios", name)["network"] for name in loader.scenario_ids()}
+    assert used == {path.stem for path in (FOLDER / "networks").glob("*.yml")}
+
+
+def test_n2_is_the_papers() -> None:
+    """N2: the mobile node at home asks its home agent, over one access point (Fig. 1b)."""
+    scenario = load_scenario("N2")
+    assert scenario.peer == scenario.agent
+    assert scenario.roams_to is None
+    network = scenario.network
+    assert network.of_kind("station") == [scenario.mobile_node] == ["a2"]
+    assert network.of_kind("access_point") == [scenario.access_point]
+    assert network.nodes["a2"].address == "10.1.0.12"
+    assert network.nodes["a2"].radio_interface == "wlan0"
+    assert network.nodes["a2"].gateway == network.nodes[scenario.agent].address
+
+
+def test_addresses_and_radios_of_shipped_networks_are_consistent() -> None:
+    """No address or radio twice; radios in the form in which tshark prints them; known names."""
+    for name in loader.scenario_ids():
+        network = load_scenario(name).network
+        every = [i for node in network.nodes.values() for i in node.interfaces.values()]
+        for values in ([i.address for i in every if i.address],
+                       [i.radio for i in every if i.radio]):
+            assert len(set(values)) == len(values)
+        assert all(i.radio == i.radio.lower() and len(i.radio) == 17 for i in every if i.radio)
+        assert all("/" in i.address for i in every if i.address)
+        for node in network.nodes.values():
+            assert node.agent is None or network.nodes[node.agent].kind == "home_agent"
+
+
+def test_own_files_are_loaded_from_anywhere(tmp_path: Path) -> None:
+    """A user's scenario may bring its network along, inside or in a file beside it."""
+    inside = written(tmp_path, whole_scenario())
+    written(tmp_path, whole_scenario()["network"], "net.yml")
+    beside = written(tmp_path, {**whole_scenario(), "network": "net.yml"}, "beside.yml")
+    assert load_scenario(str(inside)) == load_scenario(str(beside))
+
+
+def test_roles_follow_from_the_network(tmp_path: Path) -> None:
+    """Agents and access points are those of the mobile node's home, and of where it roams to."""
+    scenario = load_scenario(str(written(tmp_path, whole_scenario())))
+    assert (scenario.agent, scenario.home) == ("ha-a", "ap-a")
+    assert (scenario.access_point, scenario.foreign_agent) == ("ap-b", "ha-b")
+    at_home = load_scenario(str(written(tmp_path, {**whole_scenario(), "roams_to": None})))
+    assert (at_home.access_point, at_home.foreign_agent) == ("ap-a", None)
+
+
+def test_nodes_keeps_those_and_the_links_between_them(tmp_path: Path) -> None:
+    """A scenario may leave out what takes no part; wires to it go with it."""
+    document = {**whole_scenario(), "roams_to": None, "nodes": ["a2", "ap-a", "ha-a"]}
+    network = load_scenario(str(written(tmp_path, document))).network
+    assert list(network.nodes) == ["a2", "ap-a", "ha-a"]
+    assert [link.ends for link in network.links] == [["ap-a/eth-a", "ha-a/air0"]]
+
+
+def test_channels_and_wire_are_the_scenarios(tmp_path: Path) -> None:
+    """Channels change access point by access point; delay and loss go to the router's wires."""
+    document = {**whole_scenario(), "channels": {"ap-b": 6},
+                "wire": {"delay_ms": 60, "loss_percent": 0.5}}
+    network = load_scenario(str(written(tmp_path, document))).network
+    assert (network.nodes["ap-a"].channel, network.nodes["ap-b"].channel) == (1, 6)
+    assert [(link.delay_ms, link.loss_percent) for link in network.links] == [
+        (0, 0), (0, 0), (60, 0.5), (60, 0.5)]
+
+
+def test_own_medium_is_loaded(tmp_path: Path) -> None:
+    """A medium may be a user's file as well, `.yaml` included."""
+    file = written(tmp_path, {**shipped("media", "802.11b-long"), "rate_bps": 2_000_000}, "m.yaml")
+    assert load_medium(str(file)).rate_bps == 2_000_000
+
+
+# Errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [load_scenario, load_medium])
+def test_unknown_name_lists_the_known_ones(load: Callable[[str], Any]) -> None:
+    """A misspelt name is answered with what there is, and how to give a file."""
+    with pytest.raises(TopologyError, match=r"N9: no such file in topologies/(scenarios|media); "
+                       r"choose one of .*(N2|802\.11b-long).* or give a \.yml file"):
+        load("N9")
+
+
+@pytest.mark.parametrize("load", [load_scenario, load_medium])
+@pytest.mark.parametrize(("content", "expected"), [
+    ("a: [1", ":1: not YAML"),
+    ("a: 1\nb: {\n", ":3: not YAML"),
+    ("id: x\n\tname: y\n", ":2: not YAML"),
+    ("- a\n- b\n", "holds no mapping"),
+    ("", "holds no mapping"),
+    ("just words\n", "holds no mapping"),
+    ("!!python/object/apply:os.system [ls]\n", ":1: not YAML"),
+])
+def test_files_that_are_no_mapping(
+    load: Callable[[str], Any], content: str, expected: str, tmp_path: Path,
+) -> None:
+    """What is no YAML mapping is refused with file and line; nothing in it is run."""
+    assert expected in refusal(load, written(tmp_path, content))
+
+
+@pytest.mark.parametrize("load", [load_scenario, load_medium])
+def test_unreadable_files(load: Callable[[str], Any], tmp_path: Path) -> None:
+    """A file that is not there, a folder, and bytes that are no text."""
+    assert "no such file; check the name" in refusal(load, tmp_path / "none.yml")
+    (tmp_path / "folder.yml").mkdir()
+    assert "cannot be read" in refusal(load, tmp_path / "folder.yml")
+    (tmp_path / "bytes.yml").write_bytes(b"\xff\xfe\xfa")
+    assert "cannot be read" in refusal(load, tmp_path / "bytes.yml")
+
+
+def test_missing_network_is_named(tmp_path: Path) -> None:
+    """A scenario that refers to a network that is not there names that network's file."""
+    for network, expected in (("nowhere", FOLDER / "networks" / "nowhere.yml"),
+                              ("beside.yml", tmp_path / "beside.yml")):
+        file = written(tmp_path, {**whole_scenario(), "network": network})
+        with pytest.raises(TopologyError) as caught:
+            load_scenario(str(file))
+        assert str(caught.value) == f"{expected}: no such file; check the name"
+
+
+def put(*path: str | int, value: Any) -> Callable[[Document], None]:
+    """Set a value somewhere in a scenario's document."""
+    def apply(document: Document) -> None:
+        place: Any = document
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = value
+    return apply
+
+
+def without(*path: str) -> Callable[[Document], None]:
+    """Take a key out of a scenario's document."""
+    def apply(document: Document) -> None:
+        place: Any = document
+        for step in path[:-1]:
+            place = place[step]
+        del place[path[-1]]
+    return apply
+
+
+NODES = ("network", "nodes")
+LINKS = ("network", "links")
+
+
+@pytest.mark.parametrize(("spoil", "expected"), [
+    (put("colour", value="red"), "colour: Unexpected keyword argument"),
+    (without("peer"), "peer: Field required"),
+    (without("network"), ": "),
+    (put("network", value=17), ": "),
+    (put("id", value=7), "id: Input should be a valid string"),
+    (put(*NODES, "a2", "kind", value="sation"), "nodes.a2.kind: Input should be"),
+    (put(*NODES, "a2", "gatway", value="10.1.0.1"), "nodes.a2.gatway: "),
+    (put(*NODES, "ha-a", "forwarding", value=1), "nodes.ha-a.forwarding: "),
+    (put(*NODES, "ap-a", "channel", value="1"), "nodes.ap-a.channel: "),
+    (put(*NODES, "router", "routes", value=[]), "nodes.router.routes: "),
+    (put(*NODES, "a2", value=None), "nodes.a2: "),
+    (put(*LINKS, 0, "delay_ms", value="5 ms"), "links.0.delay_ms: "),
+    (put("mobile_node", value="a3"), "mobile_node: no node 'a3' in network"),
+    (put("mobile_node", value="ha-b"), "mobile_node: ha-b is no station"),
+    (put("peer", value="cn-b"), "peer: no node 'cn-b'"),
+    (put("roams_to", value="ap-c"), "roams_to: no node 'ap-c'"),
+    (put("roams_to", value="ha-b"), "roams_to: ha-b is no access point"),
+    (put("roams_to", value="ap-a"), "roams_to: ap-a is at home"),
+    (put("nodes", value=["a2", "ap-z"]), "nodes: no node 'ap-z'"),
+    (put("nodes", value="a2"), "nodes: "),
+    (put("channels", value={"ap-z": 6}), "channels: no node 'ap-z'"),
+    (put("channels", value={"ap-a": "6"}), "channels.ap-a: "),
+    (put("wire", value={"delay": 60}), "wire.delay: "),
+    (put(*NODES, "a2", "agent", value="ha-z"), "a2: agent: no node 'ha-z'"),
+    (put(*NODES, "a2", "agent", value="router"), "no access point has agent 'router'"),
+    (put(*NODES, "ap-a", "agent", value="ha-b"), "no access point has agent 'ha-a'"),
+    (put(*LINKS, 0, "ends", value=["ap-a/eth-a"]), "needs two ends; write NODE/INTERFACE"),
+    (put(*LINKS, 0, "ends", value=["ap-a/eth9", "ha-a/air0"]),
+     "link end 'ap-a/eth9' names no interface; write NODE/INTERFACE"),
+    (put(*LINKS, 1, "ends", value=["ap-b/eth-b", "ha-a/air0"]),
+     "link end 'ha-a/air0' is used twice; give it one link"),
+    (put(*NODES, "a2", "interfaces", "wlan0", "address", value="10.1.0.300/24"), "a2/wlan0: "),
+    (put(*NODES, "a2", "interfaces", "wlan0", "address", value="10.1.0.12/33"), "a2/wlan0: "),
+    (put(*NODES, "a2", "interfaces", "wlan0", "address", value="fe80::1/64"), "a2/wlan0: "),
+])
+def test_each_kind_of_error(
+    spoil: Callable[[Document], None], expected: str, tmp_path: Path,
+) -> None:
+    """One thing wrong in a scenario or its network: one line that says where."""
+    document = deepcopy(whole_scenario())
+    spoil(document)
+    assert expected in refusal(load_scenario, written(tmp_path, document))
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("rate_bps", "11M"), ("rate_bps", 11e6 + 0.5), ("slot_us", True), ("cw_min", None),
+    ("colour", "red")])
+def test_errors_of_a_medium(field: str, value: Any, tmp_path: Path) -> None:
+    """A medium's fields are as strict, and named."""
+    document = {**shipped("media", "802.11b-long"), field: value}
+    assert f": {field}: " in refusal(load_medium, written(tmp_path, document))
+
+
+def test_errors_point_to_the_page_that_lists_fields(tmp_path: Path) -> None:
+    """The page that an error refers to exists, and lists every field there is."""
+    line = refusal(load_scenario, written(tmp_path, {**whole_scenario(), "colour": "red"}))
+    assert "docs/topologies.md" in line
+    text = (ROOT / "docs" / "topologies.md").read_text()
+    for part in (Interface, Node, Link, Network, Scenario, Medium):
+        for field in dataclasses.fields(part):
+            assert f"`{field.name}`" in text, f"{part.__name__}.{field.name}"
+
+
+LATER: list[tuple[str, Callable[[str], Any], Any]] = [
+    ("a date", load_scenario, put("title", value="DATE")),
+    ("control character", load_scenario, "id: \x01\n"),
+    ("recursion", load_scenario, OWN.replace("a visit", "&a [*a]")),
+    ("id that is a path", load_scenario, put("id", value="../N2")),
+    ("radio in capitals", load_scenario,
+     put(*NODES, "a2", "interfaces", "wlan0", "radio", value="02:00:00:00:A2:00")),
+    ("radio that is none", load_scenario,
+     put(*NODES, "a2", "interfaces", "wlan0", "radio", value="radio 1")),
+    ("radio twice", load_scenario,
+     put(*NODES, "a2", "interfaces", "wlan0", "radio", value="02:00:00:00:b0:00")),
+    ("station without radio", load_scenario,
+     put(*NODES, "a2", "interfaces", "wlan0", "radio", value=None)),
+    ("address without prefix", load_scenario,
+     put(*NODES, "ha-a", "interfaces", "air0", "address", value="10.1.0.1")),
+    ("gateway elsewhere", load_scenario, put(*NODES, "ha-a", "gateway", value="10.9.0.1")),
+    ("gateway that is no address", load_scenario, put(*NODES, "a2", "gateway", value="ha-a")),
+    ("peer without address", load_scenario,
+     put(*NODES, "ha-a", "interfaces", value={"air0": {}, "core0": {}})),
+    ("delay that is no number", load_scenario, put(*LINKS, 0, "delay_ms", value=float("nan"))),
+    ("rate of nothing", load_medium, put("ack_rate_bps", value=0)),
+    ("negative slot", load_medium, put("slot_us", value=-20)),
+    ("key with a line break", load_medium, put("a\nb", value=1)),
+]
+
+
+@pytest.mark.parametrize(("what", "load", "spoil"), LATER, ids=[what for what, *_ in LATER])
+def test_errors_that_would_show_only_later(
+    what: str, load: Callable[[str], Any], spoil: Any, tmp_path: Path,
+) -> None:
+    """What would only fail later, or as a traceback, is refused by the loader in one line."""
+    if isinstance(spoil, str):
+        refusal(load, written(tmp_path, spoil))
+        return
+    document = whole_scenario() if load is load_scenario else shipped("media", "802.11b-long")
+    spoil(document)
+    text = yaml.safe_dump(document).replace("DATE", "2007-03-11")
+    assert what
+    refusal(load, written(tmp_path, text))
+
+
+# JSON ----------------------------------------------------------------------------------------
+
+
+@given(scenarios)
+def test_scenarios_survive_json(scenario: Scenario) -> None:
+    """What goes into a job's JSON comes out of it inside the machine, value for value."""
+    carried = json.loads(json.dumps(loader.to_json(scenario)))
+    assert model.from_json(Scenario, carried) == scenario
+
+
+@given(media)
+def test_media_survive_json(medium: Medium) -> None:
+    """The same for media."""
+    assert model.from_json(Medium, json.loads(json.dumps(loader.to_json(medium)))) == medium
+
+
+def test_shipped_files_survive_json() -> None:
+    """Every shipped scenario and medium reaches the machine as it was loaded."""
+    for name in loader.scenario_ids():
+        scenario = load_scenario(name)
+        assert model.from_json(Scenario, loader.to_json(scenario)) == scenario
+    for name in loader.medium_names():
+        medium = load_medium(name)
+        assert model.from_json(Medium, loader.to_json(medium)) == medium
+
+
+def test_from_json_passes_over_what_it_does_not_know() -> None:
+    """A field of a newer harness does not break a worker."""
+    value = {**loader.to_json(load_medium("802.11b-long")), "colour": "red"}
+    assert model.from_json(Medium, value) == load_medium("802.11b-long")
+
+
+# The model -----------------------------------------------------------------------------------
+
+
+def test_node_without_address_or_radio() -> None:
+    """Asking for what a node does not have is an error, not an empty string."""
+    node = Node("correspondent", {"eth0": Interface()})
+    with pytest.raises(ValueError, match="no address"):
+        _ = node.address
+    with pytest.raises(ValueError, match="no radio"):
+        _ = node.radio_interface
+
+
+def test_first_address_counts() -> None:
+    """A node with several addresses is known by its first, in file order."""
+    node = Node("home_agent", {"a": Interface(), "b": Interface(address="10.1.0.1/24"),
+                               "c": Interface(address="10.1.1.1/24")})
+    assert node.address == "10.1.0.1"
+
+
+# The medium ----------------------------------------------------------------------------------
+
+
+def test_overhead_of_80211b_with_the_long_preamble() -> None:
+    """DIFS 50, mean backoff 310, preamble 192, SIFS 10, ACK 192 + 112: 866 us a frame."""
+    assert load_medium("802.11b-long").frame_overhead_us == pytest.approx(
+        50 + 310 + 192 + 10 + (192 + 112)) == pytest.approx(866)
+
+
+def test_overhead_of_80211b_with_the_short_preamble() -> None:
+    """DIFS 50, mean backoff 310, preamble 96, SIFS 10, ACK 96 + 56: 618 us a frame."""
+    assert load_medium("802.11b-short").frame_overhead_us == pytest.approx(
+        50 + 310 + 96 + 10 + (96 + 56)) == pytest.approx(618)
+
+
+def test_published_maximum_of_80211b() -> None:
+    """Jun, Peddabachagari and Sichitiu (2003): 6.06 Mbit/s for MSDUs of 1500 bytes.
+
+    At 11 Mbit/s with the long preamble; MAC header and checksum are 34 bytes there.
+    """
+    frame_us = load_medium("802.11b-long").frame_overhead_us + (1500 + 34) * 8 / 11
+    assert 1500 * 8 / frame_us == pytest.approx(6.06, abs=0.005)
+
+
+def test_udp_ceiling_by_hand() -> None:
+    """1400 bytes of payload in a frame of 1464 bytes: 866 us + 1064.7 us, 5.80 Mbit/s."""
+    ceiling = load_medium("802.11b-long").udp_ceiling_bps(1400)
+    assert ceiling == pytest.approx(1400 * 8 / (866e-6 + 1464 * 8 / 11e6))
+    assert ceiling == pytest.approx(5.80e6, rel=1e-3)
+
+
+@given(media, st.integers(1, 1400))
+def test_ceiling_grows_with_the_payload_and_stays_below_the_rate(
+    medium: Medium, payload: int,
+) -> None:
+    """Longer frames carry their overhead better, and none beats the PHY."""
+    assert 0 < medium.udp_ceiling_bps(payload) < medium.udp_ceiling_bps(payload + 100)
+    assert medium.udp_ceiling_bps(payload) < medium.rate_bps
+
+
+@given(media)
+def test_overhead_is_a_sum_of_its_parts(medium: Medium) -> None:
+    """Every timing counts, and none for less than nothing."""
+    parts = medium.difs_us + medium.sifs_us + 2 * medium.preamble_us
+    assert medium.frame_overhead_us >= parts * (1 - 1e-9)
+    longer = dataclasses.replace(medium, cw_min=medium.cw_min + 2)
+    assert longer.frame_overhead_us == pytest.approx(medium.frame_overhead_us + medium.slot_us)
