@@ -50,9 +50,9 @@ class Running(Protocol):
 class Machine(Protocol):
     """Somewhere to run workers."""
 
-    #: Workers may measure at once, each on a processor of its own.
+    #: Where workers are kept: each stays on one of these.
     processors: list[int]
-    #: Workers that may measure at once on one processor: while the air is busy, it has little to do.
+    #: How many may measure at once on one of them: while the air is busy, it has little to do.
     lanes: int
     #: Testbeds that may exist side by side, if memory allows.
     most_testbeds: int

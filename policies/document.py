@@ -60,7 +60,7 @@ class _StrictComposer(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
     _depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call,unused-ignore]
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise _refusal(event, "anchors and aliases (& and *) are not used", "write it out")
         if event.tag is not None:
@@ -157,7 +157,7 @@ def _syntax_error(document: Document, error: yaml.MarkedYAMLError) -> PolicyErro
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     if isinstance(error, _Refusal):
-        return document.error(line, error.problem, error.note)
+        return document.error(line, error.problem or "", error.note or "")
     if error.context == "expected a single document in the stream":
         return document.error(line, "a second document begins here", "write one policy a file")
     what = f"this is not valid YAML ({str(error.problem or error.context)[:120]})"

@@ -93,7 +93,7 @@ def test_byte_sizes(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "1T", "-5", "1 k", "10", "99999999999"])
 def test_impossible_byte_sizes(text: str) -> None:
     """What is no size, or cannot be timed, is refused."""
-    with pytest.raises(Exception, match="size|between"):
+    with pytest.raises(Exception, match=r"size|between"):
         ByteSize().convert(text, None, None)
 
 

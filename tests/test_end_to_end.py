@@ -144,7 +144,7 @@ def test_lab_runs_a_command_on_any_node(qop: Qop) -> None:
 
 
 def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
-    """On a terminal `qop lab` is interactive: node names hop, Ctrl-C ends a command, exit ends it."""
+    """On a terminal `qop lab` is interactive: names hop, Ctrl-C ends a command, exit the lab."""
     here, there = pty.openpty()
     running = subprocess.Popen(qop.argv("lab", "--policy", "P1"), cwd=qop.folder, stdin=there,
                                stdout=there, stderr=there, start_new_session=True,

@@ -14,8 +14,8 @@ from tests.conftest import Qop, wait_until
 
 pytestmark = pytest.mark.guest
 
-ARGUMENTS = ("run", "--out", "out", "--policies", "P1,P2", "--repetitions", "3",
-             "--stream-bytes", "1M")
+ARGUMENTS = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P1,P2",
+             "--repetitions", "3", "--stream-bytes", "1M")
 
 
 def record_files(qop: Qop) -> list[Path]:

@@ -260,7 +260,8 @@ def from_json(cls: Any, value: Any) -> Any:
         return [from_json(typing.get_args(cls)[0], entry) for entry in value]
     if not dataclasses.is_dataclass(cls):
         return value
+    build: Any = cls
     hints = typing.get_type_hints(cls)
     fields = {f.name for f in dataclasses.fields(cls)}
-    return cls(**{key: from_json(hints[key], entry) for key, entry in value.items()
-                  if key in fields})
+    return build(**{key: from_json(hints[key], entry) for key, entry in value.items()
+                    if key in fields})
