@@ -20,6 +20,7 @@ from harness import render, secrets
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.plan import Plan, Step
+from harness.provenance import code_digest
 from harness.results import ResultsFolder
 from harness.testbed import Testbed, TestbedFailed, TestbedLost
 from measure import assemble
@@ -177,6 +178,7 @@ class Campaign:
         medium = self.plan.medium.name if self.plan.medium else None
         return {"machine": self.plan.settings.on, "clock": "real", "medium": medium,
                 "plan": self.plan.digest(), "fault": self.plan.settings.fault,
+                "code_sha256": code_digest(), "image": self.machine.image_key,
                 "load_average": os.getloadavg()[0], "guests": len(self._testbeds),
                 **(testbed.environment if testbed else {})}
 

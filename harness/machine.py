@@ -50,6 +50,8 @@ class Running(Protocol):
 class Machine(Protocol):
     """Somewhere to run workers."""
 
+    #: Which guest image it boots, "" where it boots none.
+    image_key: str
     #: Where workers are kept: each stays on one of these.
     processors: list[int]
     #: How many may measure at once on one of them: while the air is busy, it has little to do.
@@ -72,6 +74,7 @@ class EmbeddedMachine:
 
     def __init__(self, found: image.Image) -> None:
         self.image = found
+        self.image_key = found.key
         self.lanes = 2
         self.most_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
@@ -128,6 +131,7 @@ class HostMachine:
         if not TESTBED_PYTHON.exists():
             raise UserError("--on host: the testbed is not installed here; run "
                             "'./qop provision --on host' first")
+        self.image_key = ""
         # The testbeds share one kernel and one air, so one at a time.
         self.processors = [min(os.sched_getaffinity(0))]
         self.lanes = 1
