@@ -22,7 +22,6 @@ from guest.processes import members, memory_of_group
 SHARED_MEMORY = Path("/dev/shm")
 INIT = Path(__file__).parent / "init"
 LINE_LIMIT = 64 * 1024 * 1024
-MEMORY_SAMPLE_S = 2.0
 CONSOLE_LINES = 8
 _turn = itertools.count()
 
@@ -61,9 +60,7 @@ class Guest:
         self._status_file = job_dir / "exit-status"
         self._home = home
         self._killed: str | None = None
-        self._peak = 0
         self._exit: Exit | None = None
-        self._sampler = asyncio.create_task(self._sample_memory())
         self._waiter = asyncio.create_task(self._wait())
 
     async def wait(self) -> Exit:
@@ -77,11 +74,12 @@ class Guest:
             self._kill_group()
         return await self.wait()
 
-    def peak_memory(self) -> int:
-        """Bytes: the most seen so far of all its processes together, its own memory included."""
-        if self._process.returncode is None:
-            self._peak = max(self._peak, memory_of_group(self.pid))
-        return self._peak
+    def memory(self) -> int:
+        """Bytes that all its processes take together, its own memory included; 0 once it is gone.
+
+        Looking is not free: it reads every process of the host.
+        """
+        return memory_of_group(self.pid) if self._process.returncode is None else 0
 
     def console(self, lines: int = CONSOLE_LINES) -> str:
         """The last lines of its console."""
@@ -98,7 +96,6 @@ class Guest:
 
     async def _wait(self) -> Exit:
         code = await self._process.wait()
-        self._sampler.cancel()
         # A guest that was killed in its kernel leaves helpers that nobody else would end.
         self._kill_group()
         while members(self.pid):  # noqa: ASYNC110 - nothing announces the end of its helpers
@@ -115,11 +112,6 @@ class Guest:
         how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
         last = f"; its console ended: {console}" if console else ""
         return Exit(None, f"the guest ended {how} before its command did{last}")
-
-    async def _sample_memory(self) -> None:
-        while True:
-            self.peak_memory()
-            await asyncio.sleep(MEMORY_SAMPLE_S)
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):

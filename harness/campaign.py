@@ -1,7 +1,8 @@
 """A run from its plan to its last record: testbeds over processors, blocks in order, one retry.
 
 A cell keeps its testbed from its first repetition to its last, so that the blocked order costs no
-reboots; each processor measures one repetition at a time.
+reboots. Each lane measures one repetition at a time; while it goes on to the next, the last one's
+captures are dissected beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -43,14 +43,11 @@ class Campaign:
     machine: Machine
     results: ResultsFolder
     report: Report
-    started: float = field(default_factory=time.monotonic)
-    first_measurement_s: float | None = None
     done: int = 0
     total: int = 0
     failed: list[Record] = field(default_factory=list)
     _opened: int = 0
     _testbeds: dict[str, Testbed] = field(default_factory=dict)
-    _finishing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, steps: Sequence[Step]) -> None:
         """Measure `steps`; everything started is ended on every way out."""
@@ -59,11 +56,11 @@ class Campaign:
         self._renderer = render.Renderer(self.plan.scenarios, self._secrets, self.results.work)
         try:
             for wave in self._waves(steps):
-                async with asyncio.TaskGroup() as group:
+                # One group for measuring and dissecting: what cannot be recorded ends the run.
+                async with asyncio.TaskGroup() as self._group:
                     for processor, queue in self._lanes(wave):
-                        group.create_task(self._work(processor, queue))
+                        self._group.create_task(self._work(processor, queue))
                 await self._close_all()
-            await asyncio.gather(*self._finishing)
         except ExceptionGroup as group:
             for_user = group.subgroup(UserError)
             raise (for_user or group).exceptions[0] from None
@@ -139,16 +136,12 @@ class Campaign:
                           self.results.work, serial=self._opened)
         self._testbeds[step.cell.name] = testbed
         await testbed.open(self._secrets, self._renderer)
-        if self.first_measurement_s is None:
-            self.first_measurement_s = time.monotonic() - self.started
         return testbed
 
     def _finish_later(self, step: Step, testbed: Testbed, out: Path, attempt: int,
                       lost: str) -> None:
         """Dissect and record while the processor goes on to its next repetition."""
-        task = asyncio.create_task(self._finish(step, testbed, out, attempt, lost))
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        self._group.create_task(self._finish(step, testbed, out, attempt, lost))
 
     async def _finish(self, step: Step, testbed: Testbed, out: Path, attempt: int,
                       lost: str) -> None:
@@ -168,7 +161,12 @@ class Campaign:
         shutil.rmtree(out, ignore_errors=True)
 
     def _note(self, found: Record, out: Path | None) -> None:
-        self.results.keep(found, out if found.captures else None)
+        try:
+            self.results.keep(found, out if found.captures else None)
+        except OSError as error:
+            raise UserError(f"{self.results.path}: {found.name} cannot be kept ({error.strerror}); "
+                            "make room and give the same command again, which goes on from here",
+                            status=1) from error
         self.done += 1
         if found.status != "ok":
             self.failed.append(found)

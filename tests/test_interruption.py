@@ -101,3 +101,22 @@ def test_second_run_on_one_folder_is_refused(qop: Qop) -> None:
     assert second.stderr.count("\n") == 1 and "another run is writing there" in second.stderr
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=30)
+
+
+def test_full_disk_ends_the_run_and_loses_nothing(qop: Qop) -> None:
+    """Where a record cannot be kept, one line says so; what was kept stays, and the run goes on."""
+    done, before = qop.run("out", "--policies", "P1", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    # Nothing can be made inside a file: the captures' folder is one now.
+    kept = qop.folder / "out" / "captures"
+    kept.rename(qop.folder / "captures")
+    kept.write_text("no folder")
+    done, after = qop.run("out", "--policies", "P1", "--repetitions", "2")
+    assert done.returncode == 1
+    assert "P1-N2-002 cannot be kept" in done.stderr and "Traceback" not in done.stderr
+    assert after == before
+    kept.unlink()
+    done, records = qop.run("out", "--policies", "P1", "--repetitions", "2")
+    assert done.returncode == 0, done.stderr
+    assert len(records) == 2
+    assert qop.left_over() == []
