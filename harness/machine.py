@@ -111,7 +111,8 @@ class _Guest:
 
     async def close(self, grace_s: float = 0.0) -> None:
         try:
-            self._exit = await asyncio.wait_for(self._guest.wait(), grace_s)
+            async with asyncio.timeout(grace_s):
+                self._exit = await self._guest.wait()
         except TimeoutError:
             self._exit = await self._guest.kill()
 
@@ -173,7 +174,8 @@ class _Process:
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._process.wait(), grace_s + self._STOP_S)
+                async with asyncio.timeout(grace_s + self._STOP_S):
+                    await self._process.wait()
             except TimeoutError:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 await self._process.wait()

@@ -128,7 +128,9 @@ class Testbed:
     async def _expect(self, event: str, deadline_s: float | None) -> dict[str, Any]:
         assert self._running is not None
         try:
-            line = await asyncio.wait_for(self._running.stdout.readline(), deadline_s)
+            # Not wait_for, which may take a cancellation for an answer that comes with it.
+            async with asyncio.timeout(deadline_s):
+                line = await self._running.stdout.readline()
         except TimeoutError:
             await self._running.close()
             raise TestbedLost(f"no '{event}' within {deadline_s:g} s; killed by the watchdog") \
