@@ -16,7 +16,7 @@ _FIELDS = ("frame.time_epoch", "frame.len", "wlan.fc.type_subtype", "wlan.ta", "
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "wlan.tkip.extiv",
-           "wlan.wfa.ie.wpa.ucs.type", "wlan.wfa.ie.wpa.akms.type", "llc.dsap")
+           "wlan.wfa.ie.wpa.ucs.type", "wlan.wfa.ie.wpa.akms.type", "llc.dsap", "radiotap.length")
 # First bytes of a pcap file: either byte order, stamps in micro- or nanoseconds. Tshark takes any
 # file for something, and an empty one for a capture of nothing.
 _MAGIC = frozenset(bytes.fromhex(word) for word in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d"))
@@ -32,6 +32,8 @@ ECHO_REPLY, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 _NOT_FOUND = 127
+_MAC_HEADER_BYTES = 24
+_LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Packet:
     mip_care_of: str = ""
     #: Whether its payload could be read, for a protected frame: whether it was decrypted.
     has_llc: bool = False
+    radiotap_bytes: int = 0
 
     @property
     def is_mobile_ip(self) -> bool:
@@ -81,6 +84,16 @@ class Packet:
     def is_whole(self) -> bool:
         """Whether the capture kept every byte, as decryption needs."""
         return self.captured == self.length
+
+    @property
+    def is_decryptable(self) -> bool:
+        """Whether tshark would decrypt this frame with the right key: whole, and not too short.
+
+        Access points ask idle stations for a sign of life; the answer is an LLC header without
+        anything behind it, which is less than tshark tries.
+        """
+        protected = self.length - self.radiotap_bytes - _MAC_HEADER_BYTES
+        return self.is_whole and protected >= _LEAST_DECRYPTED_BYTES
 
     @property
     def is_data(self) -> bool:
@@ -162,7 +175,7 @@ def _packet(columns: Sequence[str]) -> Packet:
         udp_dst=_number(c[22]), isakmp_exchange=_number(c[23]), esp_spi=_first(c[24]),
         ethernet_src=_first(c[25]), captured=_number(c[26]) or 0,
         mip_type=_number(c[27]), mip_code=_number(c[28]), mip_care_of=_first(c[29]),
-        has_llc=bool(c[33]))
+        has_llc=bool(c[33]), radiotap_bytes=_number(c[34]) or 0)
 
 
 def _first(column: str) -> str:

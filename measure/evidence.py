@@ -53,7 +53,7 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
         return f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
     sent = [p for p in seen.packets("auth-air")
             if p.is_data and p.transmitter == seen.mac and p.protected]
-    unreadable = [p for p in sent if not p.has_llc]
+    unreadable = [p for p in sent if p.is_decryptable and not p.has_llc]
     if failure["stage"] in ("registration", "data") and unreadable and "wep_key" in seen.raw:
         return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
                 "access point's WEP key")
@@ -105,7 +105,7 @@ def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield Check("keys delivered by EAPOL-Key", min(late) >= 2,
                     f"{_listed(late)} EAPOL-Key frames after EAP-Success")
         return
-    whole = [p for p in seen.air if p.is_whole]
+    whole = [p for p in seen.air if p.is_decryptable]
     readable = [p for p in whole if p.protected and p.has_llc]
     yield Check("static WEP key in use",
                 bool(readable) and len(readable) == len(whole) and not any(keys),

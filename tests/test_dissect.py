@@ -326,3 +326,12 @@ def test_first_of_several_occurrences_counts() -> None:
     columns = ["2.0", "60", *[""] * 16, "10.1.0.1,10.9.9.9", "10.1.0.12,10.8.8.8", "1,17"]
     packet = dissect.parse_fields("\t".join(columns))[0]
     assert (packet.ip_src, packet.ip_dst, packet.ip_proto) == ("10.1.0.1", "10.1.0.12", 1)
+
+
+def test_answers_to_a_sign_of_life_are_not_decryptable() -> None:
+    """A frame of 62 bytes, as idle stations send it, holds an LLC header and nothing to decrypt."""
+    frame = next(p for p in recorded("P2", "auth-air", WEP_KEY) if p.is_data and p.protected)
+    assert frame.is_decryptable
+    assert frame.radiotap_bytes > 0
+    short = frame.radiotap_bytes + 24 + 4 + 8 + 4  # radio, MAC, IV, LLC, ICV
+    assert not dataclasses.replace(frame, length=short, captured=short).is_decryptable
