@@ -315,7 +315,8 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("EAPOL-Key beside a static key", "P7", STATIC_KEY,
      add("auth-mn", is_key, source=("P8", "auth-mn"))),
     ("a frame under another key", "P4", STATIC_KEY,
-     change("auth-air", lambda p: data(p) and p.arp_opcode is not None, only=0, arp_opcode=None)),
+     change("auth-air", lambda p: data(p) and p.arp_opcode is not None, only=0, arp_opcode=None,
+            has_llc=False)),
     ("method NAKed to MD5", "P6", TLS, change("auth-mn", lambda p: p.eap_type == 13, eap_type=4)),
     ("method MD5 after all", "P12", TLS, add("auth-mn", lambda p: p.eap_type == 4)),
     ("method TLS in place of MD5", "P5", MD5,
@@ -604,7 +605,7 @@ def test_radius_reject_is_said() -> None:
 
 def test_wrong_wep_key_is_said() -> None:
     """Sent frames that do not decrypt with the access point's key: counted."""
-    closed = change("auth-air", data, ip_src="", arp_opcode=None)
+    closed = change("auth-air", data, ip_src="", arp_opcode=None, has_llc=False)
     sent = sum(data(p) and p.transmitter == MAC for p in recorded("P2", "auth-air", WEP_KEY))
     assert sent
     assert explained("data", "P2", closed) == (
@@ -626,7 +627,8 @@ def test_radius_down_in_the_visited_network_is_said() -> None:
     ("dot1x", "P12-R1", [drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))]),  # at home
     ("link", "P8", [drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))]),  # another stage
     ("data", "P2", []),  # every frame decrypts
-    ("data", "P8", [change("auth-air", data, ip_src="", arp_opcode=None)]),  # keys from EAP
+    # Keys from EAP.
+    ("data", "P8", [change("auth-air", data, ip_src="", arp_opcode=None, has_llc=False)]),
     ("ike", "P12", []),
     ("stream", "P1", []),
     ("testbed", "P3", []),
