@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from harness import setup
 from harness.commands import medium_bench
 from harness.commands.medium_bench import Trial, one_cell, overload, two_cells
+from harness.errors import UserError
 from topologies import loader, medium, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium
@@ -265,6 +266,17 @@ def test_eapol_pays_airtime() -> None:
         assert sent == dict.fromkeys(senders, 2)
 
 
+def measured_despite_losses(trial: Trial) -> medium_bench.Outcome:
+    """As `measured`, again where iperf3's own talk, which is lost like any frame, came to a stop."""
+    for _ in range(2):
+        try:
+            return measured(trial)
+        except UserError as error:
+            if "did not end within" not in str(error):
+                raise
+    return measured(trial)
+
+
 @pytest.mark.guest
 @pytest.mark.e2e
 @pytest.mark.parametrize(("retries", "delivered"), [(0, 0.9), (4, 1.0)])
@@ -272,7 +284,7 @@ def test_losses(retries: int, delivered: float) -> None:
     """A tenth of the transmissions is lost; repeating them delivers nearly all, and costs air."""
     air = changed(SHORT, loss_percent=10, retries=retries)
     loads = [[overload(air, "a1", "ha-a", factor=0.6)], [overload(air, "a1", "ha-a", factor=1.5)]]
-    outcome = measured(Trial(one_cell(), air, loads * 2, seconds=1.5))
+    outcome = measured_despite_losses(Trial(one_cell(), air, loads * 2, seconds=1.5))
     assert best(outcome, 0, 2) == pytest.approx(delivered * loads[0][0].rate_bps, rel=0.04)
     assert best(outcome, 1, 3) == pytest.approx(air.udp_ceiling_bps(1470), rel=0.05)
 
