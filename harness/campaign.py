@@ -25,7 +25,7 @@ from harness.results import ResultsFolder
 from harness.testbed import Testbed, TestbedFailed, TestbedLost
 from measure import assemble
 from measure.errors import MeasureError
-from measure.record import Record, record_name
+from measure.record import Record
 
 #: A lost machine's repetition is tried this often in all.
 ATTEMPTS = 2
@@ -114,8 +114,7 @@ class Campaign:
             try:
                 if testbed is None:
                     testbed = await self._open(step, processor)
-                out = await testbed.measure(record_name(
-                    step.cell.policy.id, step.cell.scenario.id, step.repetition))
+                out = await testbed.measure(step.name)
             except TestbedLost as loss:
                 reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
                 await self._retire(step.cell.name)

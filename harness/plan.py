@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from measure.record import record_name
 from policies import Policy
 from topologies.model import Medium, Scenario
 
@@ -49,6 +50,11 @@ class Step:
 
     cell: Cell
     repetition: int
+
+    @property
+    def name(self) -> str:
+        """What the repetition's record, captures and folder are called."""
+        return record_name(self.cell.policy.id, self.cell.scenario.id, self.repetition)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.plan import Plan, Step, read_description
 from measure import record
-from measure.record import Record, RecordError, record_name
+from measure.record import Record, RecordError
 
 
 class ResultsFolder:
@@ -78,7 +78,7 @@ class ResultsFolder:
             shutil.copytree(logs, self.logs / cell, dirs_exist_ok=True)
 
     def _is_done(self, step: Step) -> bool:
-        path = self.records / f"{_name(step)}.json"
+        path = self.records / f"{step.name}.json"
         if not path.exists():
             return False
         try:
@@ -100,10 +100,6 @@ class ResultsFolder:
     def _clear_work(self) -> None:
         """Rendered files and guests' folders are of use only while their run lasts."""
         shutil.rmtree(self.work, ignore_errors=True)
-
-
-def _name(step: Step) -> str:
-    return record_name(step.cell.policy.id, step.cell.scenario.id, step.repetition)
 
 
 def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:

@@ -90,9 +90,7 @@ class Repetition:
         supplicant = self.station.supplicant
         home = self._nodes[self.scenario.home]
         with self.services.silent_radius():
-            bssid = home.interfaces[home.radio_interface].radio
-            supplicant.command(f"SET_NETWORK 0 bssid {bssid}")
-            supplicant.command("ENABLE_NETWORK 0")
+            self.station.begin(home)
             met = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
             flags = self._station_flags(self.scenario.home)
             agent = self._nodes[self.scenario.agent].address

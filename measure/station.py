@@ -55,11 +55,15 @@ class Station:
             with ike.session(self.charon) as session:
                 ike.terminate_all(session)
 
-    def join(self, access_point: Node) -> None:
-        """Scan, associate and authenticate with one access point. Raises MeasureError."""
+    def begin(self, access_point: Node) -> None:
+        """Have the supplicant look for one access point and join it; wait for nothing."""
         bssid = access_point.interfaces[access_point.radio_interface].radio
         self.supplicant.command(f"SET_NETWORK 0 bssid {bssid}")
         self.supplicant.command("ENABLE_NETWORK 0")
+
+    def join(self, access_point: Node) -> None:
+        """Scan, associate and authenticate with one access point. Raises MeasureError."""
+        self.begin(access_point)
         event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
             return
