@@ -23,6 +23,8 @@ SHARED_MEMORY = Path("/dev/shm")
 INIT = Path(__file__).parent / "init"
 LINE_LIMIT = 64 * 1024 * 1024
 CONSOLE_LINES = 8
+#: The second keeps the kernel from measuring jitter, which never ends where nothing takes time.
+_VIRTUAL_TIME = ("time-travel=inf-cpu", "initcall_blacklist=jent_mod_init")
 _turn = itertools.count()
 
 
@@ -66,6 +68,14 @@ class Guest:
     async def wait(self) -> Exit:
         """Until it has ended and every process of it is gone."""
         return await asyncio.shield(self._waiter)
+
+    def hold(self) -> None:
+        """Stop all of it where it is, until `release`."""
+        self._signal(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Have it go on."""
+        self._signal(signal.SIGCONT)
 
     async def kill(self, reason: str = "killed") -> Exit:
         """End it at once, all of it; `reason` becomes the reason in its Exit."""
@@ -117,6 +127,11 @@ class Guest:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
 
 async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     image: Image,
@@ -128,15 +143,15 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     scratch: Path,
     command: Sequence[str] | None = None,
     extra_tty: tuple[int, int] | None = None,
-    kernel_arguments: Sequence[str] = (),
+    virtual_time: bool = False,
 ) -> Guest:
     """Start a guest that runs the worker (or `command`) with `job_dir` as its /host.
 
     Call it from the main thread: the kernel ends the guest together with the thread that started
     it. `cpu` is the one core it stays on, by default each in turn. `console_log` takes kernel
     messages and standard error. `scratch` holds the guest's memory where /dev/shm cannot.
-    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. `kernel_arguments` are added
-    to the command line, as in `time-travel=inf-cpu`. No privileges are needed.
+    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. With `virtual_time` its clock
+    skips whatever waits, and what the processor does takes none of it. No privileges are needed.
     """
     if memory_mb < 64:
         raise GuestError(f"a guest needs 64 MB of memory or more, not {memory_mb}")
@@ -146,11 +161,14 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     core = cpu if cpu is not None else _next_core()
     line = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), str(image.kernel)]
     line += _kernel_line(image, memory_mb, extra_tty)
+    if virtual_time:
+        line += _VIRTUAL_TIME
+        (job_dir / "image").unlink(missing_ok=True)
+        (job_dir / "image").symlink_to(image.root.parent.absolute())
     try:
         with open(console_log, "ab") as console:  # noqa: ASYNC230 - opened, never waited for
             process = await asyncio.create_subprocess_exec(
                 *line,
-                *kernel_arguments,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=console,

@@ -1,27 +1,30 @@
-"""A run from its plan to its last record: testbeds over processors, blocks in order, one retry.
+"""A run from its plan to its last record: testbeds over processors, blocks in order, second tries.
 
-A cell keeps its testbed from its first repetition to its last, so that the blocked order costs no
-reboots. Each lane measures one repetition at a time; while it goes on to the next, the last one's
-captures are dissected beside it.
+A testbed serves its policy from the first repetition to the last, so that the blocked order costs
+no reboots. While the next repetition is measured, the last one's captures are dissected beside it.
+What the processor and not the air decided is measured again at the end, alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import render, secrets
+from guest.processes import processor_s
+from harness import load, render, secrets
 from harness.errors import UserError
 from harness.machine import Machine
-from harness.plan import Plan, Step
+from harness.plan import Plan, Step, Streams
 from harness.provenance import code_digest
 from harness.results import ResultsFolder
+from harness.scheduler import Place, Scheduler
 from harness.testbed import Testbed, TestbedFailed, TestbedLost
 from measure import assemble
 from measure.errors import MeasureError
@@ -31,6 +34,8 @@ from measure.record import Record
 ATTEMPTS = 2
 #: Memory to leave to everything else when deciding how many guests may live side by side.
 _SPARE_MB = 1024
+#: A testbed's unrecorded first repetitions load what later ones find in memory.
+_WARM_UP_BYTES = 50_000
 
 Report = Callable[[Record, "Campaign"], None]
 
@@ -43,24 +48,35 @@ class Campaign:
     machine: Machine
     results: ResultsFolder
     report: Report
+    #: Asked when all else is measured: which further steps there are to be.
+    more: Callable[[], Sequence[Step]] = tuple
     done: int = 0
     total: int = 0
-    failed: list[Record] = field(default_factory=list)
+    failed: dict[str, Record] = field(default_factory=dict)
+    flagged: set[str] = field(default_factory=set)
+    started: dict[str, float] = field(default_factory=dict)
     _opened: int = 0
-    _testbeds: dict[str, Testbed] = field(default_factory=dict)
+    _testbeds: dict[Place, Testbed] = field(default_factory=dict)
 
-    async def run(self, steps: Sequence[Step]) -> None:
-        """Measure `steps`; everything started is ended on every way out."""
-        self.total = len(steps)
+    async def run(self, steps: Sequence[Step], again: Sequence[Step] = ()) -> None:
+        """Measure `steps`, and `again` alone; everything started is ended on every way out."""
+        self._again: deque[Step] = deque(again)
+        self.total = len(steps) + len(again)
         self._secrets = secrets.make(self.plan.settings.fault)
-        self._renderer = render.Renderer(self.plan.scenarios, self._secrets, self.results.work)
+        self._renderer = render.Renderer(self._secrets, self.results.work)
+        self._changed = asyncio.Event()
+        self._dissecting: set[asyncio.Task[None]] = set()
+        # Dissecting is work for the processor alone: more at once would only be slower.
+        self._dissectors = asyncio.Semaphore(len(self.machine.processors))
+        self.scheduler = Scheduler(
+            self.plan, self.machine.processors, self._at_once, self.machine.most_testbeds,
+            _available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
+        self.scheduler.add(steps)
         try:
-            for wave in self._waves(steps):
-                # One group for measuring and dissecting: what cannot be recorded ends the run.
-                async with asyncio.TaskGroup() as self._group:
-                    for processor, queue in self._lanes(wave):
-                        self._group.create_task(self._work(processor, queue))
-                await self._close_all()
+            # One group for measuring and dissecting: what cannot be recorded ends the run.
+            async with asyncio.TaskGroup() as self._group:
+                await self._all_side_by_side()
+                await self._all_alone()
         except ExceptionGroup as group:
             for_user = group.subgroup(UserError)
             raise (for_user or group).exceptions[0] from None
@@ -68,127 +84,195 @@ class Campaign:
             await asyncio.shield(self._close_all())
             await self._renderer.close()
 
-    def _waves(self, steps: Sequence[Step]) -> list[list[Step]]:
-        """Steps in waves of as many cells as memory has room for; blocks stay whole in a wave."""
-        spare_mb = _available_mb() - _SPARE_MB
-        least = len(self.machine.processors) * self.machine.lanes
-        waves: list[set[str]] = [set()]
-        left_mb = spare_mb
-        for name, cell in {step.cell.name: step.cell for step in steps}.items():
-            needs_mb = self.machine.memory_mb(len(cell.scenario.network.nodes))
-            full = len(waves[-1]) >= self.machine.most_testbeds or (
-                left_mb < needs_mb and len(waves[-1]) >= least)
-            if full:
-                waves.append(set())
-                left_mb = spare_mb
-            waves[-1].add(name)
-            left_mb -= needs_mb
-        return [[step for step in steps if step.cell.name in wave] for wave in waves]
+    @property
+    def testbeds(self) -> int:
+        """How many there are at the moment."""
+        return len(self._testbeds)
 
-    def _lanes(self, steps: Sequence[Step]) -> list[tuple[int, deque[Step]]]:
-        """What is measured side by side: each lane's processor and steps.
+    @property
+    def _at_once(self) -> int:
+        """Where waiting takes no time, a processor is full with one."""
+        return 1 if self.plan.settings.clock == "virtual" else self.machine.at_once
 
-        A cell stays with one lane, and so does its guest with one processor.
-        """
-        lanes: list[tuple[int, deque[Step]]] = [
-            (processor, deque()) for _ in range(self.machine.lanes)
-            for processor in self.machine.processors]
-        names = list(dict.fromkeys(step.cell.name for step in steps))
-        lane_of = {name: i % len(lanes) for i, name in enumerate(names)}
-        for step in steps:
-            lanes[lane_of[step.cell.name]][1].append(step)
-        return lanes
+    def _memory_mb(self) -> dict[Place, int]:
+        return {(policy.id, site.name): self.machine.memory_mb(len(site.network.nodes))
+                for site in self.plan.sites for policy in self.plan.policies}
 
-    async def _work(self, processor: int, queue: deque[Step]) -> None:
-        while queue:
-            step = queue.popleft()
-            await self._measure(step, processor)
-            if all(later.cell.name != step.cell.name for later in queue):
-                await self._retire(step.cell.name)
-
-    async def _measure(self, step: Step, processor: int) -> None:
-        """One repetition, with a second try on a fresh machine when the first was lost."""
-        reason = ""
-        for attempt in range(1, ATTEMPTS + 1):
-            testbed = self._testbeds.get(step.cell.name)
-            try:
-                if testbed is None:
-                    testbed = await self._open(step, processor)
-                out = await testbed.measure(step.name)
-            except TestbedLost as loss:
-                reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
-                await self._retire(step.cell.name)
+    async def _all_side_by_side(self) -> None:
+        """Start what the scheduler lets, as others end, until there is nothing more."""
+        while True:
+            while (found := self.scheduler.start()) is not None:
+                self.started[found[0].name] = asyncio.get_running_loop().time()
+                self._group.create_task(self._step(*found))
+            if not self.scheduler.running and not self.scheduler.waiting:
+                await self._dissected()
+                steps = self.more()
+                if not steps:
+                    return
+                self.total += len(steps)
+                self.scheduler.add(steps)
                 continue
-            except TestbedFailed as failure:
-                reason = str(failure)
-                await self._retire(step.cell.name)
-                break
-            self._finish_later(step, testbed, out, attempt, lost=reason)
-            return
-        self._note(assemble.unmeasured(
-            step.cell.policy, step.cell.scenario, step.repetition, reason, attempt=attempt,
-            environment=self._environment(None)), None)
+            self._changed.clear()
+            await self._changed.wait()
+            if self.scheduler.is_short_of_room():
+                for place in self.scheduler.idle():
+                    await self._retire(place)
+
+    async def _all_alone(self) -> None:
+        """Measure again, with nothing beside it, what waited for the processor the first time."""
+        while self._again:
+            step = self._again.popleft()
+            self.scheduler.add([step])
+            found = self.scheduler.start()
+            assert found is not None
+            self.started[step.name] = asyncio.get_running_loop().time()
+            await self._step(*found, alone=True)
+            await self._dissected()
+
+    async def _dissected(self) -> None:
+        """Until nothing is being dissected."""
+        while self._dissecting:
+            await asyncio.wait(self._dissecting)
+
+    async def _step(self, step: Step, processor: int, *, alone: bool = False) -> None:
+        """One repetition, with a second try on a fresh machine when the first was lost."""
+        used, reason = None, ""
+        place = self.scheduler.place_of(step.cell)
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    testbed = self._testbeds.get(place) or await self._open(step, processor)
+                    out, waits, used = await self._measure(step, testbed)
+                except TestbedLost as loss:
+                    reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
+                    self.results.log(step.cell.name, f"{step.name}: lost: {loss}")
+                    await self._retire(place, seat=False)
+                    continue
+                except TestbedFailed as failure:
+                    reason = str(failure)
+                    await self._retire(place, seat=False)
+                    break
+                extra = {"attempt": attempt, "lost": reason, "alone": alone}
+                self._dissect(step, testbed, out, waits, extra)
+                return
+            self._note(step, assemble.unmeasured(
+                step.cell.policy, step.cell.scenario, step.repetition, reason, attempt=attempt,
+                environment=self._environment(None)), None)
+        finally:
+            self.started.pop(step.name, None)
+            self.scheduler.ended(step, used)
+            self._changed.set()
 
     async def _open(self, step: Step, processor: int) -> Testbed:
         self._opened += 1
-        testbed = Testbed(self.machine, processor, step.cell, self.plan.medium, self.plan.settings,
-                          self.results.work, serial=self._opened)
-        self._testbeds[step.cell.name] = testbed
+        site = self.plan.site_of(step.cell.scenario)
+        testbed = Testbed(self.machine, processor, step.cell.policy, site, self.plan.medium,
+                          self.plan.settings, self.results.work, serial=self._opened)
+        self._testbeds[self.scheduler.place_of(step.cell)] = testbed
         await testbed.open(self._secrets, self._renderer)
+        little = Streams(_WARM_UP_BYTES, _WARM_UP_BYTES, self.plan.settings.udp_payload_bytes)
+        for number in range(self.plan.settings.warm_up):
+            out = await testbed.measure(f"warm-up-{number}", step.cell.scenario, little)
+            shutil.rmtree(out, ignore_errors=True)
         return testbed
 
-    def _finish_later(self, step: Step, testbed: Testbed, out: Path, attempt: int,
-                      lost: str) -> None:
-        """Dissect and record while the processor goes on to its next repetition."""
-        self._group.create_task(self._finish(step, testbed, out, attempt, lost))
-
-    async def _finish(self, step: Step, testbed: Testbed, out: Path, attempt: int,
-                      lost: str) -> None:
-        environment = self._environment(testbed)
-        if lost:
-            environment["first_attempt"] = lost
+    async def _measure(self, step: Step,
+                       testbed: Testbed) -> tuple[Path, load.Waits, float]:
+        """A repetition's folder, how its machine waited, and what it took of the processor."""
+        waits = load.Waits(testbed.pid)
+        watching = asyncio.create_task(waits.watch())
+        begun, used_s = asyncio.get_running_loop().time(), processor_s(testbed.pid)
         try:
-            found = await asyncio.to_thread(
-                assemble.assemble, step.cell.policy, step.cell.scenario, step.repetition, out,
-                environment=environment, wep_key=self._secrets["network"]["wep_key"],
-                attempt=attempt)
+            out = await testbed.measure(step.name, step.cell.scenario, self.plan.settings.streams)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        lasted_s = asyncio.get_running_loop().time() - begun
+        return out, waits, (processor_s(testbed.pid) - used_s) / lasted_s
+
+    def _dissect(self, *arguments: Any) -> None:
+        """Dissect and record while the processor goes on to its next repetition."""
+        task = self._group.create_task(self._finish(*arguments))
+        self._dissecting.add(task)
+        task.add_done_callback(self._dissecting.discard)
+
+    async def _finish(self, step: Step, testbed: Testbed, out: Path, waits: load.Waits,
+                      extra: dict[str, Any]) -> None:
+        cell, attempt = step.cell, extra["attempt"]
+        environment = self._environment(testbed)
+        if extra["lost"]:
+            environment["first_attempt"] = extra["lost"]
+        try:
+            environment |= self._judged(out, waits, alone=extra["alone"])
+            async with self._dissectors:
+                found = await asyncio.to_thread(
+                    assemble.assemble, cell.policy, cell.scenario, step.repetition, out,
+                    environment=environment, wep_key=self._secrets["network"]["wep_key"],
+                    attempt=attempt)
         except (MeasureError, OSError, ValueError, KeyError) as error:
             found = assemble.unmeasured(
-                step.cell.policy, step.cell.scenario, step.repetition,
-                f"captures cannot be judged: {error}", environment=environment, attempt=attempt)
-        self._note(found, out)
+                cell.policy, cell.scenario, step.repetition, f"captures cannot be judged: {error}",
+                environment=environment, attempt=attempt)
+        self._note(step, found, out)
         shutil.rmtree(out, ignore_errors=True)
 
-    def _note(self, found: Record, out: Path | None) -> None:
+    def _judged(self, out: Path, waits: load.Waits, *, alone: bool) -> dict[str, Any]:
+        """What the processor had to do with a repetition, as its record keeps it."""
+        if self.plan.settings.clock == "virtual" or self.plan.settings.on != "guest":
+            return {}
+        found = load.judge(waits, json.loads((out / "raw.json").read_text())["stamps"])
+        return {"processor": found, "flags": [load.FLAG] if found["limits"] else [],
+                "alone": alone}
+
+    def _note(self, step: Step, found: Record, out: Path | None) -> None:
         try:
             self.results.keep(found, out if found.captures else None)
+            self.results.log(step.cell.name, _line(found))
         except OSError as error:
             raise UserError(f"{self.results.path}: {found.name} cannot be kept ({error.strerror}); "
                             "make room and give the same command again, which goes on from here",
                             status=1) from error
-        self.done += 1
+        self.failed.pop(found.name, None)
         if found.status != "ok":
-            self.failed.append(found)
+            self.failed[found.name] = found
+        self.flagged.discard(found.name)
+        if found.environment.get("flags"):
+            self.flagged.add(found.name)
+            if not found.environment["alone"]:
+                self._again.append(step)
+                self.total += 1
+        self.done += 1
         self.report(found, self)
 
     def _environment(self, testbed: Testbed | None) -> dict[str, Any]:
         medium = self.plan.medium.name if self.plan.medium else None
-        return {"machine": self.plan.settings.on, "clock": "real", "medium": medium,
-                "plan": self.plan.digest(), "fault": self.plan.settings.fault,
+        settings = self.plan.settings
+        return {"machine": settings.on, "clock": settings.clock, "medium": medium,
+                "plan": self.plan.digest(), "fault": settings.fault,
                 "code_sha256": code_digest(), "image": self.machine.image_key,
                 "load_average": os.getloadavg()[0], "guests": len(self._testbeds),
+                "side_by_side": len(self.scheduler.running),
                 **(testbed.environment if testbed else {})}
 
-    async def _retire(self, name: str) -> None:
-        """End a cell's testbed; its files stay until the run ends, for what is still dissected."""
-        testbed = self._testbeds.pop(name, None)
+    async def _retire(self, place: Place, *, seat: bool = True) -> None:
+        """End a testbed; its files stay until the run ends, for what is still dissected."""
+        testbed = self._testbeds.pop(place, None)
+        if seat:
+            self.scheduler.gone(place)
         if testbed is not None:
             await testbed.close()
-            self.results.keep_logs(name, testbed.logs)
+            self.results.keep_logs(testbed.name, testbed.logs)
 
     async def _close_all(self) -> None:
-        for name in list(self._testbeds):
-            await self._retire(name)
+        for place in list(self._testbeds):
+            await self._retire(place)
+
+
+def _line(found: Record) -> str:
+    """What the log of a cell says of a repetition."""
+    what = f": {found.reason}" if found.reason else ""
+    return (f"{found.name}: {found.status}, attempt {found.attempt}, {found.elapsed_s:.1f} s, "
+            f"processor {found.environment.get('processor')}{what}")
 
 
 def _available_mb() -> int:

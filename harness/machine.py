@@ -20,6 +20,7 @@ TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
 #: A guest's memory: a base, and for each node its daemons. Its kernel fills what is left with pages
 #: of files, so all of it is taken from the host in the end.
 _MEMORY_MB, _NODE_MB = 98, 23
+_AT_ONCE = 8
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
 # A worker sends one line an event; records' raw data go by file.
@@ -40,6 +41,12 @@ class Running(Protocol):
     def stdout(self) -> asyncio.StreamReader:
         """Where events come from."""
 
+    def hold(self) -> None:
+        """Stop it where it is; only machines with virtual time can."""
+
+    def release(self) -> None:
+        """Have it go on."""
+
     async def close(self, grace_s: float = 0.0) -> None:
         """End it and everything it started, after a time to end by itself; idempotent."""
 
@@ -54,15 +61,17 @@ class Machine(Protocol):
     image_key: str
     #: Where workers are kept: each stays on one of these.
     processors: list[int]
-    #: How many may measure at once on one of them: while the air is busy, it has little to do.
-    lanes: int
+    #: How many may measure at once on one of them, if it has the power: while the air is busy, it
+    #: has little to do.
+    at_once: int
     #: Testbeds that may exist side by side, if memory allows.
     most_testbeds: int
 
     def memory_mb(self, nodes: int) -> int:
         """What a testbed of this many nodes may take of memory."""
 
-    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
+    async def start(self, job_dir: Path, processor: int, nodes: int, *,
+                    virtual_time: bool = False) -> Running:
         """Start a worker for a job folder; its network has this many nodes."""
 
     def mount(self, job_dir: Path) -> str:
@@ -75,7 +84,7 @@ class EmbeddedMachine:
     def __init__(self, found: image.Image) -> None:
         self.image = found
         self.image_key = found.key
-        self.lanes = 2
+        self.at_once = _AT_ONCE
         self.most_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
         self.terminal: tuple[int, int] | None = None
@@ -89,14 +98,16 @@ class EmbeddedMachine:
         """A guest has its own /tmp, so one place serves all."""
         return "/tmp/qop/conf"
 
-    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
+    async def start(self, job_dir: Path, processor: int, nodes: int, *,
+                    virtual_time: bool = False) -> Running:
         """Boot a guest on the job folder, with a copy of the worker's code in it."""
         copy_code(job_dir / "code")
         try:
             return _Guest(await boot.boot(
                 self.image, job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
                 console_log=job_dir / "out" / "logs" / "console.log",
-                scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal))
+                scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal,
+                virtual_time=virtual_time))
         except boot.GuestError as error:
             raise UserError(str(error), status=1) from None
 
@@ -108,6 +119,12 @@ class _Guest:
         self.stdin = guest.stdin
         self.stdout = guest.stdout
         self.pid = guest.pid
+
+    def hold(self) -> None:
+        self._guest.hold()
+
+    def release(self) -> None:
+        self._guest.release()
 
     async def close(self, grace_s: float = 0.0) -> None:
         try:
@@ -135,7 +152,7 @@ class HostMachine:
         self.image_key = ""
         # The testbeds share one kernel and one air, so one at a time.
         self.processors = [min(os.sched_getaffinity(0))]
-        self.lanes = 1
+        self.at_once = 1
         self.most_testbeds = 1
 
     def memory_mb(self, nodes: int) -> int:
@@ -146,8 +163,10 @@ class HostMachine:
         """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
         return f"/tmp/qop-{os.getpid()}/conf"
 
-    async def start(self, job_dir: Path, processor: int, nodes: int) -> Running:
-        """Start the worker as a process of this machine."""
+    async def start(self, job_dir: Path, processor: int, nodes: int, *,
+                    virtual_time: bool = False) -> Running:
+        """Start the worker as a process of this machine, which has but the real time."""
+        assert not virtual_time
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(
@@ -168,6 +187,12 @@ class _Process:
         self.stdin = process.stdin
         self.stdout = process.stdout
         self.pid = process.pid
+
+    def hold(self) -> None:
+        raise NotImplementedError("this machine's time cannot be stopped")
+
+    def release(self) -> None:
+        raise NotImplementedError("this machine's time cannot be stopped")
 
     async def close(self, grace_s: float = 0.0) -> None:
         self.stdin.close()

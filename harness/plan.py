@@ -5,16 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness import estimate
 from measure.record import record_name
 from policies import Policy
-from topologies.model import Medium, Scenario
+from topologies.model import Medium, Network, Scenario
 
 PLAN_SCHEMA = 1
+#: Settings that say how much is measured and not how: another run may ask for more of the same.
+_HOW_MUCH = ("repetitions",)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Sizes of a repetition's streams, in bytes."""
+
+    tcp_bytes: int
+    udp_bytes: int
+    udp_payload_bytes: int
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,13 @@ class Settings:
     fault: str | None = None
     on: str = "guest"
     detection: str = "event"
+    clock: str = "real"
+    warm_up: int = 1
+
+    @property
+    def streams(self) -> Streams:
+        """The sizes of what is streamed."""
+        return Streams(self.tcp_bytes, self.udp_bytes, self.udp_payload_bytes)
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,15 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Site:
+    """Scenarios that one built network serves; `name` is "" where a plan needs only one."""
+
+    name: str
+    network: Network
+    scenarios: tuple[Scenario, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything a run measures. Two plans with one digest measure the same."""
 
@@ -71,17 +100,54 @@ class Plan:
         return [Cell(policy, scenario) for scenario in self.scenarios for policy in self.policies]
 
     def steps(self) -> list[Step]:
-        """All repetitions in blocks: a block holds every cell once, in an order of its own.
+        """All repetitions, block by block."""
+        return [step for repetition in range(1, self.settings.repetitions + 1)
+                for step in self.block(repetition)]
 
-        Whatever drifts during a run then touches every policy alike.
+    def block(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
+        """One repetition of every cell (or of `cells`) in an order that the seed decides.
+
+        Scenario by scenario, those that take longest first; in each, the policies in an order of
+        this block's own. Whatever drifts during a run then touches every policy alike.
         """
-        ordered = []
-        for repetition in range(1, self.settings.repetitions + 1):
-            block = [Step(cell, repetition) for cell in self.cells()]
-            # Repeatable on purpose; nothing secret depends on it.
-            random.Random(f"{self.settings.seed}/{repetition}").shuffle(block)  # noqa: S311
-            ordered += block
-        return ordered
+        # Repeatable on purpose; nothing secret depends on it.
+        dice = random.Random(f"{self.settings.seed}/{repetition}")  # noqa: S311
+        mixed = self.cells()
+        dice.shuffle(mixed)
+        given = {scenario.id: number for number, scenario in enumerate(self.scenarios)}
+        mixed.sort(key=lambda cell: (-self.expected_s(cell), given[cell.scenario.id]))
+        wanted = None if cells is None else {cell.name for cell in cells}
+        return [Step(cell, repetition) for cell in mixed
+                if wanted is None or cell.name in wanted]
+
+    def expected_s(self, cell: Cell) -> float:
+        """About how long one repetition of a cell takes on the air, in seconds.
+
+        The same for all policies of a scenario: only scenarios are put in an order by it.
+        """
+        streams = self.settings.streams
+        return estimate.repetition_s(cell.scenario, self.medium, streams.tcp_bytes,
+                                     streams.udp_bytes, streams.udp_payload_bytes)
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """The networks to build for the scenarios, as few as can be."""
+        found: list[tuple[Network, list[Scenario]]] = []
+        for scenario in self.scenarios:
+            for number, (network, sharing) in enumerate(found):
+                joined = network.joined(scenario.network)
+                if joined is not None:
+                    found[number] = (joined, [*sharing, scenario])
+                    break
+            else:
+                found.append((scenario.network, [scenario]))
+        return tuple(Site("" if len(found) == 1 else "+".join(s.id for s in sharing), network,
+                          tuple(sharing)) for network, sharing in found)
+
+    def site_of(self, scenario: Scenario) -> Site:
+        """Where a scenario is measured."""
+        return next(site for site in self.sites
+                    if any(other.id == scenario.id for other in site.scenarios))
 
     def describe(self) -> dict[str, Any]:
         """The plan as it is kept beside its results."""
@@ -94,11 +160,12 @@ class Plan:
     def digest(self) -> str:
         """Hash of all that decides what is measured; a run goes on only where this agrees.
 
-        The number of repetitions is left out: asking for more adds to what is there.
+        The number of repetitions is left out: asking for more adds to what is there. So is what the
+        policies say: the records of an edited one are measured again, and no others.
         """
         settings = {key: value for key, value in asdict(self.settings).items()
-                    if key != "repetitions"}
-        what = [[p.id, p.digest()] for p in self.policies]
+                    if key not in _HOW_MUCH}
+        what = [p.id for p in self.policies]
         where = [asdict(s) for s in self.scenarios]
         medium = asdict(self.medium) if self.medium else None
         text = json.dumps([what, where, medium, settings], sort_keys=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 from harness.secrets import Secrets
 from policies import Policy
-from topologies.model import Network, Node, Scenario
+from topologies.model import Network, Node
 
 _ANSIBLE = Path(__file__).parent.parent / "ansible"
 _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
@@ -87,23 +85,22 @@ def _frequency_mhz(cell: Node) -> int:
 
 
 class Renderer:
-    """Renders every policy once for all scenarios of one network, when it is first asked for."""
+    """Renders every policy once for each network, when it is first asked for."""
 
-    def __init__(self, scenarios: Sequence[Scenario], secrets: Secrets, work: Path) -> None:
+    def __init__(self, secrets: Secrets, work: Path) -> None:
         self._secrets = secrets
         self._work = work
         self._networks: list[Network] = []
-        self._of_scenario = {scenario.id: self._place(scenario.network) for scenario in scenarios}
         self._tasks: dict[str, asyncio.Task[Path]] = {}
 
-    async def files(self, policy: Policy, scenario: Scenario, mount: str) -> Path:
+    async def files(self, policy: Policy, network: Network, mount: str) -> Path:
         """The folder with the policy's files for every node. Raises UserError."""
-        number = self._of_scenario[scenario.id]
-        name = f"{policy.id}-{number}"
+        if network not in self._networks:
+            self._networks.append(network)
+        name = f"{policy.id}-{self._networks.index(network)}"
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(render(
-                policy, self._networks[number], self._secrets, work=self._work, name=name,
-                mount=mount))
+                policy, network, self._secrets, work=self._work, name=name, mount=mount))
         # Others may wait for it, too: who gives up must not take it from them.
         return await asyncio.shield(self._tasks[name])
 
@@ -112,18 +109,6 @@ class Renderer:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    def _place(self, network: Network) -> int:
-        """The number of the network that a scenario's is part of, enlarged by it."""
-        for number, known in enumerate(self._networks):
-            shared = known.nodes.keys() & network.nodes.keys()
-            if known.name == network.name and all(
-                    known.nodes[name] == network.nodes[name] for name in shared):
-                self._networks[number] = dataclasses.replace(
-                    known, nodes={**known.nodes, **network.nodes})
-                return number
-        self._networks.append(network)
-        return len(self._networks) - 1
 
 
 async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,

@@ -16,12 +16,16 @@ from harness.plan import Plan, Step, read_description
 from measure import record
 from measure.record import Record, RecordError
 
+#: Which repetitions' captures may be kept.
+CAPTURES = ("all", "failed", "none")
+
 
 class ResultsFolder:
     """One run's results. A context manager that holds the folder's lock."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep_captures: str = "all") -> None:
         self.path = path
+        self._keeps = keep_captures
         self.records = path / "records"
         self.captures = path / "captures"
         self.logs = path / "logs"
@@ -52,23 +56,35 @@ class ResultsFolder:
             os.close(self._lock)
 
     def adopt(self, plan: Plan) -> None:
-        """Keep the plan here; refuse a folder that holds results of another one."""
+        """Keep the plan here; refuse a folder that holds results of another one.
+
+        Records of policies that have been edited since are put aside, where no table counts them.
+        """
         kept = read_description(self.path)
         differs = kept is not None and kept["digest"] != plan.digest()
         if differs and any(self.records.glob("*.json")):
             raise UserError(f"{self.path}: holds results of another plan (policies, scenarios or "
                             "settings differ); choose another folder with --out")
+        for step in plan.steps():
+            self._put_aside_if_edited(step)
         temporary = self.path / ".plan.json.tmp"
         temporary.write_text(json.dumps(plan.describe(), indent=1) + "\n")
         temporary.replace(self.path / "plan.json")
 
     def missing(self, plan: Plan) -> list[Step]:
         """The plan's steps without a good record, in the plan's order."""
-        return [step for step in plan.steps() if not self._is_done(step)]
+        return [step for step in plan.steps() if self._good(step) is None]
+
+    def flagged(self, plan: Plan) -> list[Step]:
+        """Steps whose record is flagged and was not yet measured again, alone."""
+        found = ((step, self._good(step)) for step in plan.steps())
+        return [step for step, kept in found if kept is not None
+                and kept.environment.get("flags") and not kept.environment.get("alone")]
 
     def keep(self, found: Record, out: Path | None) -> None:
-        """Keep a repetition's captures, compressed, and then its record."""
-        if out is not None:
+        """Keep a repetition's captures, compressed, if they are wanted; and then its record."""
+        if out is not None and (self._keeps == "all" or (
+                self._keeps == "failed" and found.status != "ok")):
             self._keep_captures(found, out)
         record.write(found, self.records)
 
@@ -77,16 +93,40 @@ class ResultsFolder:
         if logs.is_dir():
             shutil.copytree(logs, self.logs / cell, dirs_exist_ok=True)
 
-    def _is_done(self, step: Step) -> bool:
+    def log(self, cell: str, line: str) -> None:
+        """Add a line to a cell's own log."""
+        folder = self.logs / "cells"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{cell}.log").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}\n")
+
+    def _good(self, step: Step) -> Record | None:
+        """The step's record if it counts: readable, ok, and of the policy as it is now."""
         path = self.records / f"{step.name}.json"
         if not path.exists():
-            return False
+            return None
         try:
             found = record.read(path)
         except RecordError:
-            return False
-        return (found.status == "ok"
-                and found.environment.get("policy_sha256") == step.cell.policy.digest())
+            return None
+        is_good = found.status == "ok" and _policy_of(found) == step.cell.policy.digest()
+        return found if is_good else None
+
+    def _put_aside_if_edited(self, step: Step) -> None:
+        path = self.records / f"{step.name}.json"
+        if not path.exists():
+            return
+        try:
+            of = _policy_of(record.read(path))
+        except RecordError:
+            return
+        if of != step.cell.policy.digest():
+            target = self.path / "superseded" / str(of)[:12]
+            for place in (path, self.captures / step.name):
+                if place.exists():
+                    (target / place.parent.name).mkdir(parents=True, exist_ok=True)
+                    shutil.rmtree(target / place.parent.name / place.name, ignore_errors=True)
+                    place.replace(target / place.parent.name / place.name)
 
     def _keep_captures(self, found: Record, out: Path) -> None:
         target = self.captures / found.name
@@ -100,6 +140,10 @@ class ResultsFolder:
     def _clear_work(self) -> None:
         """Rendered files and guests' folders are of use only while their run lasts."""
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+def _policy_of(found: Record) -> object:
+    return found.environment.get("policy_sha256")
 
 
 def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
@@ -121,6 +165,13 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     return root / stem
 
 
+def refuse_used(folder: Path) -> None:
+    """Raise UserError if a folder that is to be begun afresh holds records."""
+    if any((folder / "records").glob("*.json")):
+        raise UserError(f"{folder}: holds records already, which --fresh would mix with new ones; "
+                        "choose another folder with --out, or leave out --fresh to go on")
+
+
 def latest(root: Path) -> Path:
     """The newest results folder; raises UserError when there is none."""
     folders = [folder for folder in sorted(root.glob("*"), reverse=True)
@@ -140,8 +191,10 @@ def progress_of(folder: Path) -> dict[str, Any]:
     planned = len(kept["policies"]) * len(kept["scenarios"]) * repetitions
     good = sum(found.status == "ok" for found in records)
     failed = [found for found in records if found.status != "ok"]
-    return {"planned": planned, "ok": good, "failed": failed, "complaints": complaints,
-            "missing": planned - good - len(failed), "running": _is_locked(folder)}
+    flagged = [found.name for found in records if found.environment.get("flags")]
+    return {"planned": planned, "ok": good, "flagged": flagged, "failed": failed,
+            "complaints": complaints, "missing": planned - good - len(failed),
+            "running": _is_locked(folder)}
 
 
 def _is_locked(folder: Path) -> bool:

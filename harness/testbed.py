@@ -1,4 +1,7 @@
-"""One testbed as the harness sees it: start it, give it a policy, have repetitions measured."""
+"""One testbed as the harness sees it: start it, give it a policy, have repetitions measured.
+
+It serves all scenarios of its site, one repetition after the other.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from typing import Any
 
 from harness import render
 from harness.machine import Machine, Running
-from harness.plan import Cell, Settings
+from harness.plan import Settings, Site, Streams
 from harness.secrets import Secrets, withheld
+from policies import Policy
 from topologies import loader
-from topologies.model import Medium
+from topologies.model import Medium, Scenario
 
 READY_S = 60.0
 CONFIGURE_S = 60.0
@@ -35,63 +39,65 @@ class TestbedFailed(Exception):
 
 
 class Testbed:
-    """A worker on a machine with one policy in one scenario."""
+    """A worker on a machine, with one policy in force on the network of a site."""
 
-    def __init__(self, machine: Machine, processor: int, cell: Cell, medium: Medium | None,
-                 settings: Settings, work: Path, serial: int = 1) -> None:
+    def __init__(self, machine: Machine, processor: int, policy: Policy, site: Site,
+                 medium: Medium | None, settings: Settings, work: Path, serial: int = 1) -> None:
         self.machine = machine
         self.processor = processor
-        self.cell = cell
+        self.policy = policy
+        self.site = site
         self.medium = medium
         self.settings = settings
         self.work = work
         # A folder of its own for every testbed: an earlier one's files may still be read.
-        self.job_dir = work / "jobs" / f"{serial}-{cell.name}"
+        self.job_dir = work / "jobs" / f"{serial}-{self.name}"
         self.environment: dict[str, Any] = {}
         self._running: Running | None = None
+        self._sent = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs: its policy, and the site where a plan has several."""
+        return f"{self.policy.id}-{self.site.name}" if self.site.name else self.policy.id
 
     async def open(self, secrets: Secrets, renderer: render.Renderer) -> None:
         """Boot, build and configure; the policy is rendered meanwhile."""
         (self.job_dir / "out" / "logs").mkdir(parents=True)
+        (self.job_dir / "commands").mkdir()
         mount = self.machine.mount(self.job_dir)
-        link = self.cell.policy.layers.link
-        (self.job_dir / "job.json").write_text(json.dumps({
-            "scenario": loader.to_json(self.cell.scenario), "mount": mount,
-            "medium": loader.to_json(self.medium) if self.medium else None,
-            "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "mobile_ip": {"spi": _SPI, **secrets["mobile_ip"],
-                          "detection": self.settings.detection},
-            "withhold": withheld(self.settings.fault)}))
-        rendering = asyncio.create_task(
-            renderer.files(self.cell.policy, self.cell.scenario, mount))
+        (self.job_dir / "job.json").write_text(json.dumps(self._job(mount, secrets)))
+        rendering = asyncio.create_task(renderer.files(self.policy, self.site.network, mount))
         try:
+            if self._is_virtual:
+                await rendering  # nothing of it must take the machine's time
             self._running = await self.machine.start(
-                self.job_dir, self.processor, len(self.cell.scenario.network.nodes))
+                self.job_dir, self.processor, len(self.site.network.nodes),
+                virtual_time=self._is_virtual)
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S)
             self.environment = ready["environment"]
-            shutil.copytree(await rendering, self.job_dir / "conf" / self.cell.name)
+            shutil.copytree(await rendering, self.job_dir / "conf" / self.name)
         except BaseException:
             rendering.cancel()
             await asyncio.gather(rendering, return_exceptions=True)
             raise
-        self._send(do="configure", conf=self.cell.name)
+        self._send(do="configure", conf=self.name)
         await self._expect("configured", CONFIGURE_S)
 
-    async def measure(self, name: str) -> Path:
+    async def measure(self, name: str, scenario: Scenario, streams: Streams) -> Path:
         """Measure one repetition; the folder with its captures and raw values."""
-        size = self.settings
-        slowest_s = max(size.tcp_bytes, size.udp_bytes) * 8 / _SLOWEST_BPS
-        self._send(do="measure", name=name, streams={
-            "tcp_bytes": size.tcp_bytes, "udp_bytes": size.udp_bytes,
-            "udp_payload_bytes": size.udp_payload_bytes, "udp_rate_bps": self._offered_bps(),
+        slowest_s = max(streams.tcp_bytes, streams.udp_bytes) * 8 / _SLOWEST_BPS
+        self._send(do="measure", name=name, scenario=scenario.id, streams={
+            "tcp_bytes": streams.tcp_bytes, "udp_bytes": streams.udp_bytes,
+            "udp_payload_bytes": streams.udp_payload_bytes, "udp_rate_bps": self._offered_bps(),
             "timeout_s": 10 + slowest_s})
         await self._expect("measured", _spare_s() + 2 * slowest_s)
         return self.job_dir / "out" / name
 
-    async def connect(self) -> None:
+    async def connect(self, scenario: Scenario) -> None:
         """Bring the mobile node onto the network, without measuring."""
-        self._send(do="connect")
+        self._send(do="connect", scenario=scenario.id)
         await self._expect("connected", _spare_s())
 
     async def shell(self, **command: Any) -> dict[str, Any]:
@@ -115,15 +121,42 @@ class Testbed:
         """Console, worker's and daemons' logs."""
         return self.job_dir / "out" / "logs"
 
+    @property
+    def _is_virtual(self) -> bool:
+        return self.settings.clock == "virtual"
+
+    def _job(self, mount: str, secrets: Secrets) -> dict[str, Any]:
+        """What the worker is told of its testbed."""
+        link = self.policy.layers.link
+        return {
+            "network": loader.to_json(self.site.network), "mount": mount,
+            "scenarios": {scenario.id: loader.to_json(scenario)
+                          for scenario in self.site.scenarios},
+            "clock": self.settings.clock,
+            "medium": loader.to_json(self.medium) if self.medium else None,
+            "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "mobile_ip": {"spi": _SPI, **secrets["mobile_ip"],
+                          "detection": self.settings.detection},
+            "withhold": withheld(self.settings.fault)}
+
     def _offered_bps(self) -> float:
         """A UDP load a tenth above what the medium can carry; without a medium, 500 Mbit/s."""
         if self.medium is None:
             return 500e6
-        return 1.1 * self.medium.udp_ceiling_bps(self.settings.udp_payload_bytes)
+        return 1.1 * self.medium.udp_ceiling_bps(self.settings.streams.udp_payload_bytes)
 
     def _send(self, **command: Any) -> None:
         assert self._running is not None
-        self._running.stdin.write(json.dumps(command).encode() + b"\n")
+        line = json.dumps(command).encode() + b"\n"
+        if not self._is_virtual:
+            self._running.stdin.write(line)
+            return
+        # By file, and only then may the machine go on: see measure.worker.commands.
+        self._sent += 1
+        place = self.job_dir / "commands" / f"{self._sent}.json"
+        place.with_suffix(".new").write_bytes(line)
+        place.with_suffix(".new").rename(place)
+        self._running.release()
 
     async def _expect(self, event: str, deadline_s: float | None) -> dict[str, Any]:
         assert self._running is not None
@@ -144,6 +177,8 @@ class Testbed:
             said: dict[str, Any] = json.loads(line)
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
+        if self._is_virtual and event != "hello":
+            self._running.hold()
         if said["event"] == "failed":
             raise TestbedFailed(said["reason"])
         if said["event"] != event:

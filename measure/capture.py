@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,20 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
+# Tcpdump takes what is in a block after a second at the latest.
+_SETTLE_S = 1.2
 # Room for a second of a busy radio: a capture that loses packets cannot serve as evidence.
 _BUFFER_KIB = 8192
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to capture: a name, a node (None: the machine itself), an interface, a filter."""
+
+    name: str
+    node: str | None
+    interface: str
+    expression: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,18 +47,29 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
     return {match[2]: int(match[1]) for match in matches if match}
 
 
-class Capture:
-    """One running tcpdump on an interface of a node, or of the machine itself (`node` None)."""
+def settle() -> None:
+    """Wait until captures in blocks have what was sent so far."""
+    time.sleep(_SETTLE_S)
 
-    def __init__(self, testbed: Testbed, point: str, node: str | None, interface: str,
-                 file: Path, log: Path, *, snap_bytes: int = 0, expression: str = "") -> None:
+
+class Capture:
+    """One running tcpdump.
+
+    With `in_blocks` it wakes up for many packets at a time, which takes far less of the processor;
+    `settle` before it is stopped, or the last second is lost.
+    """
+
+    def __init__(self, testbed: Testbed, point: Point, file: Path, log: Path, *,
+                 snap_bytes: int = 0, in_blocks: bool = False) -> None:
         self.point = point
         self.file = file
-        argv = ["tcpdump", "-i", interface, "-n", "-p", "-U", "-w", str(file),
-                "--immediate-mode", "-B", str(_BUFFER_KIB), "-s", str(snap_bytes)]
-        argv += [expression] if expression else []
-        argv = testbed.command(node, argv) if node else ["setpriv", "--pdeathsig", "KILL", *argv]
-        self._daemon = Daemon(f"tcpdump ({point})", argv, log, r"listening on",
+        argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", str(file),
+                "-B", str(_BUFFER_KIB), "-s", str(snap_bytes)]
+        argv += [] if in_blocks else ["-U", "--immediate-mode"]
+        argv += [point.expression] if point.expression else []
+        argv = testbed.command(point.node, argv) if point.node else \
+            ["setpriv", "--pdeathsig", "KILL", *argv]
+        self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
                               stop_signal=signal.SIGINT)
 
     def wait_ready(self) -> None:
@@ -56,5 +80,5 @@ class Capture:
         """End the capture; its summary as JSON. The file is complete afterwards."""
         self._daemon.stop()
         counts = parse_counts(self._daemon.output())
-        return asdict(CaptureSummary(self.point, self.file.name, counts.get("captured", 0),
+        return asdict(CaptureSummary(self.point.name, self.file.name, counts.get("captured", 0),
                                      counts.get("dropped by kernel", -1)))

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from measure import iperf, kernel
-from measure.capture import Capture
+from measure.capture import Capture, Point, settle
 from measure.errors import MeasureError
 from measure.services import Services
 from measure.station import LINK_S
+from topologies.model import Scenario
 
 DATA_S = 2
 _GATE_S = 0.25
@@ -38,24 +39,15 @@ class Streams:
     timeout_s: float
 
 
-@dataclass(frozen=True)
-class _Point:
-    """Where to capture: a name, a node (None: the machine itself), an interface, a filter."""
-
-    name: str
-    node: str | None
-    interface: str
-    expression: str = ""
-
-
 class Repetition:
     """The steps of one repetition; `raw` fills as they go, so a failure keeps what was seen."""
 
-    def __init__(self, services: Services, out: Path, streams: Streams) -> None:
+    def __init__(self, services: Services, scenario: Scenario, out: Path,
+                 streams: Streams) -> None:
         self.services = services
         self.testbed = services.testbed
-        self.scenario = services.scenario
-        self.station = services.mobile_node
+        self.scenario = scenario
+        self.station = services.stations[scenario.mobile_node]
         self.out = out
         self.streams = streams
         self.raw: dict[str, Any] = {"captures": [], "stamps": {}, "events": [], "kernel": {}}
@@ -73,9 +65,11 @@ class Repetition:
                     self._stamp("handoff")
                     self.station.leave()
                     self._get_on(self.scenario.roams_to, "foreign_")
-            with self._captures("traffic", self._traffic_points(), snap_bytes=_HEADER_BYTES):
+            with self._captures("traffic", self._traffic_points(), snap_bytes=_HEADER_BYTES,
+                                in_blocks=True):
                 self._streams()
                 self._kernel_state("after_traffic")
+                settle()
         finally:
             self._stamp("end")
             after = kernel.processor_seconds()
@@ -89,7 +83,7 @@ class Repetition:
         self._reset()
         supplicant = self.station.supplicant
         home = self._nodes[self.scenario.home]
-        with self.services.silent_radius():
+        with self.services.silent_radius(self.scenario.agent):
             self.station.begin(home)
             met = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
             flags = self._station_flags(self.scenario.home)
@@ -106,6 +100,7 @@ class Repetition:
 
     def _reset(self) -> None:
         """Take away what an earlier repetition left: link, scan results, IPsec SAs."""
+        self.services.enter(self.scenario)
         self.station.leave()
         for authenticator in self.services.authenticators.values():
             authenticator.request(f"DEAUTHENTICATE {self.station.mac}")
@@ -161,43 +156,43 @@ class Repetition:
     def _stamp(self, name: str) -> None:
         self.raw["stamps"][name] = time.time()
 
-    def _auth_points(self) -> list[_Point]:
+    def _auth_points(self) -> list[Point]:
         """The air, the mobile node's own interface, and the wire behind each access point used."""
-        points = [_Point("air", None, "hwsim0"),
-                  _Point("mn", self.station.name, self.station.radio, _AUTH_FILTER),
+        points = [Point("air", None, "hwsim0"),
+                  Point("mn", self.station.name, self.station.radio, _AUTH_FILTER),
                   self._wire("wire", self.scenario.home)]
         if self.scenario.roams_to:
             points.append(self._wire("foreign", self.scenario.roams_to))
         return points
 
-    def _traffic_points(self) -> list[_Point]:
+    def _traffic_points(self) -> list[Point]:
         """The air, the wire behind the mobile node's access point, the agents' wire, the peer."""
-        points = [_Point("air", None, "hwsim0"), self._wire("wire", self.scenario.access_point),
+        points = [Point("air", None, "hwsim0"), self._wire("wire", self.scenario.access_point),
                   self._receiver()]
-        points += [self._wire("core", router) for router in self.testbed.network.of_kind("router")]
+        points += [self._wire("core", router) for router in self.scenario.network.of_kind("router")]
         return points
 
-    def _wire(self, name: str, node: str) -> _Point:
+    def _wire(self, name: str, node: str) -> Point:
         """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
         end = next(end for link in self.testbed.network.links for end in link.ends
                    if end.startswith(f"{node}/"))
-        return _Point(name, node, end.partition("/")[2])
+        return Point(name, node, end.partition("/")[2])
 
-    def _receiver(self) -> _Point:
+    def _receiver(self) -> Point:
         """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""
         peer = self._nodes[self.scenario.peer]
-        return _Point("peer", self.scenario.peer, peer.interface_of(peer.address),
+        return Point("peer", self.scenario.peer, peer.interface_of(peer.address),
                       f"udp dst port {iperf.PORT} or esp")
 
-    def _captures(self, part: str, points: list[_Point], snap_bytes: int) -> ExitStack:
+    def _captures(self, part: str, points: list[Point], snap_bytes: int, *,
+                  in_blocks: bool = False) -> ExitStack:
         """Captures of this part of the repetition, running; closing them notes their counts."""
         with ExitStack() as stack:
             running = []
             for point in points:
-                capture = Capture(self.testbed, point.name, point.node, point.interface,
-                                  self.out / f"{part}-{point.name}.pcap",
+                capture = Capture(self.testbed, point, self.out / f"{part}-{point.name}.pcap",
                                   self.services.logs / f"{point.name}-tcpdump.log",
-                                  snap_bytes=snap_bytes, expression=point.expression)
+                                  snap_bytes=snap_bytes, in_blocks=in_blocks)
                 stack.callback(self._close, capture.stop)
                 running.append(capture)
             for capture in running:

@@ -1,4 +1,7 @@
-"""Bring up the daemons a policy needs on every node, and take them down in reverse order."""
+"""Bring up the daemons a policy needs on every node, and take them down in reverse order.
+
+They serve every scenario of their network; `enter` says which of them comes next.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +51,10 @@ class Services:
     out on purpose (a negative control).
     """
 
-    def __init__(self, testbed: Testbed, scenario: Scenario, mount: Path, logs: Path,
+    def __init__(self, testbed: Testbed, scenarios: Sequence[Scenario], mount: Path, logs: Path,
                  mobile_ip: MobileIp, withhold: frozenset[str] = frozenset()) -> None:
         self.testbed = testbed
-        self.scenario = scenario
+        self.scenarios = scenarios
         self.mount = mount
         self.logs = logs
         self._mobile_ip = mobile_ip
@@ -60,6 +63,8 @@ class Services:
         self.daemons: dict[str, Daemon] = {}
         self.stations: dict[str, Station] = {}
         self.authenticators: dict[str, Control] = {}
+        self._at_home: set[str] = set()
+        self._measured: set[str] = set()
 
     def __enter__(self) -> Services:
         try:
@@ -72,29 +77,37 @@ class Services:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    @property
-    def mobile_node(self) -> Station:
-        """The station that is measured."""
-        return self.stations[self.scenario.mobile_node]
+    def enter(self, scenario: Scenario) -> None:
+        """Have the scenario's companions at home, and of the other stations none on the air."""
+        staying = self._at_home & set(scenario.companions)
+        for name in (self._at_home | self._measured) - staying - {scenario.mobile_node}:
+            self.stations[name].leave()
+            for authenticator in self.authenticators.values():
+                authenticator.request(f"DEAUTHENTICATE {self.stations[name].mac}")
+        self._at_home = staying
+        for name in set(scenario.companions) - staying:
+            self.stations[name].connect(self.testbed.network.nodes[scenario.home_of(name)])
+            self._at_home.add(name)
+        self._measured = {scenario.mobile_node}
 
     @property
     def has_dot1x(self) -> bool:
         """Whether the policy has an authentication server."""
-        return (self.mount / self.scenario.agent / "freeradius").is_dir()
+        return bool(self._having("freeradius"))
 
     @property
     def has_ipsec(self) -> bool:
-        """Whether the policy has a tunnel between mobile node and home agent."""
-        return (self.mount / self.scenario.agent / "strongswan.conf").is_file()
+        """Whether the policy has tunnels between mobile nodes and home agents."""
+        return bool(self._having("strongswan.conf", "home_agent"))
 
     def charon_socket(self, node: str) -> Path:
         """Where the charon of a node listens for vici."""
         return self.mount / node / "run" / "charon.vici"
 
     @contextmanager
-    def silent_radius(self) -> Iterator[None]:
-        """Hold the home network's authentication server still, so that it admits nobody."""
-        daemon = self.daemons[f"freeradius {self.scenario.agent}"]
+    def silent_radius(self, agent: str) -> Iterator[None]:
+        """Hold an agent's authentication server still, so that it admits nobody."""
+        daemon = self.daemons[f"freeradius {agent}"]
         os.kill(daemon.pid, signal.SIGSTOP)
         try:
             yield
@@ -109,7 +122,7 @@ class Services:
         starting = [*self._radius(), *self._charons(), *self._agents()]
         registrations = {name: self._registration(name) for name in stations}
         supplicants = {name: self._supplicant_daemon(name) for name in stations}
-        starting += [*self._access_points(), self._iperf_server()]
+        starting += [*self._access_points(), *self._iperf_servers()]
         for daemon in [*starting, *supplicants.values()]:
             daemon.wait_ready()
         for node in self._having("strongswan.conf"):
@@ -120,8 +133,6 @@ class Services:
         for name in self.testbed.network.of_kind("access_point"):
             self.authenticators[name] = self._authenticator(name)
         self._tunnel_between_agents()
-        for name in self.scenario.companions:
-            self.stations[name].connect(self.testbed.network.nodes[self.scenario.home_of(name)])
 
     def _tunnel_between_agents(self) -> None:
         """The wired path is protected, too, wherever the policy has IPsec."""
@@ -172,10 +183,11 @@ class Services:
         return [self._daemon("hostapd", node, ["hostapd", str(self.mount / node / "hostapd.conf")],
                              r"AP-ENABLED") for node in self._having("hostapd.conf")]
 
-    def _iperf_server(self) -> Daemon:
-        peer = self.scenario.peer
-        return self._add("iperf3", peer, iperf.server(self.testbed, peer,
-                                                      self._log("iperf3", peer)))
+    def _iperf_servers(self) -> list[Daemon]:
+        peers = dict.fromkeys(scenario.peer for scenario in self.scenarios)
+        return [self._add("iperf3", peer, iperf.server(self.testbed, peer,
+                                                       self._log("iperf3", peer)))
+                for peer in peers]
 
     def _agents(self) -> list[Daemon]:
         return [self._daemon("mobile-ip", name, self._python(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from topologies.model import Node
 LINK_S = 6.0
 REGISTRATION_S = 5.0
 IKE_S = 8.0
+_POLL_S = 0.0005
 _UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -66,6 +68,7 @@ class Station:
         self.begin(access_point)
         event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
+            self._wait_for_port()
             return
         seen = {past.name for past in self.supplicant.history}
         stage = "dot1x" if "CTRL-EVENT-EAP-STARTED" in seen else "link"
@@ -75,6 +78,14 @@ class Station:
             goal = "802.1X did not finish" if stage == "dot1x" else "no association"
             what = f"{goal} within {LINK_S:g} s"
         raise MeasureError(stage, f"{self.name}: {what} {self._clue()}".strip())
+
+    def _wait_for_port(self) -> None:
+        """Until anything but EAPOL passes: the supplicant says "connected" a moment before."""
+        until = time.monotonic() + LINK_S
+        while not _is_open(self.supplicant.status()):
+            if time.monotonic() > until:
+                raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
+            time.sleep(_POLL_S)
 
     def register(self) -> None:
         """Find the agent of this link and register with it. Raises MeasureError."""
@@ -121,3 +132,8 @@ class Station:
                 match = re.search(r"err='([^']*)'", event.text)
                 return f"({match[1] if match else event.text})"
         return ""
+
+
+def _is_open(status: Mapping[str, str]) -> bool:
+    """Whether the supplicant's port is open; without keys to negotiate there is none."""
+    return status.get("key_mgmt") == "NONE" or status.get("suppPortStatus") == "Authorized"

@@ -13,6 +13,7 @@ from typing import Any
 from measure import iperf, kernel
 from measure.errors import MeasureError
 from measure.services import Services
+from topologies.model import Scenario
 
 # Enough to be in the middle of a stream, and little enough to get there soon at 1 Mbit/s.
 _ENOUGH_BYTES = 100_000
@@ -21,7 +22,7 @@ _POLL_S = 0.02
 _STREAM_S = 60
 
 
-def survive(services: Services) -> dict[str, Any]:
+def survive(services: Services, scenario: Scenario) -> dict[str, Any]:
     """Move to the visited network in the middle of a stream. Raises MeasureError.
 
     The mobile node is connected at home. `connection` is its end of the stream's TCP connection;
@@ -29,7 +30,7 @@ def survive(services: Services) -> dict[str, Any]:
     the node left, when it was registered again, and at the end; `outage_s` is how long nothing
     came after leaving.
     """
-    scenario, testbed, station = services.scenario, services.testbed, services.mobile_node
+    testbed, station = services.testbed, services.stations[scenario.mobile_node]
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")
     nodes = testbed.network.nodes

@@ -2,10 +2,12 @@
 
 `python3 -m measure.worker JOB_DIR` as root. JSON lines come in on standard input and go out on
 standard output; docs/architecture.md describes them (seam 4). The end of input means: clean up.
+Where the clock is virtual, commands come as files, see `commands`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,11 @@ class Worker:
         job = json.loads((job_dir / "job.json").read_text())
         self.job_dir = job_dir
         self.mount = Path(job["mount"])
-        self.scenario: model.Scenario = model.from_json(model.Scenario, job["scenario"])
+        self.network: model.Network = model.from_json(model.Network, job["network"])
+        self.scenarios: dict[str, model.Scenario] = {
+            name: model.from_json(model.Scenario, found)
+            for name, found in job["scenarios"].items()}
+        self.clock: str = job.get("clock", "real")
         medium = job.get("medium")
         self.medium = model.from_json(model.Medium, medium) if medium else None
         self.cipher_bytes: int = job.get("cipher_bytes", 0)
@@ -41,7 +48,7 @@ class Worker:
         self.withhold = frozenset(job.get("withhold", []))
         self.logs = job_dir / "out" / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.port_check: dict[str, Any] | None = None
+        self._port_checks: dict[str, dict[str, Any]] = {}
         self._stack = ExitStack()
         self._services: services.Services | None = None
 
@@ -51,10 +58,9 @@ class Worker:
             say("hello", pid=os.getpid())
             _monitor_up()
             self.testbed = self._stack.enter_context(
-                Testbed(self.scenario.network, self.medium, self.cipher_bytes))
+                Testbed(self.network, self.medium, self.cipher_bytes))
             say("ready", environment=environment())
-            for line in sys.stdin:
-                command = json.loads(line)
+            for command in commands(self.job_dir / "commands" if self.clock == "virtual" else None):
                 if command["do"] == "stop":
                     break
                 try:
@@ -69,59 +75,62 @@ class Worker:
     def _do(self, command: dict[str, Any]) -> dict[str, Any]:
         if command["do"] == "configure":
             return self._configure(command["conf"])
-        if command["do"] == "measure":
-            return self._measure(command)
-        if command["do"] == "connect":
-            return self._connect()
-        if command["do"] == "survive":
-            return self._survive()
         if command["do"] == "shell":
             return self._shell(command)
-        raise MeasureError("testbed", f"unknown command {command['do']!r}")
+        does = {"measure": self._measure, "connect": self._connect, "survive": self._survive}
+        if command["do"] not in does:
+            raise MeasureError("testbed", f"unknown command {command['do']!r}")
+        if self._services is None:
+            raise MeasureError("testbed", "no policy is configured")
+        return does[command["do"]](command, self._services, self.scenarios[command["scenario"]])
 
     def _configure(self, conf: str) -> dict[str, Any]:
         if self._services is not None:
             raise MeasureError("testbed", "configured already; a policy needs a fresh testbed")
         services.install(self.job_dir / "conf" / conf, self.mount)
         self._services = self._stack.enter_context(services.Services(
-            self.testbed, self.scenario, self.mount, self.logs, self.mobile_ip, self.withhold))
+            self.testbed, list(self.scenarios.values()), self.mount, self.logs, self.mobile_ip,
+            self.withhold))
         return {"event": "configured"}
 
-    def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
-        if self._services is None:
-            raise MeasureError("testbed", "no policy is configured")
+    def _measure(self, command: dict[str, Any], daemons: services.Services,
+                 scenario: model.Scenario) -> dict[str, Any]:
         out = self.job_dir / "out" / command["name"]
         out.mkdir(parents=True, exist_ok=True)
-        one = repetition.Repetition(self._services, out,
+        one = repetition.Repetition(daemons, scenario, out,
                                     repetition.Streams(**command["streams"]))
         failure: MeasureError | None = None
         started = time.monotonic()
         try:
-            if self._services.has_dot1x and not self.withhold and self.port_check is None:
-                self.port_check = one.check_port_closed()
+            if daemons.has_dot1x and not self.withhold:
+                self._check_port(one)
             one.run()
         except MeasureError as error:
             failure = error
-        one.raw["port_check"] = self.port_check
+        one.raw["port_check"] = self._port_checks.get(scenario.mobile_node)
         one.raw["elapsed_s"] = time.monotonic() - started
         one.raw["failure"] = {"stage": failure.stage, "reason": failure.reason} if failure else None
         (out / "raw.json").write_text(json.dumps(one.raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 
-    def _connect(self) -> dict[str, Any]:
+    def _check_port(self, one: repetition.Repetition) -> None:
+        """Once for every mobile node: what passes an access point that has not authorized it."""
+        name = one.scenario.mobile_node
+        if name not in self._port_checks:
+            self._port_checks[name] = one.check_port_closed()
+
+    def _connect(self, _command: dict[str, Any], daemons: services.Services,
+                 scenario: model.Scenario) -> dict[str, Any]:
         """Bring the mobile node up as a repetition does, and leave it so."""
-        if self._services is None:
-            raise MeasureError("testbed", "no policy is configured")
-        repetition.Repetition(self._services, self.logs,
+        repetition.Repetition(daemons, scenario, self.logs,
                               repetition.Streams(0, 0, 0, 0, 0)).connect()
         return {"event": "connected"}
 
-    def _survive(self) -> dict[str, Any]:
+    def _survive(self, command: dict[str, Any], daemons: services.Services,
+                 scenario: model.Scenario) -> dict[str, Any]:
         """Move while a TCP connection is in use; see `survival`."""
-        if self._services is None:
-            raise MeasureError("testbed", "no policy is configured")
-        self._connect()
-        return {"event": "survived", **survival.survive(self._services)}
+        self._connect(command, daemons, scenario)
+        return {"event": "survived", **survival.survive(daemons, scenario)}
 
     def _shell(self, command: dict[str, Any]) -> dict[str, Any]:
         """Run a command on a node, on a terminal of the machine's where one is named.
@@ -129,9 +138,9 @@ class Worker:
         Without a terminal its output comes back in the event.
         """
         node = command["node"]
-        if node not in self.scenario.network.nodes:
+        if node not in self.network.nodes:
             raise MeasureError("testbed", f"no node {node!r}; there are "
-                               f"{', '.join(self.scenario.network.nodes)}")
+                               f"{', '.join(self.network.nodes)}")
         argv = self.testbed.command(node, command["argv"])
         if "terminal" not in command:
             done = subprocess.run(argv, capture_output=True, text=True, check=False,
@@ -149,12 +158,29 @@ class Worker:
     def _shell_environment(self, here: str) -> dict[str, str]:
         """A prompt with the node's name, and functions that go to the other nodes by theirs."""
         environment = {"PS1": _PROMPT.format(here)}
-        for name in self.scenario.network.nodes:
+        for name in self.network.nodes:
             pid = self.testbed.node(name).pid
             environment[f"BASH_FUNC_{name}%%"] = (
                 f'() {{ if [ $# -gt 0 ]; then mnexec -a {pid} "$@"; else '
                 f"PS1='{_PROMPT.format(name)}' mnexec -a {pid} bash --norc -i; fi; }}")
         return environment
+
+
+def commands(folder: Path | None) -> Iterator[dict[str, Any]]:
+    """What the harness wants done: from standard input, or from numbered files in `folder`.
+
+    Virtual time runs off whenever the machine has nothing to do, so it must not wait for the
+    harness idly: looking for a file over and over takes none of it. (The harness stops the whole
+    machine in the meantime, so that it takes little of the processor, either.)
+    """
+    if folder is None:
+        yield from map(json.loads, sys.stdin)
+        return
+    for number in itertools.count(1):
+        path = folder / f"{number}.json"
+        while not path.exists():
+            pass
+        yield json.loads(path.read_text())
 
 
 def environment() -> dict[str, str]:

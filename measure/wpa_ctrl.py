@@ -73,6 +73,11 @@ class Control:
             raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
                                f"({error})") from error
 
+    def status(self) -> dict[str, str]:
+        """What the daemon says of its state, as its own keys and values."""
+        lines = self.request("STATUS").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
     def command(self, command: str) -> None:
         """Send a command that must be answered with OK."""
         self._ask(self._commands, command, "OK\n")

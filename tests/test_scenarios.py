@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness import secrets, setup, testbed
-from harness.plan import Cell, Settings
+from harness.plan import Plan
 from harness.render import Renderer
 from measure import dissect, iperf
 from measure.dissect import Packet
@@ -249,14 +249,15 @@ def test_tcp_connection_survives_the_move(policy: str, tmp_path: Path) -> None:
 
 async def _survive(policy: str, work: Path) -> dict[str, Any]:
     machine = setup.embedded()
-    cell = Cell(next(p for p in load_all() if p.id == policy), load_scenario("R1"))
+    plan = Plan([next(p for p in load_all() if p.id == policy)], [load_scenario("R1")],
+                load_medium("802.11b-short"))
     made = secrets.make()
-    renderer = Renderer([cell.scenario], made, work)
-    opened = testbed.Testbed(machine, machine.processors[0], cell, load_medium("802.11b-short"),
-                             Settings(), work)
+    renderer = Renderer(made, work)
+    opened = testbed.Testbed(machine, machine.processors[0], plan.policies[0], plan.sites[0],
+                             plan.medium, plan.settings, work)
     try:
         await opened.open(made, renderer)
-        opened._send(do="survive")
+        opened._send(do="survive", scenario="R1")
         return await opened._expect("survived", 60)
     finally:
         await opened.close()

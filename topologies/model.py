@@ -103,6 +103,16 @@ class Network(_Strict):
         """Names of the nodes of one kind, in file order."""
         return [name for name, node in self.nodes.items() if node.kind == kind]
 
+    def joined(self, other: Network) -> Network | None:
+        """Both as one network, so that one testbed serves both; None where they contradict."""
+        links = {tuple(link.ends): link for link in self.links}
+        same = self.name == other.name and all(
+            self.nodes.get(name, node) == node for name, node in other.nodes.items()) and all(
+            links.get(tuple(link.ends), link) == link for link in other.links)
+        added = {tuple(link.ends): link for link in other.links}
+        return dataclasses.replace(self, nodes={**self.nodes, **other.nodes},
+                                   links=list({**links, **added}.values())) if same else None
+
 
 @dataclass(frozen=True)
 class Scenario(_Strict):

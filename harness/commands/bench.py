@@ -16,17 +16,16 @@ from pathlib import Path
 import click
 
 from guest import image
-from guest.processes import members, memory_of_group
+from guest.processes import memory_of_group, processor_s
 from harness import render, secrets, setup
 from harness.commands import medium_bench
 from harness.machine import ROOT
-from harness.plan import Cell, Settings
+from harness.plan import Plan, Settings
 from harness.testbed import Testbed
 from measure import record
 from policies import load_all
 from topologies.loader import load_medium, load_scenario
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _STREAM_BYTES = 1_000_000
 
 
@@ -95,22 +94,23 @@ async def _guest_costs(runs: int) -> list[Figure]:
     machine = setup.embedded()
     policy = next(policy for policy in load_all() if policy.id == "P12")
     settings = Settings(tcp_bytes=_STREAM_BYTES, udp_bytes=_STREAM_BYTES)
+    plan = Plan([policy], [load_scenario("N2")], load_medium("802.11b-short"), settings)
     fixed, share, memory = [], [], []
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
-        testbed = Testbed(machine, machine.processors[-1], Cell(policy, load_scenario("N2")),
-                          load_medium("802.11b-short"), settings, Path(work))
+        testbed = Testbed(machine, machine.processors[-1], policy, plan.sites[0], plan.medium,
+                          settings, Path(work))
         try:
             made = secrets.make()
-            renderer = render.Renderer([testbed.cell.scenario], made, testbed.work)
-            await testbed.open(made, renderer)
+            await testbed.open(made, render.Renderer(made, testbed.work))
             for repetition in range(runs + 1):
-                before, begun = _processor_s(testbed.pid), time.monotonic()
-                out = await testbed.measure(f"bench-{repetition}")
+                before, begun = processor_s(testbed.pid), time.monotonic()
+                out = await testbed.measure(f"bench-{repetition}", plan.scenarios[0],
+                                            settings.streams)
                 elapsed = time.monotonic() - begun
                 if not repetition:
                     continue  # the first one also checks the closed port, once a testbed
                 fixed.append(elapsed - _on_air_s(out))
-                share.append(elapsed / (_processor_s(testbed.pid) - before))
+                share.append(elapsed / (processor_s(testbed.pid) - before))
                 memory.append(memory_of_group(testbed.pid) / 1e6)
         finally:
             await testbed.close()
@@ -124,18 +124,6 @@ def _on_air_s(out: Path) -> float:
     raw = json.loads((out / "raw.json").read_text())
     return sum(float(raw[f"iperf_{protocol}"]["end"]["sum_received"]["seconds"])
                for protocol in ("tcp", "udp"))
-
-
-def _processor_s(group: int) -> float:
-    """User and system time of all processes of a guest, in seconds."""
-    total = 0.0
-    for pid in members(group):
-        try:
-            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        total += (int(words[11]) + int(words[12])) * _TICK_S
-    return total
 
 
 def _cold_build() -> Figure:

@@ -17,7 +17,7 @@ import click
 from harness import render, secrets, setup
 from harness.errors import UserError
 from harness.machine import EmbeddedMachine, HostMachine, Machine
-from harness.plan import Cell, Settings
+from harness.plan import Cell, Plan, Settings
 from harness.testbed import Testbed, TestbedFailed, TestbedLost
 from policies import Policy, PolicyError, load, load_all
 from topologies.loader import TopologyError, load_medium, load_scenario
@@ -49,14 +49,16 @@ def command(name: str, scenario: str, medium: str, node: str, on: str,
                         f"{', '.join(cell.scenario.network.nodes)}")
     machine: Machine = HostMachine() if on == "host" else setup.embedded()
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
-        testbed = Testbed(machine, machine.processors[-1], cell, air, Settings(on=on), Path(work))
+        plan = Plan([cell.policy], [cell.scenario], air, Settings(on=on))
+        testbed = Testbed(machine, machine.processors[-1], cell.policy, plan.sites[0], air,
+                          plan.settings, Path(work))
         try:
-            return asyncio.run(_visit(testbed, node, argv))
+            return asyncio.run(_visit(testbed, cell, node, argv))
         except (TestbedLost, TestbedFailed) as error:
             raise UserError(f"{cell.name}: {error}", status=1) from None
 
 
-async def _visit(testbed: Testbed, node: str, argv: tuple[str, ...]) -> int:
+async def _visit(testbed: Testbed, cell: Cell, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")
@@ -64,16 +66,15 @@ async def _visit(testbed: Testbed, node: str, argv: tuple[str, ...]) -> int:
         # Copies, because in the guest's process 0 and 1 carry the worker's lines.
         testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))
     try:
-        click.echo(f"starting {testbed.cell.name} ...", err=True)
+        click.echo(f"starting {cell.name} ...", err=True)
         made = secrets.make()
-        renderer = render.Renderer([testbed.cell.scenario], made, testbed.work)
-        await testbed.open(made, renderer)
-        await testbed.connect()
+        await testbed.open(made, render.Renderer(made, testbed.work))
+        await testbed.connect(cell.scenario)
         if not interactive:
             ended = await testbed.shell(node=node, argv=list(argv))
             click.echo(ended["output"], nl=False)
             return int(ended["status"])
-        nodes = ", ".join(testbed.cell.scenario.network.nodes)
+        nodes = ", ".join(cell.scenario.network.nodes)
         click.echo(f"on {node}; go to another node by its name ({nodes}); leave with 'exit'",
                    err=True)
         inside = os.ttyname(sys.stdin.fileno()) if not isinstance(

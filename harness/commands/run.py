@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness import results, setup
+from harness import preview, profiles, results, setup, stopping
 from harness.campaign import Campaign
 from harness.errors import UserError
 from harness.machine import HostMachine, Machine
-from harness.plan import Plan, Settings
+from harness.plan import Plan, Settings, Step
 from harness.progress import Progress
+from harness.results import CAPTURES
 from harness.secrets import FAULTS
 from harness.units import ByteSize
 from policies import Policy, PolicyError, load, load_all
@@ -24,6 +27,8 @@ DEFAULT_MEDIUM = "802.11b-short"
 
 
 @click.command("run", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--profile", default=profiles.DEFAULT, show_default=True, metavar="NAME",
+              help=f"How much to measure: {', '.join(profiles.names())}, or a .yml file.")
 @click.option("--scenarios", default="", metavar="LIST",
               help=f"Comma-separated names or .yml files; default: all of "
                    f"{', '.join(scenario_ids())}.")
@@ -31,9 +36,14 @@ DEFAULT_MEDIUM = "802.11b-short"
               help="Comma-separated names out of P1 to P12; default: all.")
 @click.option("--policy", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
               help="A policy file of your own, measured beside P1; may be repeated.")
-@click.option("--repetitions", default=3, show_default=True, type=click.IntRange(1, 999))
-@click.option("--stream-bytes", default="1M", show_default=True, type=ByteSize(),
-              help="Size of each TCP and UDP stream, such as 500k or 16M.")
+@click.option("--repetitions", type=click.IntRange(1, 999), help="Of every cell; default: the "
+              "profile's.")
+@click.option("--stream-bytes", type=ByteSize(),
+              help="Size of each TCP and UDP stream, such as 500k or 16M; default: the profile's.")
+@click.option("--until-ci", metavar="WIDTH", help="Go on until the 95 % intervals of goodput are "
+              "within this of their means, such as 2%; or tcp:2%,udp:1%,auth:10%.")
+@click.option("--most-repetitions", default=30, show_default=True, type=click.IntRange(2, 999),
+              help="Where --until-ci gives up on a cell.")
 @click.option("--udp-payload", default=1400, show_default=True, type=click.IntRange(64, 1472),
               help="Payload of a UDP datagram in bytes; 1400 fits every policy without fragments.")
 @click.option("--medium", default=DEFAULT_MEDIUM, show_default=True,
@@ -41,54 +51,82 @@ DEFAULT_MEDIUM = "802.11b-short"
 @click.option("--detection", type=click.Choice(["event", "advertisement"]), default="event",
               show_default=True, help="How a mobile node notices that it has moved: from its "
               "supplicant, or by the next agent advertisement.")
+@click.option("--clock", type=click.Choice(["real", "virtual"]), default="real", show_default=True,
+              help="Virtual time skips what waits: the air costs none, but neither does computing.")
 @click.option("--seed", default=1, show_default=True, help="Decides the order of repetitions.")
+@click.option("--captures", type=click.Choice(CAPTURES), default="all", show_default=True,
+              help="Which repetitions' captures to keep.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Results folder; default: an unfinished one of the same plan, or a new one "
                    "in results/.")
 @click.option("--fresh", is_flag=True, help="Begin a new results folder in any case.")
+@click.option("--dry-run", is_flag=True, help="Print cells, order, expected time and disk; "
+              "measure nothing.")
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True,
               help="Embedded guests, or this Linux machine itself (root, mac80211_hwsim).")
 @click.option("--fault", type=click.Choice(list(FAULTS)),
               help="Negative control: spoil one thing and see the cells fail for it.")
-def command(scenarios: str, chosen: str, files: tuple[Path, ...], repetitions: int,
-            stream_bytes: int, udp_payload: int, medium: str, detection: str, seed: int,
-            out: Path | None, fresh: bool, on: str, fault: str | None) -> int:
+def command(until_ci: str | None, most_repetitions: int, captures: str, out: Path | None, *,
+            fresh: bool, dry_run: bool, **options: Any) -> int:
     """Measure policies in scenarios, then print one table.
 
     Everything is checked before anything starts. Results are kept as they come; an interrupted run
     goes on where it ended when the same command is given again. Exit status: 0 if every repetition
     was measured and its policy proven in force, 1 if not, 2 for bad input.
     """
+    plan = _plan(**options)
+    rule = stopping.parse(until_ci, most_repetitions) if until_ci else None
+    if fresh and out is not None:
+        results.refuse_used(out)
+    folder = results.choose(out, RESULTS, plan, fresh=fresh)
+    if dry_run:
+        preview.show(plan, folder, captures)
+        return 0
+    return measure(plan, folder, rule, captures)
+
+
+def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
+          repetitions: int | None, stream_bytes: int | None, udp_payload: int, medium: str,
+          detection: str, clock: str, seed: int, on: str, fault: str | None) -> Plan:
+    if clock == "virtual" and on == "host":
+        raise UserError("--clock virtual: only embedded guests have it; leave out --on host")
+    much = profiles.load(profile)
+    size = stream_bytes or much.stream_bytes
     try:
-        plan = Plan(_policies(chosen, files),
+        return Plan(_policies(chosen, files),
                     [load_scenario(name) for name in _split(scenarios) or scenario_ids()],
                     None if medium == "none" else load_medium(medium),
-                    Settings(repetitions, stream_bytes, stream_bytes, udp_payload, seed, fault, on,
-                             detection))
+                    Settings(repetitions or much.repetitions, size, size, udp_payload, seed, fault,
+                             on, detection, clock, much.warm_up))
     except (PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
-    return measure(plan, results.choose(out, RESULTS, plan, fresh=fresh))
 
 
-def measure(plan: Plan, folder: Path) -> int:
+def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
+            captures: str = "all") -> int:
     """Measure what a plan lacks in a results folder and print its table; the exit status."""
-    with results.ResultsFolder(folder) as kept:
+    with results.ResultsFolder(folder, captures) as kept:
         kept.adopt(plan)
-        steps = kept.missing(plan)
+        steps, again = kept.missing(plan), kept.flagged(plan)
+
+        def more() -> list[Step]:
+            return rule.next_block(plan, kept.records) if rule else []
+
         campaign = None
-        if steps:
+        if steps or again or more():
             # Asked for before anything starts, and long before it could interrupt a measurement.
             machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
             with Progress(plan, folder, already=len(plan.steps()) - len(steps)) as progress:
-                campaign = Campaign(plan, machine, kept, progress.record)
-                asyncio.run(_interruptible(campaign, steps))
+                campaign = Campaign(plan, machine, kept, progress.record, more)
+                asyncio.run(_interruptible(campaign.run(steps, again), progress.live(campaign)))
     _print_report(folder)
     return 1 if campaign is not None and campaign.failed else 0
 
 
-async def _interruptible(campaign: Campaign, steps: list) -> None:  # type: ignore[type-arg]
+async def _interruptible(work: Coroutine[Any, Any, None],
+                         beside: Coroutine[Any, Any, None]) -> None:
     """Run to the end, or until SIGINT or SIGTERM, after which everything is tidied up first."""
-    task = asyncio.ensure_future(campaign.run(steps))
+    task, other = asyncio.ensure_future(work), asyncio.ensure_future(beside)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
@@ -96,6 +134,9 @@ async def _interruptible(campaign: Campaign, steps: list) -> None:  # type: igno
         await task
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    finally:
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
 
 
 def _print_report(folder: Path) -> None:

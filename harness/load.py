@@ -1,0 +1,82 @@
+"""Was the air the limit, or the processor? How long a machine waited for its turn to run.
+
+Linux counts for every process how long it was ready to run and did not get to (/proc/PID/schedstat:
+time on the processor and time waiting for it, in ns). A guest's kernel is one such process: while
+it waits, so does everything in it, the timers of its air too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_EVERY_S = 0.05
+#: From these shares of its time on, waiting was the limit. Streams suffer from single delays, a
+#: negotiation is work for the processor in any case.
+LIMITS = {"authentication": 0.25, "tcp": 0.10, "udp": 0.10}
+FLAG = "processor"
+
+
+@dataclass
+class Waits:
+    """Samples of one process: when, and the seconds it had run and waited by then."""
+
+    pid: int
+    at: list[float] = field(default_factory=list)
+    ran: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+
+    def sample(self) -> None:
+        """Look once; a process that is gone leaves no sample."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            ran, waited = Path(f"/proc/{self.pid}/schedstat").read_text().split()[:2]
+            self.at.append(time.time())
+            self.ran.append(int(ran) / 1e9)
+            self.waited.append(int(waited) / 1e9)
+
+    async def watch(self) -> None:
+        """Sample until cancelled, and once more then."""
+        try:
+            while True:
+                self.sample()
+                await asyncio.sleep(_EVERY_S)
+        finally:
+            self.sample()
+
+    def shares(self, begin: float, end: float) -> tuple[float, float]:
+        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown."""
+        first = max(0, bisect.bisect_right(self.at, begin) - 1)
+        last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
+        if last <= first:
+            return 0.0, 0.0
+        lasted = self.at[last] - self.at[first]
+        return ((self.ran[last] - self.ran[first]) / lasted,
+                (self.waited[last] - self.waited[first]) / lasted)
+
+
+def judge(waits: Waits, stamps: Mapping[str, float]) -> dict[str, Any]:
+    """What a record keeps of a repetition's processor; `stamps` are those of its raw values.
+
+    `ran_share` and `NAME_wait_share` are shares of the time; `limits` are the parts whose share
+    passed theirs.
+    """
+    parts = {"authentication": ("start", "foreign_first_packet" if "handoff" in stamps
+                                else "first_packet"),
+             "tcp": ("tcp_start", "tcp_end"), "udp": ("udp_start", "udp_end")}
+    found: dict[str, Any] = {}
+    if "start" in stamps and "end" in stamps:
+        found["ran_share"] = round(waits.shares(stamps["start"], stamps["end"])[0], 4)
+    passed = []
+    for name, (begin, end) in parts.items():
+        if begin in stamps and end in stamps:
+            share = waits.shares(stamps[begin], stamps[end])[1]
+            found[f"{name}_wait_share"] = round(share, 4)
+            if share > LIMITS[name]:
+                passed.append(name)
+    return {**found, "limits": passed}

@@ -1,0 +1,91 @@
+"""Was the processor the limit? Samples of a process, and the verdict on a repetition."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.load import LIMITS, Waits, judge
+
+STAMPS = {"start": 100.0, "first_packet": 101.0, "tcp_start": 101.0, "tcp_end": 103.0,
+          "udp_start": 103.0, "udp_end": 104.0, "end": 104.0}
+
+
+def waits_of(waited_until_s: dict[float, float]) -> Waits:
+    """A process seen from 99 to 105 s; it had waited so long by each of the given moments."""
+    found = Waits(0)
+    total = 0.0
+    for step in range(61):
+        at = 99 + step / 10
+        total = waited_until_s.get(round(at, 1), total)
+        found.at.append(at)
+        found.ran.append((at - 99) * 0.2)
+        found.waited.append(total)
+    return found
+
+
+def test_shares_are_of_the_time_asked_for() -> None:
+    """Half a second of waiting in the UDP stream is half of that second, and nobody else's."""
+    judged = judge(waits_of({103.5: 0.5}), STAMPS)
+    assert judged["udp_wait_share"] == pytest.approx(0.5, abs=0.06)
+    assert judged["tcp_wait_share"] == judged["authentication_wait_share"] == 0
+    assert judged["ran_share"] == pytest.approx(0.2, abs=0.01)
+    assert judged["limits"] == ["udp"]
+
+
+@pytest.mark.parametrize("name", ["authentication", "tcp", "udp"])
+def test_what_stays_below_its_limit_is_not_flagged(name: str) -> None:
+    """A little waiting is part of every machine."""
+    begin, lasts = {"authentication": (100.0, 1), "tcp": (101.0, 2), "udp": (103.0, 1)}[name]
+    for factor, limits in ((0.5, []), (1.6, [name])):
+        waited = LIMITS[name] * lasts * factor
+        assert judge(waits_of({begin + 0.5: waited}), STAMPS)["limits"] == limits
+
+
+def test_a_repetition_that_broke_off_is_judged_as_far_as_it_got() -> None:
+    """No stream, no verdict on it."""
+    judged = judge(waits_of({}), {"start": 100.0, "end": 100.5})
+    assert set(judged) == {"ran_share", "limits"}
+
+
+def test_roaming_counts_the_second_stay_as_getting_on() -> None:
+    """What the processor did to the handoff is what it did to the authentication."""
+    stamps = {**STAMPS, "handoff": 100.4, "foreign_first_packet": 101.0, "first_packet": 100.3}
+    assert judge(waits_of({100.8: 0.9}), stamps)["limits"] == ["authentication"]
+
+
+def test_nothing_seen_is_nothing_known() -> None:
+    """A process that was never there has no shares."""
+    unseen = Waits(2**22 + 1)
+    unseen.sample()
+    assert unseen.at == [] and unseen.shares(0, 1) == (0.0, 0.0)
+
+
+def test_a_process_that_is_kept_from_running_is_seen_waiting() -> None:
+    """Two busy processes on one processor: each waits about half of the time. Real counters."""
+    core = str(min(os.sched_getaffinity(0)))
+    busy = [subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
+            for _ in range(3)]
+    try:
+        waits = Waits(busy[0].pid)
+
+        async def watch() -> None:
+            task = asyncio.create_task(waits.watch())
+            await asyncio.sleep(1.5)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        time.sleep(0.2)
+        asyncio.run(watch())
+        ran, waited = waits.shares(waits.at[0], waits.at[-1])
+        assert ran < 0.7 and waited > 0.3
+    finally:
+        for process in busy:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
