@@ -14,6 +14,10 @@ COMMANDS = {
     "run": "Measure policies in scenarios and print the table.",
     "report": "Print the table of a results folder.",
     "status": "Show how far a run has come.",
+    "export": "Pack a results folder into one archive.",
+    "import": "Unpack an archive, or merge it into results that are there.",
+    "verify": "Check a results folder or an archive.",
+    "prune": "Remove captures of a results folder by choice.",
     "lab": "Open a shell on a node of a running testbed.",
     "doctor": "Say what this machine can do and what is missing.",
     "provision": "Build what measuring needs, now.",
@@ -21,6 +25,8 @@ COMMANDS = {
     "test": "Run the project's tests.",
     "completion": "Print the shell's completion script.",
 }
+#: Modules that cannot have their subcommand's name, which is a word of Python's own.
+_MODULES = {"import": "import_"}
 
 
 class _Lazy(click.Group):
@@ -32,7 +38,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"harness.commands.{cmd_name}")
+        module = importlib.import_module(f"harness.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 

@@ -153,6 +153,7 @@ class Plan:
         """The plan as it is kept beside its results."""
         return {"schema": PLAN_SCHEMA, "policies": {p.id: p.digest() for p in self.policies},
                 "names": {p.id: p.name for p in self.policies},
+                "layers": {p.id: p.layers.model_dump(mode="json") for p in self.policies},
                 "scenarios": [s.id for s in self.scenarios],
                 "medium": self.medium.name if self.medium else None,
                 "settings": asdict(self.settings), "digest": self.digest()}

@@ -1,14 +1,30 @@
-"""What a record was made with: a digest of the project's own code and data."""
+"""What results were made with: code, image, programs and machine, so that a folder tells by itself.
+
+Nothing that names a person or a place: results are meant to be passed on.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
 from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
-from harness.machine import ROOT
+from harness.machine import ROOT, EmbeddedMachine, Machine
+from harness.plan import Plan
+from topologies import loader
 
+FILE = "provenance.json"
 _PACKAGES = ("ansible", "guest", "harness", "measure", "policies", "topologies")
 _SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".config", ".cfg", ""})
+_PROGRAMS = (("tshark", "--version"), ("mergecap", "--version"), ("git", "--version"))
+_DISTRIBUTIONS = ("ansible-core", "pydantic", "numpy", "scipy", "pandas")
 
 
 @cache
@@ -21,3 +37,64 @@ def code_digest() -> str:
                 digest.update(f"{path.relative_to(ROOT)}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def write(folder: Path, plan: Plan, machine: Machine) -> None:
+    """Keep in a results folder what its results are made with; earlier circumstances stay."""
+    found = describe(plan, machine)
+    path = folder / FILE
+    try:
+        history: list[Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        history = []
+    if found in history:
+        return
+    temporary = folder / f".{FILE}.tmp"
+    temporary.write_text(json.dumps([*history, found], indent=1) + "\n")
+    temporary.replace(path)
+
+
+def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
+    """One set of circumstances, the same for every record made under them."""
+    return {"code": {"sha256": code_digest(), "revision": _said("git", "rev-parse", "HEAD"),
+                     "changed": bool(_said("git", "status", "--porcelain"))},
+            "image": dict(machine.image.manifest) if isinstance(machine, EmbeddedMachine)
+            else None,
+            "programs": {name: _said(name, option).partition("\n")[0]
+                         for name, option in _PROGRAMS},
+            "python": {"version": platform.python_version(),
+                       **{name: metadata.version(name) for name in _DISTRIBUTIONS}},
+            "host": host(),
+            "scenarios": {s.id: loader.to_json(s) for s in plan.scenarios},
+            "medium": loader.to_json(plan.medium) if plan.medium else None}
+
+
+def host() -> dict[str, Any]:
+    """The machine in front of the user: processor, memory, kernel, distribution."""
+    lines = [line.partition(":") for line in _read("/proc/cpuinfo").splitlines()]
+    models = [value.strip() for key, _, value in lines if key.strip() == "model name"]
+    memory_kb = next((line.split()[1] for line in _read("/proc/meminfo").splitlines()
+                      if line.startswith("MemTotal:")), "0")
+    release = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines()
+                   if "=" in line)
+    return {"processor": models[0] if models else platform.machine(),
+            "processors": len(os.sched_getaffinity(0)), "memory_mb": int(memory_kb) // 1024,
+            "kernel": platform.release(), "platform": sys.platform,
+            "distribution": release.get("PRETTY_NAME", "").strip('"')}
+
+
+def _said(*argv: str) -> str:
+    """What a program prints; "" where it is missing or refuses."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20,
+                              cwd=ROOT)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.plan import Plan, Step, read_description
+from harness.portable import seal
 from measure import record
 from measure.record import Record, RecordError
 
@@ -67,6 +68,11 @@ class ResultsFolder:
                             "settings differ); choose another folder with --out")
         for step in plan.steps():
             self._put_aside_if_edited(step)
+        if kept != plan.describe():
+            self._write_plan(plan)
+
+    def _write_plan(self, plan: Plan) -> None:
+        seal.remove(self.path)
         temporary = self.path / ".plan.json.tmp"
         temporary.write_text(json.dumps(plan.describe(), indent=1) + "\n")
         temporary.replace(self.path / "plan.json")
@@ -83,6 +89,7 @@ class ResultsFolder:
 
     def keep(self, found: Record, out: Path | None) -> None:
         """Keep a repetition's captures, compressed, if they are wanted; and then its record."""
+        seal.remove(self.path)
         if out is not None and (self._keeps == "all" or (
                 self._keeps == "failed" and found.status != "ok")):
             self._keep_captures(found, out)
@@ -91,6 +98,7 @@ class ResultsFolder:
     def keep_logs(self, cell: str, logs: Path) -> None:
         """Keep the logs of a cell's testbed; those of its last testbed stay."""
         if logs.is_dir():
+            seal.remove(self.path)
             shutil.copytree(logs, self.logs / cell, dirs_exist_ok=True)
 
     def log(self, cell: str, line: str) -> None:
@@ -121,6 +129,7 @@ class ResultsFolder:
         except RecordError:
             return
         if of != step.cell.policy.digest():
+            seal.remove(self.path)
             target = self.path / "superseded" / str(of)[:12]
             for place in (path, self.captures / step.name):
                 if place.exists():

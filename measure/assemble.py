@@ -34,9 +34,7 @@ def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
     static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
     if static_wep:
         raw["wep_key"] = "static"
-    captures = {entry["file"].removesuffix(".pcap"): dissect.read(
-        out / entry["file"], wep_key if static_wep else "") for entry in raw["captures"]}
-    seen = _observed(scenario, raw, captures)
+    seen = _observed(scenario, raw, _captures(raw, out, wep_key if static_wep else ""))
     found = phases.find(raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac) \
         if "start" in raw["stamps"] else []
     checks = evidence.verify(policy, seen)
@@ -55,6 +53,18 @@ def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
         environment={**environment, "policy_sha256": policy.digest()},
         captures=raw["captures"], attempt=attempt, elapsed_s=raw["elapsed_s"],
         raw={key: raw[key] for key in _KEPT_RAW if key in raw})
+
+
+def _captures(raw: Mapping[str, Any], out: Path, wep_key: str) -> dict[str, list[Packet]]:
+    """The packets of each capture, by its name.
+
+    The mobile node's come first, as though nothing else had been dissected: TLS is judged there,
+    and the air and the wire carry the same messages.
+    """
+    names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
+                   key=lambda name: name != "auth-mn")
+    found = dissect.read_all([out / f"{name}.pcap" for name in names], wep_key)
+    return dict(zip(names, found, strict=True))
 
 
 def _observed(scenario: Scenario, raw: Mapping[str, Any],

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from measure import iperf
 from measure.errors import MeasureError
 
-# One field a column, in the order of `Packet`'s attributes.
-_FIELDS = ("frame.time_epoch", "frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da",
-           "wlan.fc.protected", "wlan.wep.iv", "wlan.ccmp.extiv", "wlan.rsn.pcs.type",
-           "wlan.rsn.akms.type", "eapol.type", "eap.code", "eap.type", "eapol.keydes.type",
+# One field a column: the time, then what many packets have in common, then what counts them.
+_COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
+           "wlan.rsn.pcs.type", "wlan.wfa.ie.wpa.ucs.type", "wlan.rsn.akms.type",
+           "wlan.wfa.ie.wpa.akms.type", "eapol.type", "eap.code", "eap.type", "eapol.keydes.type",
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
-           "frame.cap_len", "mip.type", "mip.code", "mip.coa", "wlan.tkip.extiv",
-           "wlan.wfa.ie.wpa.ucs.type", "wlan.wfa.ie.wpa.akms.type", "llc.dsap", "radiotap.length")
+           "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length")
+_COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
+_FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
+# No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
+_LEFT_OUT = ("--disable-protocol", "tcp", "-d", f"udp.port=={iperf.PORT},data")
 # First bytes of a pcap file: either byte order, stamps in micro- or nanoseconds. Tshark takes any
 # file for something, and an empty one for a capture of nothing.
 _MAGIC = frozenset(bytes.fromhex(word) for word in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d"))
@@ -34,20 +41,26 @@ REGISTRATION_ACCEPTED = (0, 1)
 _NOT_FOUND = 127
 _MAC_HEADER_BYTES = 24
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
+# On few cores the next repetition is being measured meanwhile.
+_NICELY = ("nice", "-n", "10")
+# A user's own preferences may hide columns and disable protocols.
+_UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+_TAB = "\t"
+_TABS = _TAB * (len(_FIELDS) - 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Packet:
     """One packet; what it does not have is None (numbers), "" (addresses) or () (lists)."""
 
     time_s: float
+    wep_iv: str
+    ccmp_iv: str
     length: int
     subtype: int | None
     transmitter: str
     receiver: str
     protected: bool
-    wep_iv: str
-    ccmp_iv: str
     rsn_cipher: int | None
     rsn_akm: int | None
     eapol_type: int | None
@@ -112,37 +125,94 @@ class Packet:
 
 
 def parse_fields(text: str) -> list[Packet]:
-    """Packets from tshark's tab-separated fields, one packet a line."""
-    return [_packet(line.split("\t")) for line in text.splitlines() if line.strip()]
+    """Packets from tshark's tab-separated columns, one packet a line; missing ones are empty."""
+    return _packets(line for line in text.splitlines() if line.strip())
 
 
-def read(capture: Path, wep_key: str = "", timeout_s: float = 120.0) -> list[Packet]:
-    """The packets of a capture file; frames under a static WEP key are decrypted with it.
+def _packets(lines: Iterable[str]) -> list[Packet]:
+    """As `parse_fields`. Few packets differ in more than time and counters: all else is kept."""
+    packets: list[Packet] = []
+    known: dict[str, tuple[Any, ...]] = {}
+    for line in lines:
+        time, _, rest = f"{line}{_TABS[line.count(_TAB):]}".partition(_TAB)
+        common, wep_iv, ccmp_iv, tkip_iv = rest.rsplit(_TAB, len(_COUNTERS))
+        values = known.get(common)
+        if values is None:
+            values = known[common] = _values(common.split(_TAB))
+        packets.append(Packet(float(time), _first(wep_iv), _first(ccmp_iv or tkip_iv), *values))
+    return packets
 
-    A frame whose checksum fails after decryption shows no inner addresses.
-    Raises MeasureError if tshark is missing or cannot read the file.
+
+def read(capture: Path, wep_key: str = "", timeout_s: float = 300.0) -> list[Packet]:
+    """The packets of a capture file; as `read_all`."""
+    return read_all([capture], wep_key, timeout_s)[0]
+
+
+def read_all(captures: Sequence[Path], wep_key: str = "",
+             timeout_s: float = 300.0) -> list[list[Packet]]:
+    """The packets of each capture file; frames under a static WEP key are decrypted with it.
+
+    A frame whose checksum fails after decryption shows no inner addresses. One tshark dissects the
+    files one after the other, as starting it takes longer than most files do. It remembers from one
+    to the next what it needs to put messages together; the first is dissected as if it were alone.
+    Raises MeasureError if a tool is missing or a file cannot be read.
     """
-    _refuse_others(capture)
-    # Nicely: on few cores the next repetition is being measured meanwhile.
-    argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture), "-T", "fields",
-            "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=,"]
-    argv += _decryption(wep_key)
-    for name in _FIELDS:
-        argv += ["-e", name]
+    for capture in captures:
+        _refuse_others(capture)
+    if not captures:
+        return []
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        text = _dissect(captures, wep_key, timeout_s)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
     except subprocess.TimeoutExpired:
-        raise MeasureError("testbed", f"tshark took more than {timeout_s:g} s for {capture}") \
-            from None
-    if done.returncode == _NOT_FOUND:
-        raise MeasureError("testbed", "tshark is missing; './qop doctor' tells how to get it")
+        more = f" and {len(captures) - 1} more" if len(captures) > 1 else ""
+        raise MeasureError("testbed", f"tshark took more than {timeout_s:g} s for {captures[0]}"
+                           f"{more}") from None
+    lines: list[list[str]] = [[] for _ in captures]
+    for line in text.splitlines():
+        capture_index, _, columns = line.partition(_TAB)
+        lines[int(capture_index)].append(columns)
+    return [_packets(entry) for entry in lines]
+
+
+def _dissect(captures: Sequence[Path], wep_key: str, timeout_s: float) -> str:
+    """Lines of `_FIELDS` of all packets, in the order of the files, each with its file's index."""
+    # Appended, not sorted by time: the order within each file stays, and no state comes into the
+    # first. With no interfaces merged, a packet's interface is its file.
+    with subprocess.Popen([*_NICELY, "mergecap", "-a", "-I", "none", "-w", "-",
+                           *map(str, captures)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as merging:
+        assert merging.stdout is not None
+        assert merging.stderr is not None
+        try:
+            done = subprocess.run(_tshark(wep_key), stdin=merging.stdout, capture_output=True,
+                                  text=True, timeout=timeout_s, check=False,
+                                  env=os.environ | _UNCONFIGURED)
+        except BaseException:
+            merging.kill()  # it may be what tshark waits for
+            raise
+        finally:
+            merging.stdout.close()  # ends it if tshark did not read all
+        complaint = merging.stderr.read()
+    for tool, status in (("tshark", done.returncode), ("mergecap", merging.returncode)):
+        if status == _NOT_FOUND:
+            raise MeasureError("testbed", f"{tool} is missing; './qop doctor' tells how to get it")
+    if merging.returncode and not (merging.returncode == -signal.SIGPIPE and done.returncode):
+        said = " ".join(complaint.split()).removeprefix("mergecap: ") or "mergecap failed"
+        raise MeasureError("testbed", f"tshark cannot read a capture: {said}")
     if done.returncode:
-        raise MeasureError("testbed", f"tshark cannot read {capture}: "
+        raise MeasureError("testbed", f"tshark cannot read {', '.join(map(str, captures))}: "
                            f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    return parse_fields(done.stdout)
+    return done.stdout
+
+
+def _tshark(wep_key: str) -> list[str]:
+    """The command; custom columns give the values of -T fields, without texts for all others."""
+    columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
+    return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
+            *_LEFT_OUT, *_decryption(wep_key)]
 
 
 def _refuse_others(capture: Path) -> None:
@@ -161,21 +231,23 @@ def _decryption(wep_key: str) -> list[str]:
     return ["-o", "wlan.enable_decryption:TRUE", "-o", f'uat:80211_keys:"wep","{wep_key}"']
 
 
-def _packet(columns: Sequence[str]) -> Packet:
-    c = [*columns, *[""] * (len(_FIELDS) - len(columns))]
-    return Packet(
-        time_s=float(c[0]), length=int(c[1]), subtype=_number(c[2]), transmitter=_first(c[3]),
-        receiver=_first(c[4]), protected=_first(c[5]) in ("1", "True"), wep_iv=_first(c[6]),
-        ccmp_iv=_first(c[7]) or _first(c[30]), rsn_cipher=_number(c[8] or c[31]),
-        rsn_akm=_number(c[9] or c[32]),
-        eapol_type=_number(c[10]), eap_code=_number(c[11]), eap_type=_number(c[12]),
-        key_descriptor=_number(c[13]), tls_handshakes=_numbers(c[14]), radius_code=_number(c[15]),
-        arp_opcode=_number(c[16]), icmp_type=_number(c[17]), ip_src=_first(c[18]),
-        ip_dst=_first(c[19]), ip_proto=_number(c[20]), udp_src=_number(c[21]),
-        udp_dst=_number(c[22]), isakmp_exchange=_number(c[23]), esp_spi=_first(c[24]),
-        ethernet_src=_first(c[25]), captured=_number(c[26]) or 0,
-        mip_type=_number(c[27]), mip_code=_number(c[28]), mip_care_of=_first(c[29]),
-        has_llc=bool(c[33]), radiotap_bytes=_number(c[34]) or 0)
+def _values(columns: Sequence[str]) -> tuple[Any, ...]:
+    """`Packet`'s attributes after the counters, from the columns in common."""
+    c = dict(zip(_COMMON, columns, strict=True))
+    return (
+        int(c["frame.len"]), _number(c["wlan.fc.type_subtype"]), _first(c["wlan.ta"]),
+        _first(c["wlan.da"]), _first(c["wlan.fc.protected"]) in ("1", "True"),
+        _number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
+        _number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]),
+        *(_number(c[name]) for name in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),
+        tuple(int(entry, 0) for entry in c["tls.handshake.type"].split(",") if entry),
+        *(_number(c[name]) for name in ("radius.code", "arp.opcode", "icmp.type")),
+        _first(c["ip.src"]), _first(c["ip.dst"]),
+        *(_number(c[name]) for name in ("ip.proto", "udp.srcport", "udp.dstport",
+                                        "isakmp.exchangetype")),
+        _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
+        _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
+        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0)
 
 
 def _first(column: str) -> str:
@@ -185,7 +257,3 @@ def _first(column: str) -> str:
 def _number(column: str) -> int | None:
     first = _first(column)
     return int(first, 0) if first else None
-
-
-def _numbers(column: str) -> tuple[int, ...]:
-    return tuple(int(entry, 0) for entry in column.split(",") if entry)

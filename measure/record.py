@@ -106,18 +106,24 @@ def read(path: Path) -> Record:
     """Read a record; raises RecordError for anything else."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = _schema_of(text)
-        if found is not None and found != SCHEMA:
-            raise RecordError(f"{path}: schema {found}, this version reads {SCHEMA}; "
-                              "measure again or use the version that wrote it")
-        return Record.model_validate_json(text)
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> Record:
+    """The record that a text is; raises RecordError, which names `where` it stands."""
+    found = _schema_of(text)
+    if found is not None and found != SCHEMA:
+        raise RecordError(f"{where}: schema {found}, this version reads {SCHEMA}; "
+                          "measure again or use the version that wrote it")
+    try:
+        return Record.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "file"
-        said = " ".join(f"{where}: {first['msg']}".split())
-        raise RecordError(f"{path}: {said}; not a record of schema {SCHEMA}, "
+        field = ".".join(str(part) for part in first["loc"]) or "file"
+        said = " ".join(f"{field}: {first['msg']}".split())
+        raise RecordError(f"{where}: {said}; not a record of schema {SCHEMA}, "
                           "move it away or measure again") from None
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -21,15 +22,18 @@ from recorded import (
     captures,
     has_static_key,
     path,
+    policy_of,
 )
 from recorded import packets as recorded
 
-from measure import dissect
+from measure import dissect, iperf
 from measure.dissect import Packet
 from measure.errors import MeasureError
 
 ACCESS_POINT = "02:00:00:00:a0:00"
 STATIC = [policy for policy in IDS if has_static_key(POLICIES[policy])]
+TCP, UDP = 6, 17  # protocol numbers of IP
+ETHERNET = 1
 IEEE802_11 = 105  # pcap's link type of frames without a radio header
 
 
@@ -306,6 +310,128 @@ def test_slow_tshark_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         dissect.read(path("P1", "auth-mn"), timeout_s=0.2)
 
 
+def test_without_mergecap_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tshark alone, as of a damaged installation, is not taken for captures without packets."""
+    for tool in ("nice", "tshark"):
+        found = shutil.which(tool)
+        assert found is not None
+        (tmp_path / tool).symlink_to(found)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MeasureError, match=r"mergecap is missing; .*qop doctor"):
+        dissect.read(path("P1", "auth-mn"))
+
+
+def test_tshark_that_stops_early_is_no_end_of_the_captures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tshark's own complaint is told, not that of mergecap, which then has nobody to write to."""
+    big = tmp_path / "big.pcap"
+    big.write_bytes(pcap([bytes(1000)] * 1000))  # more than a pipe holds
+    broken = tmp_path / "tshark"
+    broken.write_text("#!/bin/sh\necho no memory >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(MeasureError, match=r"cannot read .*big\.pcap: no memory"):
+        dissect.read(big)
+
+
+def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mergecap that hangs is ended, too, and all captures are spoken of."""
+    slow = tmp_path / "mergecap"
+    slow.write_text("#!/bin/sh\nexec sleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    files = [path("P1", capture) for capture in captures("P1")]
+    begin = time.monotonic()
+    with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-air\.pcap and 5 more"):
+        dissect.read_all(files, timeout_s=0.2)
+    assert time.monotonic() - begin < 20
+
+
+def test_a_users_own_preferences_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A protocol that somebody disabled in Wireshark is dissected here all the same."""
+    (tmp_path / "disabled_protos").write_text("icmp\n")
+    monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(tmp_path))
+    assert any(p.icmp_type for p in dissect.read(path("P1", "auth-mn")))
+
+
+# Several captures ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
+def test_captures_read_at_once_are_what_each_is_alone(recording: str) -> None:
+    """EAP-TLS, RADIUS and IKE, seen at several points, do not change what any point shows."""
+    key = WEP_KEY if has_static_key(policy_of(recording)) else ""
+    names = sorted(captures(recording), key=lambda name: name != "auth-mn")
+    together = dissect.read_all([path(recording, name) for name in names], key)
+    for name, found in zip(names, together, strict=True):
+        assert tuple(found) == recorded(recording, name, key), name
+
+
+def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> None:
+    """Micro- and nanoseconds, radio and Ethernet, none and repeated packets, later before earlier.
+
+    The order is that of the files, and no packet changes its file.
+    """
+    frame = data_frame(bytes([0, 1, 2, 0]))
+    nano = bytearray(pcap([frame, frame]))
+    nano[:4] = (0xA1B23C4D).to_bytes(4, "little")
+    contents = {"late": pcap([frame] * 3).replace(b"\1\0\0\0\0\0\0\0", b"\2\0\0\0\0\0\0\0", 1),
+                "none": pcap([]), "nano": bytes(nano),
+                "wired": pcap([bytes(60)], link_type=ETHERNET)}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.pcap").write_bytes(content)
+    late, none, fine, wired = dissect.read_all([tmp_path / f"{name}.pcap" for name in contents])
+    assert [p.time_s for p in late] == [2.0, 1.000001, 1.000002]
+    assert none == []
+    assert [p.time_s for p in fine] == [1.0, 1.000000001]
+    assert [(p.ethernet_src, p.subtype) for p in wired] == [("00:00:00:00:00:00", None)]
+    assert {p.transmitter for p in (*late, *fine)} == {MAC}
+    assert dissect.read_all([]) == []
+
+
+@pytest.mark.parametrize("spoilt", ["first", "second", "third"])
+@pytest.mark.parametrize(("content", "complaint"), [
+    (pcap([bytes(60)] * 3)[:-1], "cut short"), (pcap([])[:20], "cut short"),
+    (pcap([]) + b"\xff" * 600, "damaged"), (b"", "not a pcap file"),
+    (b"\x0a\x0d\x0d\x0a" + bytes(60), "not a pcap file")], ids=range(5))
+def test_the_spoilt_one_of_several_captures_is_named(
+    spoilt: str, content: bytes, complaint: str, tmp_path: Path,
+) -> None:
+    """One bad file is enough to refuse all, and the error says which it is, in one line."""
+    files = [tmp_path / f"{name}.pcap" for name in ("first", "second", "third")]
+    for file in files:
+        file.write_bytes(content if file.stem == spoilt else pcap([bytes(60)] * 3))
+    with pytest.raises(MeasureError, match=f"cannot read .*{spoilt}\\.pcap.*{complaint}") as caught:
+        dissect.read_all(files)
+    assert len(str(caught.value).splitlines()) == 1
+    assert sum(file.name in str(caught.value) for file in files) == 1
+
+
+def test_iperf_datagrams_keep_their_ports() -> None:
+    """What is not dissected further still shows who sent it to whom."""
+    found = [p for p in recorded("P1", "traffic-peer") if p.ip_proto == UDP]
+    assert {p.udp_dst for p in found} == {iperf.PORT}
+    assert all(p.udp_src and p.ip_src == ADDRESS and p.ip_dst == PEER for p in found)
+
+
+def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
+    """TCP is not dissected, but what carries it is."""
+    segment = struct.pack(">HHIIHHHH", 40000, iperf.PORT, 1, 1, 0x5010, 65535, 0, 0) + bytes(40)
+    header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), 1, 0, 64, TCP, 0,
+                         bytes([10, 1, 0, 12]), bytes([10, 1, 0, 1]))
+    file = tmp_path / "x.pcap"
+    file.write_bytes(pcap([bytes.fromhex("02000000a000 02000000a200 0800") + header + segment],
+                          link_type=ETHERNET))
+    (found,) = dissect.read(file)
+    assert (found.ip_src, found.ip_dst, found.ip_proto) == (ADDRESS, "10.1.0.1", TCP)
+    assert (found.ethernet_src, found.udp_dst, found.length) == (MAC, None, 94)
+
+
 # Columns -------------------------------------------------------------------------------------
 
 
@@ -323,9 +449,25 @@ def test_short_and_empty_lines() -> None:
 
 def test_first_of_several_occurrences_counts() -> None:
     """Of a packet in a packet (ICMP's quotation, RADIUS's EAP) the outer value is taken."""
-    columns = ["2.0", "60", *[""] * 16, "10.1.0.1,10.9.9.9", "10.1.0.12,10.8.8.8", "1,17"]
+    shown = {"frame.time_epoch": "2.0", "frame.len": "60", "ip.src": "10.1.0.1,10.9.9.9",
+             "ip.dst": "10.1.0.12,10.8.8.8", "ip.proto": "1,17"}
+    columns = [shown.get(field, "") for field in dissect._FIELDS]
     packet = dissect.parse_fields("\t".join(columns))[0]
     assert (packet.ip_src, packet.ip_dst, packet.ip_proto) == ("10.1.0.1", "10.1.0.12", 1)
+
+
+def test_packets_alike_but_for_time_and_counter() -> None:
+    """Of lines that differ in time and counter alone, each keeps its own; other columns count."""
+    columns = dict.fromkeys(dissect._FIELDS, "") | {"frame.len": "60"}
+    lines = [columns | {"frame.time_epoch": str(n), "wlan.wep.iv": f"0x{n}"} for n in range(3)]
+    lines.append(lines[1] | {"ip.src": "10.1.0.1"})
+    lines.append(lines[0] | {"wlan.wep.iv": "", "wlan.tkip.extiv": "0x7"})
+    lines.append(lines[0] | {"wlan.wep.iv": "", "wlan.ccmp.extiv": "0x8"})
+    found = dissect.parse_fields("\n".join("\t".join(line.values()) for line in lines))
+    assert [(p.time_s, p.wep_iv, p.ccmp_iv, p.ip_src) for p in found] == [
+        (0, "0x0", "", ""), (1, "0x1", "", ""), (2, "0x2", "", ""), (1, "0x1", "", "10.1.0.1"),
+        (0, "", "0x7", ""), (0, "", "0x8", "")]
+    assert found[0] == dataclasses.replace(found[1], time_s=0, wep_iv="0x0")
 
 
 def test_answers_to_a_sign_of_life_are_not_decryptable() -> None:

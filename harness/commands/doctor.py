@@ -14,7 +14,7 @@ from guest import image
 from guest.cache import cache_root
 from harness.machine import TESTBED_PYTHON
 
-_GUEST_TOOLS = ("setpriv", "taskset", "tshark", "openssl")
+_GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
 _BUILD_TOOLS = ("mmdebstrap", "tar2sqfs", "apt-get")
 _BUILD_ROOM_MB = 6000
 _GUEST_ROOM_MB = 256

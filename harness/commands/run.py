@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness import preview, profiles, results, setup, stopping
+from harness import preview, profiles, provenance, results, setup, stopping
 from harness.campaign import Campaign
 from harness.errors import UserError
 from harness.machine import HostMachine, Machine
@@ -116,6 +116,7 @@ def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
         if steps or again or more():
             # Asked for before anything starts, and long before it could interrupt a measurement.
             machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
+            provenance.write(folder, plan, machine)
             with Progress(plan, folder, already=len(plan.steps()) - len(steps)) as progress:
                 campaign = Campaign(plan, machine, kept, progress.record, more)
                 asyncio.run(_interruptible(campaign.run(steps, again), progress.live(campaign)))

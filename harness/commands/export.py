@@ -1,0 +1,45 @@
+"""`qop export`: pack a results folder into one archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from harness import results
+from harness.commands.run import RESULTS
+from harness.errors import UserError
+from harness.plan import read_description
+from harness.portable import archive, exporting, interrupts
+from harness.portable.documents import Choice
+
+
+@click.command("export", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("-o", "--output", "file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Archive to write, or a folder for it; default: FOLDER's name with .tar.gz, "
+                   "here.")
+@click.option("--captures", type=click.Choice(get_args(Choice)), default="none", show_default=True,
+              help="Which repetitions' captures go along.")
+def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
+    """Pack FOLDER, or the newest in results/, into one archive with checksums.
+
+    The archive holds plan, records, provenance, logs and reports. Two exports of one folder are the
+    same octets. A damaged folder is refused.
+    """
+    folder = folder or results.latest(RESULTS)
+    if read_description(folder) is None:
+        raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
+    name = f"{archive.folder_name(folder)}.tar.gz"
+    if file is None:
+        file = Path(name)
+    elif file.is_dir():
+        file /= name
+    with interrupts.heeded():
+        done = exporting.export(folder, file, captures)
+    click.echo(f"{done.file}: {done.records} records, {done.captures} captures, "
+               f"{done.bytes / 1e6:.1f} MB")
+    if done.foreign:
+        click.echo(f"  left out, no part of the results: "
+                   f"{', '.join(map(click.format_filename, done.foreign))}")

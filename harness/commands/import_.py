@@ -1,0 +1,30 @@
+"""`qop import`: unpack an archive, or merge it into results that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.run import RESULTS
+from harness.portable import importing, interrupts
+
+
+@click.command("import", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Where to unpack; default: results/ and the archive's own name.")
+def command(file: Path, out: Path | None) -> None:
+    """Unpack FILE, which './qop export' has made.
+
+    Everything is checked before anything appears in FOLDER. If FOLDER holds results of the same
+    plan, what it lacks is added; results that differ under one name are refused.
+    """
+    with interrupts.heeded():
+        done = importing.import_archive(file, out, RESULTS)
+    already = done.records - done.added
+    there = f"; {already} records were there already" if already else ""
+    how = "imported" if done.new else "added"
+    click.echo(f"{done.folder}: {done.added} records and {done.captures} captures {how}{there}")
+    if done.aside:
+        click.echo(f"  not replaced, './qop report' makes them anew: {', '.join(done.aside)}")

@@ -1,0 +1,33 @@
+"""`qop prune`: remove captures of a results folder by choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from harness import results
+from harness.commands.run import RESULTS
+from harness.errors import UserError
+from harness.plan import read_description
+from harness.portable import interrupts, pruning
+from harness.portable.pruning import Choice
+
+
+@click.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--captures", type=click.Choice(get_args(Choice)), required=True,
+              help="Keep those of repetitions that are not ok; keep only those of the "
+                   "authentication; or keep none.")
+def command(folder: Path | None, captures: Choice) -> None:
+    """Remove captures of FOLDER, or of the newest in results/; records stay.
+
+    Nothing is asked. What went is noted in pruned.json, which './qop verify' knows.
+    """
+    folder = folder or results.latest(RESULTS)
+    if read_description(folder) is None:
+        raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
+    with interrupts.heeded():
+        freed = pruning.prune(folder, captures)
+    click.echo(f"{folder}: removed {freed.captures} captures, {freed.bytes / 1e6:.1f} MB")

@@ -1,0 +1,33 @@
+"""`qop verify`: whether a results folder, or an archive, is whole and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness import results
+from harness.commands.run import RESULTS
+from harness.portable import interrupts, verifying
+
+
+@click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("place", required=False, type=click.Path(path_type=Path),
+                metavar="[FOLDER_OR_FILE]")
+@click.option("--write", is_flag=True,
+              help="Write SHA256SUMS into FOLDER, unless something is damaged.")
+def command(place: Path | None, write: bool) -> int:
+    """Check a results folder, the newest in results/, or an archive of './qop export'.
+
+    Checksums, records, whether they belong to the plan, and the captures that they name. Exit
+    status: 0 if all is well, 1 with one line for each finding.
+    """
+    place = place or results.latest(RESULTS)
+    with interrupts.heeded():
+        verdict = verifying.verify(place, write=write)
+    if verdict.ok:
+        click.echo(f"{place}: {verdict.summary()}")
+        return 0
+    for finding in verdict.findings:
+        click.echo(finding.text)
+    return 1

@@ -1,0 +1,58 @@
+"""Whether a compressed capture is whole: gzip tested as it passes, without keeping it."""
+
+from __future__ import annotations
+
+import zlib
+
+_PIECE_BYTES = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
+#: First octets of pcap (micro- and nanoseconds, either byte order) and of pcapng.
+_MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1",
+          b"\x0a\x0d\x0d\x0a")
+
+
+class CaptureTest:
+    """Takes a .pcap.gz (or .pcap) piece by piece; `complaint` tells at the end."""
+
+    def __init__(self, name: str) -> None:
+        self._compressed = name.endswith(".gz")
+        self._inflater = zlib.decompressobj(_GZIP)
+        self._head = b""
+        self._broken = ""
+
+    def feed(self, data: bytes) -> None:
+        """The next piece of the file."""
+        if self._broken or not self._compressed:
+            self._note(data)
+            return
+        try:
+            self._inflate(data)
+        except zlib.error as error:
+            self._broken = f"gzip stream is damaged ({str(error).rpartition(': ')[2]})"
+
+    def complaint(self) -> str:
+        """What is wrong with the file, now that it has ended; empty when it is whole."""
+        if self._broken:
+            return self._broken
+        if self._compressed and not self._inflater.eof:
+            return "gzip stream is cut short"
+        return "" if self._head in _MAGIC else "is no packet capture"
+
+    def _inflate(self, data: bytes) -> None:
+        while data:
+            if self._inflater.eof:
+                # A gzip file may be several streams; padding after the last is allowed, too.
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                self._inflater = zlib.decompressobj(_GZIP)
+            # In pieces, because what comes out may be a thousand times what goes in.
+            self._note(self._inflater.decompress(data, _PIECE_BYTES))
+            data = self._inflater.unused_data or self._inflater.unconsumed_tail
+        # What the inflater still holds back when all input is taken.
+        while not self._inflater.eof and (more := self._inflater.decompress(b"", _PIECE_BYTES)):
+            self._note(more)
+
+    def _note(self, data: bytes) -> None:
+        if len(self._head) < 4:
+            self._head += data[:4 - len(self._head)]

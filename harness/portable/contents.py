@@ -1,0 +1,105 @@
+"""What belongs to a results folder: the kinds of its files by name, and a walk that finds them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+SUMS = "SHA256SUMS"
+MANIFEST = "manifest.json"
+PLAN = "plan.json"
+PRUNED = "pruned.json"
+
+_LONGEST_NAME_BYTES = 200
+_DEEPEST = 8
+
+
+class Kind(Enum):
+    """What a file of a results folder or an archive is."""
+
+    PLAN = "plan"
+    RECORD = "record"
+    PROVENANCE = "provenance"
+    PRUNED = "pruned"
+    REPORT = "report"
+    LOG = "log"
+    CAPTURE = "capture"
+    SUMS = "sums"
+    MANIFEST = "manifest"
+
+
+#: Kinds by path, in full; whatever matches none does not belong to a results folder.
+_KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
+    (r"plan\.json", Kind.PLAN),
+    (r"records/[^/]+\.json", Kind.RECORD),
+    # What an edited policy's records said is kept with the circumstances, not with the results.
+    (r"provenance([.-][^/]+)?\.json|provenance/.+|superseded/[^/]+/records/[^/]+",
+     Kind.PROVENANCE),
+    (r"pruned\.json", Kind.PRUNED),
+    (r"report\.html|handoff\.[^/]+|tables/.+", Kind.REPORT),
+    (r"logs/.+", Kind.LOG),
+    (r"captures/[^/]+/[^/]+", Kind.CAPTURE),
+    (r"SHA256SUMS", Kind.SUMS),
+    (r"manifest\.json", Kind.MANIFEST)))
+#: Kinds that describe the files beside them rather than what was measured.
+DESCRIBING = frozenset({Kind.SUMS, Kind.MANIFEST})
+
+
+@dataclass
+class Contents:
+    """The files of a folder by relative path, sorted, and the names of what is none of its own."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+
+
+def kind_of(path: str) -> Kind | None:
+    """What the file at a relative path is; None for what does not belong there."""
+    if not is_safe(path):
+        return None
+    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(path)), None)
+
+
+def is_safe(path: str) -> bool:
+    """Whether a relative path stays below its folder, is not hidden and can stand in SHA256SUMS."""
+    parts = path.split("/")
+    return len(parts) <= _DEEPEST and all(
+        part and part[0] not in ".-" and part.isprintable() and "\\" not in part
+        and len(part.encode()) <= _LONGEST_NAME_BYTES for part in parts)
+
+
+def capture_owner(path: str) -> str:
+    """The name of the repetition that a capture belongs to."""
+    return path.split("/")[1]
+
+
+def scan(folder: Path) -> Contents:
+    """The files of a results folder. Links are not followed; raises OSError where it cannot read.
+
+    Hidden files and `work/` are a run's own while it lasts, and passed over in silence.
+    """
+    found = Contents()
+    for place, folders, names in os.walk(folder, onerror=_refuse):
+        here = Path(place)
+        if here == folder and "work" in folders:
+            folders.remove("work")
+        links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = sorted(name for name in folders if name[0] != "." and name not in links)
+        for name in [*names, *links]:
+            path = here / name
+            relative = path.relative_to(folder).as_posix()
+            if kind_of(relative) and stat.S_ISREG(path.lstat().st_mode):
+                found.files[relative] = path
+            elif name[0] != ".":
+                found.foreign.append(relative)
+    found.files = dict(sorted(found.files.items()))
+    found.foreign.sort()
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    raise error

@@ -1,0 +1,112 @@
+"""From a results folder to one archive: what goes along, and what is said of what does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.portable import archive, contents, integrity, seal
+from harness.portable.contents import MANIFEST, PRUNED, SUMS, Kind, kind_of
+from harness.portable.documents import Choice, Manifest, Removed, render, render_pruned
+from harness.portable.folder_lock import held
+from harness.portable.survey import Survey, facts_of, look_at
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an archive holds, and the names in the folder that are no part of its results."""
+
+    file: Path
+    bytes: int
+    records: int
+    captures: int
+    foreign: list[str]
+
+
+def export(folder: Path, file: Path, captures: Choice) -> Exported:
+    """Pack a folder. Raises UserError where it is damaged, in use, or cannot be read or written."""
+    if file.exists():
+        raise UserError(f"{file}: is there already; give another name with -o, or remove it")
+    try:
+        with held(folder, exclusive=False):
+            return _export(folder, file, captures)
+    except archive.ArchiveError as error:
+        raise UserError(f"{folder}: {error}; give the command again", status=1) from None
+    except OSError as error:
+        raise UserError(f"{error.filename or file}: {error.strerror or error}; nothing was "
+                        "exported", status=1) from None
+
+
+def _export(folder: Path, file: Path, choice: Choice) -> Exported:
+    found = contents.scan(folder)
+    survey = look_at((path, place) for path, place in found.files.items()
+                     if kind_of(path) not in {Kind.CAPTURE, Kind.MANIFEST})
+    taken, left = _choose(found.files, survey, choice)
+    look_at(((path, found.files[path]) for path in taken), survey)
+    _mark(survey, found.files, left)
+    _refuse_damage(folder, survey)
+    members: dict[str, Path | bytes] = {
+        path: found.files[path] for path in survey.files if path not in {SUMS, PRUNED}}
+    pruned = survey.pruned.current(survey.record_digests())
+    if pruned.captures:
+        members[PRUNED] = render_pruned(pruned).encode()
+    sums = _describe(members, survey, choice)
+    archive.write(file, archive.folder_name(folder), members, sums)
+    return Exported(file, file.stat().st_size, len(survey.records), len(taken), found.foreign)
+
+
+def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[list[str], list[str]]:
+    """Paths of captures that go along, and of those that do not; captures of no record are none."""
+    taken: list[str] = []
+    left: list[str] = []
+    for path in files:
+        if kind_of(path) is Kind.CAPTURE:
+            found = survey.records.get(contents.capture_owner(path))
+            if found is not None:
+                wanted = choice == "all" or (choice == "failed" and found.status != "ok")
+                (taken if wanted else left).append(path)
+    return taken, left
+
+
+def _mark(survey: Survey, files: dict[str, Path], left: list[str]) -> None:
+    """Make the survey that of the archive, where captures that are left out count as pruned."""
+    removed: dict[str, dict[str, int]] = {}
+    for path in left:
+        _, name, file = path.split("/")
+        removed.setdefault(name, {})[file] = files[path].stat().st_size
+    digests = survey.record_digests()
+    survey.pruned = survey.pruned.with_removed({
+        name: Removed(record_sha256=digests[name], files=sizes)
+        for name, sizes in removed.items()})
+    if survey.sums is not None:
+        # The folder's own list is true of what was not looked at, too, but cannot be held to it.
+        survey.sums = {path: digest for path, digest in survey.sums.items()
+                       if path in survey.files or path not in files}
+
+
+def _refuse_damage(folder: Path, survey: Survey) -> None:
+    """An archive is as good as its folder, so that what is wrong has to be put right here."""
+    findings = [finding for finding in integrity.judge(survey, archived=False)
+                if not finding.renewable]
+    if findings:
+        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        raise UserError(f"{folder}: {findings[0].text}{more}; './qop verify {folder}' names all, "
+                        "put them right first", status=1)
+
+
+def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) -> dict[str, str]:
+    """Add manifest.json and SHA256SUMS to the members; the checksums of all but the latter."""
+    sums: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    for path, content in members.items():
+        facts = facts_of(content) if isinstance(content, bytes) else survey.files[path]
+        sums[path], sizes[path] = facts.sha256, facts.bytes
+    assert survey.plan is not None, "a folder without a plan is refused before"
+    manifest = render(Manifest(plan=survey.plan.digest, captures=choice,
+                               records=len(survey.records), files=dict(sorted(sizes.items()))))
+    members[MANIFEST] = manifest.encode()
+    sums[MANIFEST] = facts_of(manifest.encode()).sha256
+    members[SUMS] = seal.render(sums).encode()
+    return sums
+

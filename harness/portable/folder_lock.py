@@ -1,0 +1,54 @@
+"""Keeping runs and each other out of a results folder while its files are read or changed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.errors import UserError
+
+_LOCK = ".lock"
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+
+
+@contextmanager
+def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
+    """Hold the lock that a run takes: alone to change files, or beside others to read them.
+
+    Raises UserError while a run, or another command that changes files, has it.
+    """
+    descriptor = _open(folder, exclusive=exclusive)
+    if descriptor is None:
+        yield
+        return
+    try:
+        _take(descriptor, folder, exclusive=exclusive)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, folder: Path, *, exclusive: bool) -> None:
+    how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{folder}: a run is writing there, or another command is at work; "
+                        "wait until it has ended ('./qop status' tells)") from None
+
+
+def _open(folder: Path, *, exclusive: bool) -> int | None:
+    """The lock's descriptor; None for a reader where no run has been, or where none could write."""
+    try:
+        if exclusive:
+            return os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        return os.open(folder / _LOCK, os.O_RDONLY)
+    except OSError as error:
+        if not exclusive and error.errno in _READ_ONLY:
+            return None
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); "
+                        "make it writable, or copy it") from None

@@ -1,0 +1,164 @@
+"""From an archive to a results folder: nothing appears there before every checksum has agreed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import UserError
+from harness.plan import read_description
+from harness.portable import archive, integrity, merging, seal
+from harness.portable.contents import DESCRIBING, Kind, kind_of
+from harness.portable.survey import Stream, Survey
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Where an archive went, what of it was new there, and which reports were left aside.
+
+    `records` are all that it holds; `added` and `captures` are what came in.
+    """
+
+    folder: Path
+    new: bool
+    records: int
+    added: int
+    captures: int
+    aside: list[str]
+
+
+def survey_archive(file: Path) -> Survey:
+    """Everything in an archive, judged by nobody yet; what breaks off the reading is a finding.
+
+    Raises OSError where the file cannot be read.
+    """
+    survey = Survey()
+    try:
+        with archive.opened(file) as found:
+            for path, _, stream in found:
+                survey.look(path, stream)
+    except archive.ArchiveError as error:
+        survey.complain(f"{file.name}: {error}")
+    return survey
+
+
+def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
+    """Unpack an archive to `out`, or to the folder of its name in `root`.
+
+    Raises UserError for an archive that is not whole and sound, and for a folder that holds other
+    results; then nothing has changed there.
+    """
+    try:
+        with archive.opened(file) as found:
+            folder = out if out is not None else root / found.top
+            _check_place(folder)
+            with _beside(folder) as unpacked:
+                survey = _unpack(found, unpacked)
+                _refuse_damage(file, survey)
+                return _settle(file, survey, unpacked, folder)
+    except archive.ArchiveError as error:
+        raise UserError(f"{file}: {error}; nothing was imported", status=1) from None
+    except OSError as error:
+        raise UserError(f"{error.filename or out or root}: {error.strerror or error}; put that "
+                        "right and give the command again", status=1) from None
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse early what could only fail after everything has been unpacked."""
+    if folder.is_symlink() and not folder.exists():
+        raise UserError(f"{folder}: is a link to nowhere; choose another folder with --out")
+    if folder.exists() and read_description(folder) is None and (
+            not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: is there and holds no results; choose another folder with "
+                        "--out")
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A temporary folder on the same file system, so that a rename brings it to its place."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # One level deeper than the folders that commands look through for the newest results.
+    outer = Path(tempfile.mkdtemp(prefix=f".{folder.name}.import-", dir=folder.parent))
+    try:
+        inner = outer / "unpacked"
+        inner.mkdir()
+        yield inner
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def _unpack(found: archive.Archive, unpacked: Path) -> Survey:
+    """Write every file of results below `unpacked`, and look at each while it passes."""
+    survey = Survey()
+    for path, size, stream in found:
+        if kind_of(path) in DESCRIBING:
+            survey.look(path, stream)
+            if survey.manifest is not None:
+                _check_room(sum(survey.manifest.files.values()), unpacked)
+            continue
+        if survey.manifest is not None and survey.manifest.files.get(path) != size:
+            raise archive.ArchiveError(f"{path} has another size than the manifest says, or is "
+                                       "not in it")
+        target = unpacked / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_new(target) as sink:
+            survey.look(path, _Tee(stream, sink))
+    return survey
+
+
+def open_new(path: Path) -> BinaryIO:
+    """A file to write that must not be there yet."""
+    return path.open("xb")
+
+
+class _Tee:
+    """A stream that leaves a copy of what is read from it."""
+
+    def __init__(self, stream: Stream, sink: BinaryIO) -> None:
+        self._stream = stream
+        self._sink = sink
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._sink.write(data)
+        return data
+
+
+def _check_room(needed_bytes: int, place: Path) -> None:
+    free = shutil.disk_usage(place).free
+    if needed_bytes > free:
+        raise UserError(f"{place.parent.parent}: has {free >> 20} MB free, and the archive unpacks "
+                        f"to {needed_bytes >> 20} MB; make room, or choose another place with "
+                        "--out", status=1)
+
+
+def _refuse_damage(file: Path, survey: Survey) -> None:
+    findings = integrity.judge(survey, archived=True)
+    if findings:
+        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        raise UserError(f"{file}: {findings[0].text}{more}; './qop verify {file}' names all; "
+                        "nothing was imported", status=1)
+
+
+def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
+    """Bring what is unpacked and sound to its place."""
+    if read_description(folder) is not None:
+        merged = merging.merge(survey, unpacked, folder, file)
+        return Imported(folder, new=False, records=len(survey.records), added=merged.records,
+                        captures=merged.captures, aside=merged.aside)
+    assert survey.sums is not None, "judged before"
+    seal.write(unpacked, {path: digest for path, digest in survey.sums.items()
+                          if kind_of(path) not in DESCRIBING})
+    try:
+        unpacked.rename(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made ({error.strerror}); choose another folder with "
+                        "--out", status=1) from None
+    captures = sum(kind_of(path) is Kind.CAPTURE for path in survey.files)
+    return Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
+                    captures=captures, aside=[])

@@ -1,0 +1,24 @@
+"""Being told to end is an interruption like Ctrl-C, so that everything is tidied up first."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """While this lasts, SIGTERM and SIGHUP raise KeyboardInterrupt (main thread only)."""
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's shape
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

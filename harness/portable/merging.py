@@ -1,0 +1,159 @@
+"""Bringing unpacked results into a folder of the same plan, by content.
+
+What is there already is left as it is; what is new comes in, captures before the records that name
+them. A record or a capture that differs from its namesake stops everything before it begins: one of
+the two measured something else.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.plan import read_description
+from harness.portable import contents, seal
+from harness.portable.contents import DESCRIBING, PLAN, PRUNED, Kind, kind_of
+from harness.portable.documents import DocumentError, Pruned, parse, render_pruned
+from harness.portable.folder_lock import held
+from harness.portable.survey import Survey, record_path
+
+#: What may not differ under one name.
+_UNIQUE = (Kind.RECORD, Kind.CAPTURE)
+#: What differs from machine to machine, and is kept beside its namesake.
+_KEPT_BOTH = (Kind.LOG, Kind.PROVENANCE)
+#: Records after everything they speak of: a merge that was killed is completed by another.
+_ORDER = (Kind.CAPTURE, Kind.LOG, Kind.PROVENANCE, Kind.REPORT, Kind.RECORD)
+
+
+@dataclass
+class _Moves:
+    """What a merge is to do: targets by path of the unpacked file."""
+
+    targets: dict[str, str] = field(default_factory=dict)
+    conflicts: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """How much was new, and which reports stayed out because the folder has its own."""
+
+    records: int
+    captures: int
+    aside: list[str]
+
+
+def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
+    """Move what `folder` lacks into it. Raises UserError, and OSError; `file` is for its text."""
+    with held(folder, exclusive=True):
+        _require_same_plan(survey, folder, file)
+        moves = _compare(survey, folder)
+        if moves.conflicts:
+            more = f" (and {len(moves.conflicts) - 1} more)" if len(moves.conflicts) > 1 else ""
+            raise UserError(f"{folder}: {moves.conflicts[0]} differs from that in {file}{more}; "
+                            "import into a folder of its own with --out", status=1)
+        known = _known_sums(survey, folder, moves)
+        pruned = _merge_pruned(survey, folder, moves)
+        _move(moves, unpacked, folder, pruned)
+        if _merge_plan(unpacked, folder):
+            known.pop(PLAN, None)
+        seal.write(folder, known)
+    kinds = [kind_of(path) for path in moves.targets]
+    return Merged(kinds.count(Kind.RECORD), kinds.count(Kind.CAPTURE), moves.aside)
+
+
+def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
+    kept = read_description(folder)
+    if kept is None or survey.plan is None or kept.get("digest") != survey.plan.digest:
+        raise UserError(f"{folder}: holds results of another plan than {file} (policies, scenarios "
+                        "or settings differ); choose another folder with --out", status=1)
+
+
+def _compare(survey: Survey, folder: Path) -> _Moves:
+    moves = _Moves()
+    for path, facts in survey.files.items():
+        kind = kind_of(path)
+        if kind in DESCRIBING or path in {PLAN, PRUNED} or kind is None:
+            continue
+        there = folder / path
+        if not there.exists():
+            moves.targets[path] = path
+        elif seal.digest_of(there) == facts.sha256:
+            continue
+        elif kind in _UNIQUE:
+            moves.conflicts.append(path)
+        elif kind in _KEPT_BOTH:
+            other = _beside(path, facts.sha256)
+            if not (folder / other).exists():
+                moves.targets[path] = other
+        else:
+            moves.aside.append(path)
+    return moves
+
+
+def _beside(path: str, digest: str) -> str:
+    """A name that follows from the content, so that merging twice adds nothing."""
+    place = Path(path)
+    return place.with_name(f"{place.stem}.{digest[:8]}{place.suffix}").as_posix()
+
+
+def _known_sums(survey: Survey, folder: Path, moves: _Moves) -> dict[str, str]:
+    """Checksums that need not be taken again: the folder's own, and those just verified."""
+    try:
+        known = dict(seal.read(folder) or {})
+    except seal.SealError as error:
+        raise UserError(f"{error}; './qop verify {folder}' tells more", status=1) from None
+    known.pop(PRUNED, None)
+    known |= {target: survey.files[path].sha256 for path, target in moves.targets.items()}
+    return known
+
+
+def _merge_pruned(survey: Survey, folder: Path, moves: _Moves) -> Pruned:
+    """What is absent by choice afterwards.
+
+    What was left out of the archive is that only for records that come with it: of those that are
+    there already, the folder's own list speaks, lest a lost capture pass for a removed one.
+    """
+    try:
+        own = parse(Pruned, (folder / PRUNED).read_text(), str(folder / PRUNED))
+    except FileNotFoundError:
+        own = Pruned()
+    except (DocumentError, UnicodeDecodeError) as error:
+        raise UserError(f"{error}; './qop verify {folder}' tells more", status=1) from None
+    present = [*contents.scan(folder).files, *moves.targets.values()]
+    come = {name: removed for name, removed in survey.pruned.captures.items()
+            if record_path(name) in moves.targets}
+    return own.with_removed(come).without(present)
+
+
+def _move(moves: _Moves, unpacked: Path, folder: Path, pruned: Pruned) -> None:
+    """Rename files to their place, the pruned list before the records."""
+    for kind in _ORDER:
+        if kind is Kind.RECORD:
+            _write_pruned(folder, pruned)
+        for path, target in moves.targets.items():
+            if kind_of(path) is kind:
+                place = folder / target
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (unpacked / path).rename(place)
+
+
+def _write_pruned(folder: Path, pruned: Pruned) -> None:
+    if pruned.captures:
+        seal.replace(folder / PRUNED, render_pruned(pruned))
+    else:
+        (folder / PRUNED).unlink(missing_ok=True)
+
+
+def _merge_plan(unpacked: Path, folder: Path) -> bool:
+    """Two plans of one digest differ in how many repetitions they ask for; the larger one stays.
+
+    Whether it is the one that came.
+    """
+    texts = [(place / PLAN).read_text() for place in (folder, unpacked)]
+    kept, come = (json.loads(text)["settings"]["repetitions"] for text in texts)
+    if come > kept:
+        seal.replace(folder / PLAN, texts[1])
+    return bool(come > kept)

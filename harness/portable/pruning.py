@@ -1,0 +1,96 @@
+"""Removing captures by choice, with a note of what went, so that records say nothing false."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import UserError
+from harness.portable import contents, seal
+from harness.portable.contents import PRUNED, Kind, kind_of
+from harness.portable.documents import Removed, render_pruned
+from harness.portable.folder_lock import held
+from harness.portable.survey import Survey, facts_of, look_at
+
+Choice = Literal["keep-failed", "auth", "none"]
+
+#: Whether a choice keeps a capture: by its file's name, and whether its repetition is `ok`.
+_KEEPS: dict[Choice, Callable[[str, bool], bool]] = {
+    "keep-failed": lambda _, ok: not ok,
+    "auth": lambda file, _: file.startswith("auth-"),
+    "none": lambda _, __: False,
+}
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What pruning has removed."""
+
+    captures: int
+    bytes: int
+
+
+def prune(folder: Path, choice: Choice) -> Freed:
+    """Remove captures of a folder. Raises UserError while it is in use or where it cannot."""
+    try:
+        with held(folder, exclusive=True):
+            return _prune(folder, choice)
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}; put that right "
+                        "and give the command again", status=1) from None
+
+
+def _prune(folder: Path, choice: Choice) -> Freed:
+    files = contents.scan(folder).files
+    survey = look_at((path, place) for path, place in files.items()
+                     if kind_of(path) in {Kind.RECORD, Kind.PRUNED, Kind.SUMS})
+    broken = next((finding for finding in survey.findings
+                   if finding.text.startswith((PRUNED, contents.SUMS))), None)
+    if broken:
+        raise UserError(f"{folder}: {broken.text}; move it away first", status=1)
+    going = {path: files[path].stat().st_size for path in files
+             if kind_of(path) is Kind.CAPTURE and not _keeps(survey, path, choice)}
+    # Said first, then done: a pruning that is killed leaves more than the note says, never less.
+    _note(folder, survey, going)
+    for path in going:
+        files[path].unlink()
+        _remove_empty(files[path].parent)
+    return Freed(len(going), sum(going.values()))
+
+
+def _keeps(survey: Survey, path: str, choice: Choice) -> bool:
+    """Whether a capture stays. Those of a record that cannot be read count as a failed one's."""
+    name = contents.capture_owner(path)
+    if f"records/{name}.json" not in survey.files:
+        return False  # an interrupted run left it; no record speaks of it
+    found = survey.records.get(name)
+    return _KEEPS[choice](path.split("/")[2], found is not None and found.status == "ok")
+
+
+def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:
+    """Write pruned.json, and take what goes out of SHA256SUMS, where there is one."""
+    digests = survey.record_digests()
+    removed: dict[str, dict[str, int]] = {}
+    for path, size in going.items():
+        _, name, file = path.split("/")
+        removed.setdefault(name, {})[file] = size
+    pruned = survey.pruned.current(digests).with_removed({
+        name: Removed(record_sha256=digests[name], files=sizes)
+        for name, sizes in removed.items() if name in digests})
+    if not pruned.captures and not going:
+        return
+    text = render_pruned(pruned)
+    if survey.sums is not None:
+        sums = {path: digest for path, digest in survey.sums.items()
+                if path not in going and path != contents.MANIFEST}
+        seal.replace(folder / contents.SUMS,
+                     seal.render({**sums, PRUNED: facts_of(text.encode()).sha256}))
+        (folder / contents.MANIFEST).unlink(missing_ok=True)
+    seal.replace(folder / PRUNED, text)
+
+
+def _remove_empty(place: Path) -> None:
+    if not any(place.iterdir()):
+        place.rmdir()

@@ -1,0 +1,132 @@
+"""What is in a results folder or an archive: each file read once, in any order, and understood.
+
+`Survey.look` takes one file after the other as a stream, so that a folder and an archive are read
+alike and nothing has to be unpacked to be judged. `harness.portable.integrity` judges the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness.portable import contents, seal
+from harness.portable.capture_test import CaptureTest
+from harness.portable.contents import Kind
+from harness.portable.documents import DocumentError, Manifest, PlanFile, Pruned, parse
+from measure import record
+from measure.record import Record, RecordError
+
+#: More than any record or list of ours has; what is larger is not read into memory.
+_LARGEST_TEXT_BYTES = 64 << 20
+_TEXTS = frozenset({Kind.PLAN, Kind.RECORD, Kind.PRUNED, Kind.SUMS, Kind.MANIFEST})
+
+
+class Stream(Protocol):
+    """What a file is read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` octets; none at the end."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One file: its size and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be; `renewable`: new checksums would put it right."""
+
+    text: str
+    renewable: bool = False
+
+
+@dataclass
+class Survey:
+    """Everything that is known of a folder or an archive once all its files were looked at.
+
+    `records` are by the name of their file; `broken` says what is wrong with captures, by path;
+    `sums` are what SHA256SUMS lists.
+    """
+
+    files: dict[str, Facts] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    plan: PlanFile | None = None
+    pruned: Pruned = field(default_factory=Pruned)
+    records: dict[str, Record] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    sums: dict[str, str] | None = None
+    manifest: Manifest | None = None
+
+    def look(self, path: str, stream: Stream) -> None:
+        """Read one file to its end. What is wrong with it becomes a finding."""
+        kind = contents.kind_of(path)
+        test = CaptureTest(path) if kind is Kind.CAPTURE else None
+        digest, size = hashlib.sha256(), 0
+        text = bytearray()
+        while data := stream.read(seal.CHUNK_BYTES):
+            digest.update(data)
+            size += len(data)
+            if test is not None:
+                test.feed(data)
+            elif kind in _TEXTS and size <= _LARGEST_TEXT_BYTES:
+                text += data
+        self.files[path] = Facts(size, digest.hexdigest())
+        if test is not None and (complaint := test.complaint()):
+            self.broken[path] = complaint
+        elif kind in _TEXTS and size > _LARGEST_TEXT_BYTES:
+            self.complain(f"{path}: has {size} bytes, more than such a file ever has")
+        elif kind in _TEXTS:
+            self._understand(kind, path, bytes(text))
+
+    def complain(self, text: str, *, renewable: bool = False) -> None:
+        """Add a finding, on one line whatever is in it."""
+        line = "".join(letter if letter.isprintable() else "?" for letter in text)
+        self.findings.append(Finding(line, renewable))
+
+    def record_digests(self) -> dict[str, str]:
+        """SHA-256 of every readable record by name."""
+        return {name: self.files[record_path(name)].sha256 for name in self.records}
+
+    def _understand(self, kind: Kind | None, path: str, content: bytes) -> None:
+        try:
+            text = content.decode()
+            if kind is Kind.RECORD:
+                self.records[Path(path).stem] = record.parse(text, path)
+            elif kind is Kind.PLAN:
+                self.plan = parse(PlanFile, text, path)
+            elif kind is Kind.PRUNED:
+                self.pruned = parse(Pruned, text, path)
+            elif kind is Kind.SUMS:
+                self.sums = seal.parse(text, path)
+            else:
+                self.manifest = parse(Manifest, text, path)
+        except UnicodeDecodeError:
+            self.complain(f"{path}: is no text")
+        except (RecordError, DocumentError, seal.SealError) as error:
+            self.complain(str(error))
+
+
+def record_path(name: str) -> str:
+    """Where the record of a repetition is."""
+    return f"records/{name}.json"
+
+
+def facts_of(content: bytes) -> Facts:
+    """Size and digest of what is in memory."""
+    return Facts(len(content), hashlib.sha256(content).hexdigest())
+
+
+def look_at(files: Iterable[tuple[str, Path]], survey: Survey | None = None) -> Survey:
+    """A survey of files of a folder; raises OSError for what cannot be read."""
+    survey = survey or Survey()
+    for relative, path in files:
+        with path.open("rb") as stream:
+            survey.look(relative, stream)
+    return survey

@@ -1,0 +1,79 @@
+"""Checking a results folder or an archive: its findings, and new checksums where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.portable import contents, integrity, seal
+from harness.portable.contents import SUMS, Kind, kind_of
+from harness.portable.folder_lock import held
+from harness.portable.importing import survey_archive
+from harness.portable.survey import Finding, Survey, look_at
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS."""
+
+    findings: Sequence[Finding]
+    survey: Survey
+    sealed: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to complain of."""
+        return not self.findings
+
+    def summary(self) -> str:
+        """What is there, in one line without a name."""
+        records = self.survey.records.values()
+        good = sum(found.status == "ok" for found in records)
+        planned = f" of {self.survey.plan.planned} planned" if self.survey.plan else ""
+        captures = sum(kind_of(path) is Kind.CAPTURE for path in self.survey.files)
+        absent = sum(len(removed.files) for removed in self.survey.pruned.current(
+            self.survey.record_digests()).captures.values())
+        without = f", {absent} removed or left out by choice" if absent else ""
+        if self.sealed:
+            checked = f"{SUMS} written for {self.sealed} files"
+        elif self.survey.sums is None:
+            checked = f"no {SUMS} to compare with"
+        else:
+            checked = f"checksums of {len(self.survey.sums)} files agree"
+        return (f"{len(records)} records{planned} ({good} ok), {captures} captures{without}; "
+                f"{checked}")
+
+
+def verify(place: Path, *, write: bool = False) -> Verdict:
+    """Check a folder or an archive. `write` gives a folder new checksums unless it is damaged.
+
+    Raises UserError where there is nothing to check, and while a run is writing there.
+    """
+    try:
+        if place.is_dir():
+            with held(place, exclusive=write):
+                return _verify_folder(place, write=write)
+        if write:
+            raise UserError(f"{place}: an archive brings its checksums; --write is for folders")
+        survey = survey_archive(place)
+        # What broke off the reading explains everything that seems to be missing.
+        findings = survey.findings or integrity.judge(survey, archived=True)
+        return Verdict(findings, survey)
+    except OSError as error:
+        raise UserError(f"{error.filename or place}: {error.strerror or error}; give a results "
+                        "folder or an archive that can be read") from None
+
+
+def _verify_folder(folder: Path, *, write: bool) -> Verdict:
+    found = contents.scan(folder)
+    if not any(kind_of(path) in {Kind.PLAN, Kind.RECORD} for path in found.files):
+        raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
+    survey = look_at(found.files.items())
+    findings = integrity.judge(survey, archived=False)
+    if not write or any(not finding.renewable for finding in findings):
+        return Verdict(findings, survey)
+    known = {path: digest for path, digest in (survey.sums or {}).items() if path in found.files}
+    known |= {path: facts.sha256 for path, facts in survey.files.items()}
+    return Verdict([], survey, sealed=seal.write(folder, known))
