@@ -8,6 +8,8 @@ What the processor and not the air decided is measured again at the end, alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import json
 import os
 import shutil
@@ -19,6 +21,7 @@ from typing import Any
 
 from guest.processes import processor_s
 from harness import load, render, secrets
+from harness.dissectors import dissectors
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.plan import Plan, Step, Streams
@@ -66,8 +69,10 @@ class Campaign:
         self._renderer = render.Renderer(self._secrets, self.results.work)
         self._changed = asyncio.Event()
         self._dissecting: set[asyncio.Task[None]] = set()
+        # Getting on the network is work for one processor at a time, its streams hardly are.
+        self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
         # Dissecting is work for the processor alone: more at once would only be slower.
-        self._dissectors = asyncio.Semaphore(len(self.machine.processors))
+        self._dissectors = dissectors(len(self.machine.processors))
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.most_testbeds,
             _available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
@@ -83,6 +88,7 @@ class Campaign:
         finally:
             await asyncio.shield(self._close_all())
             await self._renderer.close()
+            self._dissectors.shutdown(cancel_futures=True)
 
     @property
     def testbeds(self) -> int:
@@ -100,6 +106,8 @@ class Campaign:
 
     async def _all_side_by_side(self) -> None:
         """Start what the scheduler lets, as others end, until there is nothing more."""
+        if self.plan.settings.clock == "real":
+            await self._prepare()
         while True:
             while (found := self.scheduler.start()) is not None:
                 self.started[found[0].name] = asyncio.get_running_loop().time()
@@ -117,6 +125,32 @@ class Campaign:
             if self.scheduler.is_short_of_room():
                 for place in self.scheduler.idle():
                     await self._retire(place)
+
+    async def _prepare(self) -> None:
+        """Start testbeds, as many as there is room for, before anything is measured.
+
+        Booting takes a whole processor, which would show in what is measured beside it.
+        """
+        queues: dict[int, list[Place]] = {processor: [] for processor in self.machine.processors}
+        for place in self.scheduler.places():
+            processor = self.scheduler.seat(place)
+            if processor is not None:
+                queues[processor].append(place)
+
+        async def open_all(processor: int) -> None:
+            for policy, site in queues[processor]:
+                # What goes wrong here, goes wrong again where a record can tell of it.
+                with contextlib.suppress(TestbedLost, TestbedFailed):
+                    self.started[f"starting {policy}"] = asyncio.get_running_loop().time()
+                    try:
+                        await self._open((policy, site), processor)
+                    except (TestbedLost, TestbedFailed):
+                        await self._retire((policy, site), seat=False)
+                        raise
+                    finally:
+                        self.started.pop(f"starting {policy}", None)
+
+        await asyncio.gather(*map(open_all, queues))
 
     async def _all_alone(self) -> None:
         """Measure again, with nothing beside it, what waited for the processor the first time."""
@@ -141,7 +175,7 @@ class Campaign:
         try:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    testbed = self._testbeds.get(place) or await self._open(step, processor)
+                    testbed = self._testbeds.get(place) or await self._open(place, processor)
                     out, waits, used = await self._measure(step, testbed)
                 except TestbedLost as loss:
                     reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
@@ -163,16 +197,17 @@ class Campaign:
             self.scheduler.ended(step, used)
             self._changed.set()
 
-    async def _open(self, step: Step, processor: int) -> Testbed:
+    async def _open(self, place: Place, processor: int) -> Testbed:
         self._opened += 1
-        site = self.plan.site_of(step.cell.scenario)
-        testbed = Testbed(self.machine, processor, step.cell.policy, site, self.plan.medium,
+        policy = next(policy for policy in self.plan.policies if policy.id == place[0])
+        site = next(site for site in self.plan.sites if site.name == place[1])
+        testbed = Testbed(self.machine, processor, policy, site, self.plan.medium,
                           self.plan.settings, self.results.work, serial=self._opened)
-        self._testbeds[self.scheduler.place_of(step.cell)] = testbed
+        self._testbeds[place] = testbed
         await testbed.open(self._secrets, self._renderer)
         little = Streams(_WARM_UP_BYTES, _WARM_UP_BYTES, self.plan.settings.udp_payload_bytes)
         for number in range(self.plan.settings.warm_up):
-            out = await testbed.measure(f"warm-up-{number}", step.cell.scenario, little)
+            out = await testbed.measure(f"warm-up-{number}", site.scenarios[0], little)
             shutil.rmtree(out, ignore_errors=True)
         return testbed
 
@@ -183,7 +218,8 @@ class Campaign:
         watching = asyncio.create_task(waits.watch())
         begun, used_s = asyncio.get_running_loop().time(), processor_s(testbed.pid)
         try:
-            out = await testbed.measure(step.name, step.cell.scenario, self.plan.settings.streams)
+            out = await testbed.measure(step.name, step.cell.scenario, self.plan.settings.streams,
+                                        self._turns[testbed.processor])
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -204,11 +240,11 @@ class Campaign:
             environment["first_attempt"] = extra["lost"]
         try:
             environment |= self._judged(out, waits, alone=extra["alone"])
-            async with self._dissectors:
-                found = await asyncio.to_thread(
+            found = await asyncio.get_running_loop().run_in_executor(
+                self._dissectors, functools.partial(
                     assemble.assemble, cell.policy, cell.scenario, step.repetition, out,
                     environment=environment, wep_key=self._secrets["network"]["wep_key"],
-                    attempt=attempt)
+                    attempt=attempt))
         except (MeasureError, OSError, ValueError, KeyError) as error:
             found = assemble.unmeasured(
                 cell.policy, cell.scenario, step.repetition, f"captures cannot be judged: {error}",
@@ -221,6 +257,8 @@ class Campaign:
         if self.plan.settings.clock == "virtual" or self.plan.settings.on != "guest":
             return {}
         found = load.judge(waits, json.loads((out / "raw.json").read_text())["stamps"])
+        if not alone:
+            self.scheduler.waited(found["severity"])
         return {"processor": found, "flags": [load.FLAG] if found["limits"] else [],
                 "alone": alone}
 

@@ -1,7 +1,8 @@
 """Which repetition starts next, and on which processor: decisions only, nothing is started here.
 
 Repetitions go in the plan's order, as far as their testbeds are free and a processor has power to
-spare. What a repetition needs of one is learnt from those of its cell that ended before it.
+spare. What a repetition needs of one is learnt from those of its cell that ended before it, and how
+much of a processor may be spoken for, from how long repetitions had to wait for it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from dataclasses import dataclass, field
 
 from harness.plan import Cell, Plan, Step
 
-#: Share of a processor that may be spoken for; the rest is for starting up and dissecting.
-FULL = 0.8
+#: Share of a processor that may be spoken for: at first, and between which bounds it is learnt.
+FULL, LEAST, MOST = 0.45, 0.2, 0.9
+#: By what it shrinks when the processor was the limit, and grows when it was far from that: so that
+#: in the long run some three in a hundred repetitions are flagged.
+_BACK_OFF, _GROW = 0.85, 0.002
 #: What a repetition is taken to need of a processor until its cell's first one has ended.
 _ASSUMED = 0.3
 #: A newer measurement's weight against what was known.
@@ -43,6 +47,7 @@ class Scheduler:
     most: int
     room_mb: int
     memory_mb: dict[Place, int] = field(default_factory=dict)
+    full: float = FULL
     _queue: list[Step] = field(default_factory=list)
     _seats: dict[Place, _Seat] = field(default_factory=dict)
     _needs: dict[str, float] = field(default_factory=dict)
@@ -76,11 +81,23 @@ class Scheduler:
             if (seat and seat.busy) or not self._has_power(processor, step.cell):
                 continue
             if seat is None:
-                seat = self._seats[place] = _Seat(processor, self.memory_mb.get(place, 0))
-            seat.busy = step
+                self.seat(place)
+            self._seats[place].busy = step
             del self._queue[number]
             return step, processor
         return None
+
+    def places(self) -> list[Place]:
+        """Testbeds that steps wait for, in their order."""
+        return list(dict.fromkeys(self.place_of(step.cell) for step in self._queue))
+
+    def seat(self, place: Place) -> int | None:
+        """Give a testbed its place; the processor, or None if memory has no room for it."""
+        if place not in self._seats:
+            if not self._has_room(place):
+                return None
+            self._seats[place] = _Seat(self._emptiest(), self.memory_mb.get(place, 0))
+        return self._seats[place].processor
 
     def ended(self, step: Step, used: float | None = None) -> None:
         """A step has ended; `used` is the share of its processor that it took, if that is known."""
@@ -88,6 +105,13 @@ class Scheduler:
         if used is not None:
             known = self._needs.get(step.cell.name, used)
             self._needs[step.cell.name] = known + _NEWS * (used - known)
+
+    def waited(self, severity: float) -> None:
+        """How long a step waited for its processor, as a share of what is tolerated."""
+        if severity > 1:
+            self.full = max(LEAST, self.full * _BACK_OFF)
+        elif severity < 0.5:
+            self.full = min(MOST, self.full + _GROW)
 
     def idle(self) -> list[Place]:
         """Testbeds that no step waits for."""
@@ -111,7 +135,7 @@ class Scheduler:
             return known
         same_policy = [need for name, need in self._needs.items()
                        if name.startswith(f"{cell.policy.id}-")]
-        return max(same_policy, default=_ASSUMED)
+        return max(same_policy or self._needs.values(), default=_ASSUMED)
 
     def _has_room(self, place: Place) -> bool:
         taken_mb = sum(seat.memory_mb for seat in self._seats.values())
@@ -123,7 +147,7 @@ class Scheduler:
         beside = [seat.busy for seat in self._seats.values()
                   if seat.busy and seat.processor == processor]
         needed = self.need(cell) + sum(self.need(step.cell) for step in beside)
-        return not beside or (len(beside) < self.at_once and needed <= FULL)
+        return not beside or (len(beside) < self.at_once and needed <= self.full)
 
     def _emptiest(self) -> int:
         """The processor with the fewest testbeds."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from topologies.model import Medium, Scenario
 READY_S = 60.0
 CONFIGURE_S = 60.0
 _SPARE_S = 30.0
+# What a worker says in the middle of something.
+_UNDER_WAY = ("hello", "on_the_network")
 # The first index that RFC 5944 leaves to users.
 _SPI = 256
 _LAST_WORDS_S = 2.0
@@ -85,14 +88,22 @@ class Testbed:
         self._send(do="configure", conf=self.name)
         await self._expect("configured", CONFIGURE_S)
 
-    async def measure(self, name: str, scenario: Scenario, streams: Streams) -> Path:
-        """Measure one repetition; the folder with its captures and raw values."""
+    async def measure(self, name: str, scenario: Scenario, streams: Streams,
+                      turn: AbstractAsyncContextManager[Any] | None = None) -> Path:
+        """Measure one repetition; the folder with its captures and raw values.
+
+        Until the mobile node is on the network it takes all of a processor; `turn` is held for
+        that long. Afterwards its streams leave room for others.
+        """
         slowest_s = max(streams.tcp_bytes, streams.udp_bytes) * 8 / _SLOWEST_BPS
-        self._send(do="measure", name=name, scenario=scenario.id, streams={
-            "tcp_bytes": streams.tcp_bytes, "udp_bytes": streams.udp_bytes,
-            "udp_payload_bytes": streams.udp_payload_bytes, "udp_rate_bps": self._offered_bps(),
-            "timeout_s": 10 + slowest_s})
-        await self._expect("measured", _spare_s() + 2 * slowest_s)
+        async with turn or nullcontext():
+            self._send(do="measure", name=name, scenario=scenario.id, streams={
+                "tcp_bytes": streams.tcp_bytes, "udp_bytes": streams.udp_bytes,
+                "udp_payload_bytes": streams.udp_payload_bytes,
+                "udp_rate_bps": self._offered_bps(), "timeout_s": 10 + slowest_s})
+            said = await self._expect("on_the_network", _spare_s(), "measured")
+        if said["event"] != "measured":
+            await self._expect("measured", _spare_s() + 2 * slowest_s)
         return self.job_dir / "out" / name
 
     async def connect(self, scenario: Scenario) -> None:
@@ -158,7 +169,9 @@ class Testbed:
         place.with_suffix(".new").rename(place)
         self._running.release()
 
-    async def _expect(self, event: str, deadline_s: float | None) -> dict[str, Any]:
+    async def _expect(self, event: str, deadline_s: float | None,
+                      other: str = "") -> dict[str, Any]:
+        """The next event, which must be `event`, or where it is given, `other`."""
         assert self._running is not None
         try:
             # Not wait_for, which may take a cancellation for an answer that comes with it.
@@ -177,11 +190,11 @@ class Testbed:
             said: dict[str, Any] = json.loads(line)
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
-        if self._is_virtual and event != "hello":
+        if self._is_virtual and said["event"] not in _UNDER_WAY:
             self._running.hold()
         if said["event"] == "failed":
             raise TestbedFailed(said["reason"])
-        if said["event"] != event:
+        if said["event"] not in (event, other):
             raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
         return said
 

@@ -54,8 +54,11 @@ class Repetition:
         self._nodes = self.testbed.network.nodes
         self._peer = self._nodes[self.scenario.peer].address
 
-    def run(self) -> dict[str, Any]:
-        """All steps; raises MeasureError at the first that fails, captures closed all the same."""
+    def run(self, on_the_network: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """All steps; raises MeasureError at the first that fails, captures closed all the same.
+
+        `on_the_network` is called when the mobile node is where its streams begin.
+        """
         cpu = kernel.processor_seconds()
         try:
             self._reset()
@@ -67,6 +70,7 @@ class Repetition:
                     self._get_on(self.scenario.roams_to, "foreign_")
             with self._captures("traffic", self._traffic_points(), snap_bytes=_HEADER_BYTES,
                                 in_blocks=True):
+                on_the_network()
                 self._streams()
                 self._kernel_state("after_traffic")
                 settle()

@@ -104,7 +104,7 @@ class Worker:
         try:
             if daemons.has_dot1x and not self.withhold:
                 self._check_port(one)
-            one.run()
+            one.run(lambda: say("on_the_network"))
         except MeasureError as error:
             failure = error
         one.raw["port_check"] = self._port_checks.get(scenario.mobile_node)

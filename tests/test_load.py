@@ -51,7 +51,7 @@ def test_what_stays_below_its_limit_is_not_flagged(name: str) -> None:
 def test_a_repetition_that_broke_off_is_judged_as_far_as_it_got() -> None:
     """No stream, no verdict on it."""
     judged = judge(waits_of({}), {"start": 100.0, "end": 100.5})
-    assert set(judged) == {"ran_share", "limits"}
+    assert set(judged) == {"ran_share", "limits", "severity"}
 
 
 def test_roaming_counts_the_second_stay_as_getting_on() -> None:

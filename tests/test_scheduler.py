@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from harness.plan import Plan, Settings, Step
-from harness.scheduler import FULL, Scheduler
+from harness.scheduler import FULL, LEAST, Scheduler
 from policies import load_all
 from topologies.loader import load_medium, load_scenario
 
@@ -152,3 +152,32 @@ def test_settings_that_matter_change_the_plan(field: str) -> None:
     more = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, repetitions=9))
     assert plan.digest() != other.digest()
     assert plan.digest() == more.digest()
+
+
+def test_waiting_makes_it_careful_and_idleness_bold() -> None:
+    """Processors that were the limit get less to do, within bounds; and slowly more again."""
+    scheduler = scheduler_of(plan_of(2))
+    for _ in range(3):
+        scheduler.waited(1.5)
+    careful = scheduler.full
+    assert careful < FULL
+    for _ in range(50):
+        scheduler.waited(1.5)
+    assert scheduler.full == LEAST
+    scheduler.waited(0.7)
+    assert scheduler.full == LEAST
+    for _ in range(5):
+        scheduler.waited(0.1)
+    assert LEAST < scheduler.full < careful
+
+
+def test_testbeds_are_seated_ahead_in_the_order_of_their_steps() -> None:
+    """As many as memory has room for, spread over the processors; seating twice changes nothing."""
+    plan = plan_of(3, "N2", repetitions=1)
+    scheduler = scheduler_of(plan, room_mb=1000,
+                             memory_mb={(policy.id, ""): 400 for policy in plan.policies})
+    places = scheduler.places()
+    assert [place[0] for place in places] == [step.cell.policy.id for step in plan.steps()]
+    assert [scheduler.seat(place) for place in places] == [0, 1, None]
+    assert [scheduler.seat(place) for place in places] == [0, 1, None]
+    assert {step.name for step, _ in started(scheduler)} == {s.name for s in plan.steps()[:2]}
