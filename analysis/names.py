@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from analysis.frame import FOREIGN
 
 #: Phases as people call them, as the two lines of a heading. Phases of one name stand together:
@@ -64,3 +66,10 @@ def scenario_title(scenario: str) -> str:
         return load_scenario(scenario).title
     except TopologyError:
         return ""
+
+
+@cache
+def scenario_heading(scenario: str) -> str:
+    """A scenario's id, with its title where it has one."""
+    title = scenario_title(scenario)
+    return f"{scenario}: {title}" if title else scenario

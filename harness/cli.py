@@ -12,7 +12,8 @@ from harness.errors import UserError
 #: Subcommand, in the order of --help, and its one line there.
 COMMANDS = {
     "run": "Measure policies in scenarios and print the table.",
-    "report": "Print the table of a results folder.",
+    "report": "Report on a results folder: a page, tables, verdicts.",
+    "compare": "Compare two results folders.",
     "status": "Show how far a run has come.",
     "export": "Pack a results folder into one archive.",
     "import": "Unpack an archive, or merge it into results that are there.",

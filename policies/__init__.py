@@ -5,6 +5,7 @@ from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer
 from policies.loader import load, load_all
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
+from policies.weights import Weights, load_weights
 
 __all__ = [
     "DaemonOptions",
@@ -14,7 +15,9 @@ __all__ = [
     "LinkLayer",
     "Policy",
     "PolicyError",
+    "Weights",
     "json_schema",
     "load",
     "load_all",
+    "load_weights",
 ]

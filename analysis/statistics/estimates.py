@@ -1,7 +1,4 @@
-"""Statistics as pure functions on samples; intervals are for 95 % unless said otherwise.
-
-Their coverage is tested by simulation in tests/test_statistics.py.
-"""
+"""Means with intervals, medians and variances of a sample."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ def mean(values: Iterable[float], level: float = LEVEL) -> Estimate:
     Student (1908), "The probable error of a mean", Biometrika 6(1); for measurements of
     computer systems: Jain (1991), "The Art of Computer Systems Performance Analysis", 13.2.
     """
-    sample = _sample(values)
+    sample = finite_sample(values)
     middle = float(np.mean(sample))
     if sample.size < 2:
         return Estimate(middle, None, None, sample.size)
@@ -59,7 +56,7 @@ def mean_bca(values: Iterable[float], generator: np.random.Generator, level: flo
     For skewed samples of some size; with few values it is too narrow, as any bootstrap is.
     Efron (1987), "Better bootstrap confidence intervals", J. Am. Stat. Assoc. 82(397), 171-185.
     """
-    sample = _sample(values)
+    sample = finite_sample(values)
     middle = float(np.mean(sample))
     if sample.size < 2:
         return Estimate(middle, None, None, sample.size)
@@ -78,12 +75,12 @@ def mean_bca(values: Iterable[float], generator: np.random.Generator, level: flo
 
 def median(values: Iterable[float]) -> float:
     """The middle value, or the mean of the two in the middle. Raises ValueError if empty."""
-    return float(np.median(_sample(values)))
+    return float(np.median(finite_sample(values)))
 
 
 def sample_variance(values: Iterable[float]) -> float | None:
     """Unbiased variance (divided by n - 1), as in Table 9 of the 2007 paper; None below two."""
-    sample = _sample(values)
+    sample = finite_sample(values)
     return float(np.var(sample, ddof=1)) if sample.size > 1 else None
 
 
@@ -97,7 +94,8 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
     return np.array([first[block] - second[block] for block in common], dtype=np.float64)
 
 
-def _sample(values: Iterable[float]) -> Sample:
+def finite_sample(values: Iterable[float]) -> Sample:
+    """The values as an array; raises ValueError where there is none or one is no number."""
     sample = np.fromiter(values, dtype=np.float64)
     if not sample.size or not np.isfinite(sample).all():
         raise ValueError("statistics need at least one value, all of them finite")

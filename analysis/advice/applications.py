@@ -1,0 +1,96 @@
+"""What applications ask of a network: limits on delay, loss, rate and protection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+#: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds: no audible delay
+#: below the first, communication with quality of service to the second, none beyond the third.
+INAUDIBLE_S, SERVICE_S, POSSIBLE_S = 0.15, 0.40, 0.60
+#: Loss that real-time services bear (6.3, 6.5): streams 1 percent, voice up to 3.
+STREAM_LOSS, VOICE_LOSS = 0.01, 0.03
+#: A voice call (6.2), in bit/s.
+CALL_BPS = 64e3
+#: A video conference in bit/s. The paper names no rate; this is six channels of 64 kbit/s (H.320).
+VIDEO_BPS = 384e3
+#: How often a user changes the network. The paper has no number; somebody walking past access
+#: points changes about once a minute.
+BETWEEN_MOVES_S = 60.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an application can bear; None where it does not care.
+
+    `delay_s` seconds of interruption, `loss` share of packets, `rate_bps` bit/s of one call or
+    stream, `sigma` percent of normalised sigma, `between_moves_s` seconds from one handoff to the
+    next; `stream` is what its data go by.
+    """
+
+    name: str
+    title: str
+    delay_s: float | None = None
+    loss: float | None = None
+    rate_bps: float | None = None
+    sigma: float | None = None
+    between_moves_s: float = BETWEEN_MOVES_S
+    stream: Literal["tcp", "udp"] = "udp"
+
+    @property
+    def words(self) -> str:
+        """The limits in words."""
+        said = [f"an interruption of {self.delay_s:g} s at most" if self.delay_s else "",
+                f"loss of {100 * self.loss:g} % at most, with a handoff every "
+                f"{self.between_moves_s:g} s" if self.loss else "",
+                f"{self.rate_bps / 1e3:g} kbit/s" if self.rate_bps else "",
+                f"sigma of {self.sigma:g} % at least" if self.sigma else ""]
+        return ", ".join(part for part in said if part) or "no limits"
+
+
+APPLICATIONS: Mapping[str, Limits] = {
+    one.name: one for one in (
+        Limits("voice", "Voice calls", SERVICE_S, VOICE_LOSS, CALL_BPS),
+        Limits("video", "Video conferences", SERVICE_S, STREAM_LOSS, VIDEO_BPS),
+        Limits("file-transfer", "E-mail, web and file transfer", stream="tcp"))}
+_KEYS = {"delay": "delay_s", "loss": "loss", "rate": "rate_bps", "sigma": "sigma",
+         "moves": "between_moves_s"}
+
+
+def limits_of(text: str) -> Limits:
+    """The limits of an application by name, or of one's own: `delay=0.2,loss=0.01,sigma=50`.
+
+    Keys are delay and moves (seconds), loss (a share), rate (bit/s) and sigma (percent). Raises
+    ValueError, with one line for the user, for anything else.
+    """
+    known = APPLICATIONS.get(text.strip().lower().replace(" ", "-"))
+    if known is not None:
+        return known
+    names = ", ".join(APPLICATIONS)
+    given: dict[str, float] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in _KEYS:
+            raise ValueError(f"no application {text!r}; give one of {names}, or limits such as "
+                             f"delay=0.2,loss=0.01 (keys: {', '.join(_KEYS)})")
+        given[_KEYS[key]] = _positive(key, value)
+    return Limits("own", "Limits of one's own", **given)  # type: ignore[arg-type]
+
+
+def _positive(key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{key}={value} is no limit; give a number above 0")
+    return number
+
+
+def grade(delay_s: float) -> str:
+    """What an interruption means for a conversation, by the paper's thresholds."""
+    steps = ((INAUDIBLE_S, "not audible"), (SERVICE_S, "with quality of service"),
+             (POSSIBLE_S, "poor"))
+    return next((word for limit, word in steps if delay_s <= limit), "not possible")

@@ -1,0 +1,68 @@
+"""What bounded a throughput: the medium, the processor, or the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.statistics import Estimate
+
+Bound = Literal["medium", "processor", "emulator"]
+Protocol = Literal["tcp", "udp"]
+
+#: Share of its ceiling from which on the medium is what bounds a stream. UDP is offered above what
+#: the air takes, so it shows the air itself. TCP's ceiling knows neither the start of a connection
+#: nor segments that a full queue drops behind the first hop, after they have taken airtime: a
+#: stream of a megabyte stays up to a tenth below it with the air never idle.
+MEDIUM_SHARE: dict[Protocol, float] = {"udp": 0.95, "tcp": 0.85}
+#: The emulated channel makes up for 20 ms of a pause, once (docs/medium.md), which is 1 to 2 % of a
+#: short stream. What is further above its ceiling was not measured on this medium.
+MOST_SHARE = 1.05
+#: Share of the streams' time from which on the processor may have been what they waited for.
+PROCESSOR_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounded a stream, and what is to be said of it; `certain`: the interval agrees."""
+
+    bound: Bound
+    certain: bool
+    note: str
+
+
+def judge(protocol: Protocol, share: Estimate | None, processor: float | None) -> Verdict:
+    """The verdict on one cell.
+
+    `share` is goodput by ceiling, None without a medium; `processor` the processor's work by the
+    streams' time, both as `tables.table` has them. What neither the medium nor the processor
+    explains is the emulator's: queues and timers that wake late, a host that keeps a guest waiting.
+    """
+    least = MEDIUM_SHARE[protocol]
+    if share is not None and share.mean > MOST_SHARE:
+        return Verdict("emulator", certain=False, note="above the ceiling: it was not this medium "
+                       "that carried the stream")
+    if share is not None and share.mean >= least:
+        certain = share.low is not None and share.low >= least
+        return Verdict("medium", certain, "" if certain else _open(share, least))
+    certain = share is None or (share.high is not None and share.high < least)
+    doubt = "" if certain or share is None else _open(share, least)
+    if processor is None:
+        return Verdict("emulator", certain=False, note=_joined(
+            doubt, "processor time not recorded, so it may have been the processor"))
+    if processor >= PROCESSOR_SHARE:
+        return Verdict("processor", certain, _joined(
+            doubt, f"it had work for up to {min(processor, 1.0):.0%} of the streams' time"))
+    return Verdict("emulator", certain, _joined(
+        doubt, f"the processor had work for at most {processor:.0%} of the streams' time"))
+
+
+def _open(share: Estimate, least: float) -> str:
+    if share.low is None or share.high is None:
+        return "one repetition; more would tell how sure this is"
+    return (f"not certain: the interval of the share, {share.low:.0%} to {share.high:.0%}, holds "
+            f"the limit of {least:.0%}")
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

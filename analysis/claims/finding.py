@@ -1,0 +1,178 @@
+"""A question to the cells of a study, the answer with its interval, and what the answer decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scipy import special
+
+from analysis.digits import plain, uncertain
+from analysis.statistics import LEVEL, Estimate, pairs_needed
+from analysis.study.blocks import Cell, Function, ask, ratio
+from analysis.study.model import Study
+
+Word = Literal["confirmed", "refuted", "undecided"]
+#: "About" a number: within this share of it. The paper does not say what it means by it.
+ABOUT = 0.2
+#: An interval narrower than this, in the unit shown, is a point.
+_EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a finding's numbers are shown: times `scale`, with the unit's name."""
+
+    name: str = ""
+    scale: float = 1.0
+
+
+MILLISECONDS = Unit("ms", 1e3)
+KILOBITS = Unit("kbit/s", 1e-3)
+TIMES = Unit("times")
+PERCENT = Unit("%", 100.0)
+PACKETS = Unit("packets")
+VARIANCE = Unit("1000 (kbit/s)\N{SUPERSCRIPT TWO}", 1e-9)
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where a claim says that a number lies; open where a side is infinite."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def words(self, unit: Unit) -> str:
+        """The band in words, in a unit."""
+        low, high = (f"{side * unit.scale:.4g}" if math.isfinite(side) else "" for side in
+                     (self.low, self.high))
+        name = f" {unit.name}" if unit.name else ""
+        if low and high:
+            return f"{low}{name}" if self.low == self.high else f"{low} to {high}{name}"
+        return f"more than {low}{name}" if low else f"less than {high}{name}"
+
+
+MORE = Band(low=0.0)
+
+
+def about(value: float) -> Band:
+    """What counts as about a value."""
+    return Band(value * (1 - ABOUT), value * (1 + ABOUT))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to ask of which cells: a function of their means, or, with `below`, a ratio of means."""
+
+    label: str
+    cells: Sequence[Cell]
+    band: Band
+    unit: Unit
+    function: Function | None = None
+    below: Sequence[Cell] = ()
+
+    def answer(self, study: Study, level: float) -> Estimate | None:
+        """The estimate with an interval of that level; None where a cell has no number."""
+        if self.function is None:
+            return ratio(study, self.cells, self.below, level)
+        return ask(study, self.cells, self.function, level)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An answer: `estimate` with the interval to show, `strict` with the one that can refute.
+
+    A claim that asks many questions would be refuted by chance alone, so `strict` is as wide as
+    Bonferroni has it for that many, at `level`.
+    """
+
+    label: str
+    estimate: Estimate
+    strict: Estimate
+    band: Band
+    unit: Unit
+    level: float = LEVEL
+    cells: tuple[str, ...] = ()
+    records: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def word(self) -> Word:
+        """What the interval decides; without one, nothing."""
+        low, high = self.estimate.low, self.estimate.high
+        if low is None or high is None:
+            return "undecided"
+        if self.band.low <= low and high <= self.band.high:
+            return "confirmed"
+        low, high = self.strict.low, self.strict.high
+        if low is not None and high is not None and (
+                high < self.band.low or low > self.band.high):
+            return "refuted"
+        return "undecided"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the value itself is where the claim says, whatever its interval."""
+        return self.band.low <= self.estimate.mean <= self.band.high
+
+    @property
+    def distance(self) -> float:
+        """How far the value is from the band's next edge, in half widths of the interval."""
+        edges = [abs(self.estimate.mean - edge) for edge in (self.band.low, self.band.high)
+                 if math.isfinite(edge)]
+        half = self.estimate.half_width
+        return min(edges, default=math.inf) / half if half else math.inf
+
+    @property
+    def further(self) -> int | None:
+        """Further repetitions that would probably decide, if the value is the true one.
+
+        None where there is no interval to tell from, or where it takes more than 1000.
+        """
+        half, count = self.estimate.half_width, self.estimate.n
+        if self.word != "undecided" or half is None or count < 2:
+            return None
+        quantile = float(special.stdtrit(count - 1, (1 + LEVEL) / 2))
+        effect = self.distance * quantile / count**0.5
+        wanted = pairs_needed(effect, level=LEVEL if self.agrees else self.level)
+        return None if wanted is None else max(1, wanted - count)
+
+    @property
+    def text(self) -> str:
+        """The answer in words: what, its value and interval, and what the claim asks for."""
+        name = f" {self.unit.name}" if self.unit.name else ""
+        half, scale = self.estimate.half_width, self.unit.scale
+        if half is None or half * scale < _EXACT:
+            shown = f"{plain(self.estimate.mean * scale)}{name}"
+        else:
+            value, low, high = (uncertain(side * scale, half * scale)[0] for side in
+                                (self.estimate.mean, self.estimate.low, self.estimate.high)
+                                if side is not None)
+            shown = f"{value}{name} ({low} to {high})"
+        return f"{self.label}: {shown}; the claim asks for {self.band.words(self.unit)}"
+
+
+def find(study: Study, questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
+    """Answers to all questions, and the labels of those that lack a cell."""
+    strict = 1 - (1 - LEVEL) / max(1, len(questions))
+    findings, missing = [], []
+    for question in questions:
+        shown = question.answer(study, LEVEL)
+        wide = question.answer(study, strict)
+        if shown is None or wide is None:
+            missing.append(question.label)
+            continue
+        cells = (*question.cells, *question.below)
+        findings.append(Finding(question.label, shown, wide, question.band, question.unit,
+                                strict, _names(cells), _records(study, cells)))
+    return findings, missing
+
+
+def _names(cells: Iterable[Cell]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{policy}-{scenario}" for _, policy, scenario in cells))
+
+
+def _records(study: Study, cells: Iterable[Cell]) -> tuple[str, ...]:
+    found = (study.observations[cell].records for cell in cells)
+    return tuple(dict.fromkeys(name for records in found for name in records))

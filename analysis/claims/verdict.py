@@ -1,0 +1,115 @@
+"""A verdict on a claim from all its findings, and the table of all verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.claims.finding import Finding, Word
+from analysis.published import Claim
+from analysis.table import Column, Entry, Table
+
+_SHOWN = 6
+_PRINTED = "printed values have no intervals"
+_WORDS = ("Confirmed: every 95 % interval lies where the claim says. Refuted: an interval lies "
+          "elsewhere, one as wide as Bonferroni asks for the number of questions. Undecided: the "
+          "intervals do not tell.")
+_READ = ("'About' is read as within 20 percent; 'next to no overhead' as within one percent of the "
+         "rate without security; ranges in percent as a point wider on both sides.")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim.
+
+    `figure` is the answer that decided (or that keeps it open), with its interval; `evidence` all
+    answers in words; `cells` and `records` are those behind the figure; `why` says, where known,
+    why a claim does not hold here, or what an undecided one lacks.
+    """
+
+    id: str
+    says: str
+    where: str
+    verdict: Word
+    figure: str
+    evidence: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    why: str = ""
+
+
+def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
+           reason: str) -> Verdict:
+    """Refuted if any answer refutes, confirmed if all do and none is missing, else undecided."""
+    words = {one.word for one in findings}
+    evidence = (*(f"{one.text}: {one.word}" for one in findings),
+                *(f"{label}: not measured" for label in missing))
+    if "refuted" in words:
+        word: Word = "refuted"
+        decisive = max((one for one in findings if one.word == "refuted"),
+                       key=lambda one: one.distance)
+    elif words == {"confirmed"} and not missing:
+        word, decisive = "confirmed", min(findings, key=lambda one: one.distance)
+    elif "undecided" in words:
+        word = "undecided"
+        decisive = min((one for one in findings if one.word == "undecided"),
+                       key=lambda one: (one.agrees, one.distance))
+    else:
+        return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured", evidence,
+                       why=_lacking(findings, missing))
+    why = {"refuted": reason, "undecided": _lacking(findings, missing)}.get(word, "")
+    return Verdict(claim.id, claim.says, claim.where, word, decisive.text, evidence,
+                   decisive.cells, decisive.records, why)
+
+
+def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
+    """What would be needed to decide."""
+    parts = []
+    if missing:
+        parts.append(f"not measured: {'; '.join(missing[:3])}"
+                     + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""))
+    bare = [one for one in findings if one.estimate.low is None]
+    if bare and all(one.estimate.n == 0 for one in bare):
+        agree = sum(one.agrees for one in bare)
+        parts.append(f"{_PRINTED}; {agree} of {len(bare)} of them agree with the claim")
+    elif bare:
+        parts.append("fewer than two blocks in common, or a divisor that may be 0")
+    open_ = [one for one in findings if one.word == "undecided" and one.estimate.low is not None]
+    if open_:
+        parts.append(f"{len(open_)} of {len(findings) + len(missing)} intervals hold both answers; "
+                     f"{_needed(open_)}")
+    return "; ".join(parts)
+
+
+def _needed(open_: Sequence[Finding]) -> str:
+    """How many repetitions more: one answer is enough to refute, all are needed to confirm."""
+    against = [one.further for one in open_ if not one.agrees]
+    counts = against or [one.further for one in open_]
+    known = [count for count in counts if count is not None]
+    if not known or (not against and len(known) < len(counts)):
+        return "no number of repetitions within reason would decide, as it looks"
+    wanted = min(known) if against else max(known)
+    return f"it takes at least about {wanted} more repetition{'s' if wanted > 1 else ''}"
+
+
+def _cells(names: Sequence[str]) -> str:
+    """The cells behind a figure, as many as a note can hold."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more cells" if more > 0 else "")
+
+
+def table(verdicts: Sequence[Verdict]) -> Table:
+    """The verdicts as a table, one row a claim."""
+    marks = {"confirmed": "best", "refuted": "differs", "undecided": "missing"}
+    rows = tuple((Entry(one.id), Entry(one.says), Entry(one.where),
+                  Entry(one.verdict, marks=frozenset({marks[one.verdict]}),
+                        records=one.records if one.verdict == "refuted" else ()),
+                  Entry(one.figure, records=one.records, note=_cells(one.cells)),
+                  Entry(one.why)) for one in verdicts)
+    counts = [f"{sum(one.verdict == word for one in verdicts)} {word}" for word in marks]
+    return Table("claims", "The paper's conclusions",
+                 (Column("claim", "Claim"), Column("says", "The paper says"),
+                  Column("where", "Where"), Column("verdict", "Verdict"),
+                  Column("figure", "Figure that decides"), Column("why", "Why")),
+                 rows, f"{', '.join(counts)}. Intervals hold 95 %.",
+                 (_WORDS, _READ))

@@ -1,0 +1,8 @@
+"""Quality of protection: sigma, how sure its ranking is, and views that do not add up."""
+
+from __future__ import annotations
+
+from analysis.protection.score import Score, group_of, score, scores
+from analysis.protection.sensitivity import Sensitivity, sensitivity
+
+__all__ = ["Score", "Sensitivity", "group_of", "score", "scores", "sensitivity"]

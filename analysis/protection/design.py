@@ -1,0 +1,61 @@
+"""Sigma of several policies as a function of the weights, for many sets of weights at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies import Policy, Weights
+from policies.weights import Feature
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Which weights each policy has.
+
+    `parts` are the weights' implementation and feature; `weights` their values, shape (parts,);
+    `has` which policy has which, shape (policies, parts); `once` the features of which only the
+    strongest counts.
+    """
+
+    policies: tuple[str, ...]
+    parts: tuple[tuple[str, Feature], ...]
+    weights: _Floats
+    has: NDArray[np.bool_]
+    once: frozenset[Feature]
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], weights: Weights) -> Design:
+        """The design of policies; only weights that one of them has are in it."""
+        having = [weights.of(policy) for policy in policies]
+        used = {key for found in having for key in found}
+        parts = tuple((key, feature) for key, one in weights.implementations.items()
+                      if key in used for feature, weight in one.weights.items() if weight > 0)
+        values = [weights.implementations[key].weights[feature] for key, feature in parts]
+        has = np.array([[key in found for key, _ in parts] for found in having], dtype=np.bool_)
+        return cls(tuple(policy.id for policy in policies), parts,
+                   np.array(values, dtype=np.float64), has.reshape(len(having), len(parts)),
+                   frozenset(weights.once))
+
+    def sigmas(self, weights: _Floats) -> _Floats:
+        """Sigma under each set of weights: shape (sets, parts) to (sets, policies)."""
+        single = np.array([feature in self.once for _, feature in self.parts], dtype=np.bool_)
+        sums = weights @ (self.has & ~single).T.astype(np.float64)
+        for columns in self.by_feature():
+            if not single[columns[0]]:
+                continue
+            for row, has in enumerate(self.has[:, columns]):
+                if has.any():
+                    sums[:, row] += weights[:, columns[has]].max(axis=1)
+        return np.asarray(sums)
+
+    def by_feature(self) -> Iterator[NDArray[np.intp]]:
+        """The indices of the weights of each feature."""
+        for feature in dict.fromkeys(feature for _, feature in self.parts):
+            yield np.array([index for index, (_, one) in enumerate(self.parts) if one == feature],
+                           dtype=np.intp)

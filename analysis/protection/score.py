@@ -1,0 +1,87 @@
+"""The additive reward sigma of a policy: features, weights, sum, normalised sum and group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from policies import Policy, Weights, load_all
+from policies.weights import FEATURES, Feature
+
+#: Security groups in order of strength; `none` has no feature at all (P1).
+GROUPS = ("none", "low", "middle", "high")
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a policy's protection is worth.
+
+    `parts` has the weight that each implementation adds for a feature, by implementation id and
+    feature; a weight that does not count, because its feature counts once, is not in it.
+    `sigma_normalized` is in percent of the strongest of the paper's twelve under the same weights.
+    """
+
+    policy: str
+    parts: Mapping[tuple[str, Feature], float]
+    strongest: Mapping[Feature, float]
+    sigma: float
+    sigma_normalized: float
+    group: str
+    unweighted: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features that are provided at all, in the order of Table 2."""
+        return tuple(feature for feature in FEATURES if feature in self.strongest)
+
+
+def score(policy: Policy, weights: Weights) -> Score:
+    """The score of any policy, from its layers. Source: equation 1 of the 2007 paper.
+
+    A feature in `weights.once` counts as the strongest of its implementations; others add up.
+    """
+    parts, strongest = _parts(policy, weights), _strongest(policy, weights)
+    sigma = sum(parts.values(), 0.0)
+    top = max(sum(_parts(other, weights).values(), 0.0) for other in _paper())
+    normalized = 100 * sigma / top if top else 0.0
+    return Score(policy.id, parts, strongest, sigma, normalized,
+                 group_of(normalized, weights) if sigma else "none", weights.unweighted(policy))
+
+
+def scores(policies: Iterable[Policy], weights: Weights) -> list[Score]:
+    """Scores in order of sigma, equal ones in the order given."""
+    return sorted((score(policy, weights) for policy in policies), key=lambda one: one.sigma)
+
+
+def group_of(sigma_normalized: float, weights: Weights) -> str:
+    """Section 5 of the 2007 paper: low below 45 percent, middle to 70, high above."""
+    if sigma_normalized < weights.groups.middle:
+        return "low"
+    return "middle" if sigma_normalized <= weights.groups.high else "high"
+
+
+def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]:
+    given = {(key, feature): weight for key, one in weights.of(policy).items()
+             for feature, weight in one.weights.items() if weight > 0}
+    for feature in weights.once:
+        having = [pair for pair in given if pair[1] == feature]
+        best = max(having, key=lambda pair: given[pair], default=None)
+        for pair in having:
+            if pair != best:
+                del given[pair]
+    return given
+
+
+def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
+    found: dict[Feature, float] = {}
+    for one in weights.of(policy).values():
+        for feature, weight in one.weights.items():
+            if weight > 0:
+                found[feature] = max(weight, found.get(feature, 0.0))
+    return found
+
+
+@cache
+def _paper() -> tuple[Policy, ...]:
+    return load_all()

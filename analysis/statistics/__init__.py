@@ -1,0 +1,56 @@
+"""Statistics as pure functions on samples; intervals are for 95 % unless said otherwise.
+
+Their coverage is tested by simulation in tests/test_statistics.py and tests/test_comparison.py.
+"""
+
+from analysis.statistics.correction import benjamini_hochberg, holm
+from analysis.statistics.differences import Comparison, paired, welch
+from analysis.statistics.effects import cliffs_delta, hedges_g, hedges_g_paired, magnitude
+from analysis.statistics.estimates import (
+    LEVEL,
+    Estimate,
+    Sample,
+    mean,
+    mean_bca,
+    median,
+    paired_differences,
+    sample_variance,
+)
+from analysis.statistics.needed import (
+    MOST,
+    POWER,
+    Outcome,
+    decided,
+    pairs_needed,
+    repetitions_to_decide,
+)
+from analysis.statistics.robust import Trend, modified_z_scores, trend
+
+__all__ = [
+    "LEVEL",
+    "MOST",
+    "POWER",
+    "Comparison",
+    "Estimate",
+    "Outcome",
+    "Sample",
+    "Trend",
+    "benjamini_hochberg",
+    "cliffs_delta",
+    "decided",
+    "hedges_g",
+    "hedges_g_paired",
+    "holm",
+    "magnitude",
+    "mean",
+    "mean_bca",
+    "median",
+    "modified_z_scores",
+    "paired",
+    "paired_differences",
+    "pairs_needed",
+    "repetitions_to_decide",
+    "sample_variance",
+    "trend",
+    "welch",
+]

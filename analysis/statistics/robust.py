@@ -1,0 +1,97 @@
+"""Values that stand out from their sample, and samples that drift: by ranks and medians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from analysis.statistics.estimates import Sample, finite_sample
+
+#: Makes the median absolute deviation of normal values their standard deviation.
+_TO_DEVIATIONS = 1.4826
+
+
+def modified_z_scores(groups: Sequence[Iterable[float]]) -> list[Sample]:
+    """How many deviations each value is away from the median of its group; shapes as given.
+
+    Iglewicz and Hoaglin (1993), "How to Detect and Handle Outliers", ASQC Basic References in
+    Quality Control 16: values beyond 3.5 stand out. The deviation is the median one (MAD), taken
+    over all groups together, because a few values do not know theirs: bring them to one scale
+    first. In each group the smallest deviation is left out, for the median was fitted to it. All
+    zero where more than half of the deviations are. Raises ValueError for an empty group.
+    """
+    samples = [finite_sample(group) for group in groups]
+    away = [sample - np.median(sample) for sample in samples]
+    counted = [np.sort(np.abs(residuals))[1:] for residuals in away]
+    whole = np.concatenate(counted) if counted else np.empty(0)
+    scale = _TO_DEVIATIONS * float(np.median(whole)) if whole.size else 0.0
+    return [residuals / scale if scale else np.zeros_like(residuals) for residuals in away]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A common trend of several series: Kendall's S and p-value, and the median slope.
+
+    `slope` is per unit of time, in the values' unit; None where no two times differ.
+    """
+
+    s: int
+    p_value: float
+    slope: float | None
+
+
+def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
+    """Whether series of (times, values) rise or fall together, each around a level of its own.
+
+    The seasonal Kendall test, whose seasons are the series, and its slope: Hirsch, Slack and Smith
+    (1982), "Techniques of trend analysis for monthly water quality data", Water Resources Research
+    18(1), 107-121. It assumes nothing of the values but their order. Raises ValueError for an empty
+    series or one of different lengths.
+    """
+    total, variance = 0, 0.0
+    slopes: list[Sample] = []
+    for times, values in series:
+        t, x = finite_sample(times), finite_sample(values)
+        if t.size != x.size:
+            raise ValueError("a series needs as many times as values")
+        first, second = np.triu_indices(t.size, 1)
+        run, rise = t[second] - t[first], x[second] - x[first]
+        total += int((np.sign(run) * np.sign(rise)).sum())
+        variance += _variance(t.size, _ties(x), _ties(t))
+        slopes.append(rise[run != 0] / run[run != 0])
+    found = np.concatenate(slopes) if slopes else np.empty(0)
+    # Half a step of S is given away, because S is whole and the normal curve is not.
+    z = max(0, abs(total) - 1) / np.sqrt(variance) if variance > 0 else 0.0
+    slope = float(np.median(found)) if found.size else None
+    return Trend(total, float(2 * special.ndtr(-z)), slope)
+
+
+def _ties(values: Sample) -> Sample:
+    """How often each value occurs."""
+    return np.unique(values, return_counts=True)[1].astype(np.float64)
+
+
+def _variance(size: int, first: Sample, second: Sample) -> float:
+    """Variance of Kendall's S where neither goes with the other, for both sides' ties.
+
+    Kendall (1970), "Rank Correlation Methods", 4th edition, 4.4.
+    """
+    def pairs(t: Sample) -> float:
+        return float((t * (t - 1)).sum())
+
+    def triples(t: Sample) -> float:
+        return float((t * (t - 1) * (t - 2)).sum())
+
+    def full(t: Sample) -> float:
+        return float((t * (t - 1) * (2 * t + 5)).sum())
+
+    n = float(size)
+    found = (full(np.array([n])) - full(first) - full(second)) / 18
+    if size > 1:
+        found += pairs(first) * pairs(second) / (2 * n * (n - 1))
+    if size > 2:
+        found += triples(first) * triples(second) / (9 * n * (n - 1) * (n - 2))
+    return found

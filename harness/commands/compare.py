@@ -1,0 +1,97 @@
+"""`qop compare`: two results folders side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.table import Table
+
+_PLAIN_WIDTH = 180
+_CORRECTIONS = ("holm", "benjamini-hochberg")
+
+
+@click.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--baseline", default="P1", show_default=True,
+              help="The policy that cryptographic overhead is the difference to.")
+@click.option("--correction", type=click.Choice(_CORRECTIONS), default=_CORRECTIONS[0],
+              show_default=True,
+              help="How p-values are corrected for the number of comparisons: no false mark at "
+                   "all (in 95 % of cases), or few among the marks.")
+@click.option("--changed", is_flag=True, help="Show only cells that differ significantly.")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Also write the comparison into this folder: report.html, and tables as LaTeX, "
+                   "CSV and Parquet.")
+def command(first: Path, second: Path, baseline: str, correction: str, changed: bool,
+            out: Path | None) -> None:
+    """Compare two results folders, cell by cell.
+
+    A * marks differences that are significant after correction for the number of comparisons.
+    """
+    import analysis  # pandas takes its time; other commands need not wait for it
+    from analysis.compare import changed_only, compare
+
+    names = _names(first, second)
+    try:
+        tables = compare(analysis.load(first), analysis.load(second), names=names,
+                         baseline=baseline, correction=correction)
+    except analysis.NothingToReport as error:
+        raise UserError(str(error)) from None
+    if changed:
+        tables = [changed_only(table) for table in tables]
+    _print(tables)
+    if out is not None:
+        _write(tables, names, out)
+
+
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """What the runs are called: their folders' names, or as they are given if these are equal."""
+    paths = first.resolve(), second.resolve()
+    if paths[0] == paths[1]:
+        raise UserError(f"{first}: compared with itself; give two results folders")
+    if paths[0].name != paths[1].name:
+        return paths[0].name, paths[1].name
+    return str(first), str(second)
+
+
+def _print(tables: Sequence[Table]) -> None:
+    """Every table that has rows, a line for each that has none, and the notes of all once."""
+    from analysis.report.console import terminal
+
+    # A file or a pipe has no width of its own.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    for table in tables:
+        if table.rows:
+            console.print(terminal(dataclasses.replace(table, notes=())))
+        else:
+            console.print(Text(f"{table.title}: no significant difference", style="bold"))
+    for note in tables[0].notes:
+        console.print(Text(f"- {note}", style="dim"))
+
+
+def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
+    """The same as a page, and as files for other programs."""
+    from analysis import report
+    from analysis.report.model import Section
+
+    there = tuple(table for table in tables if table.rows)
+    page = report.Report(f"{names[0]} and {names[1]}", "Two runs side by side.",
+                         sections=(Section("comparison", "Comparison", "", (), there),))
+    try:
+        paths = report.write(page, out)
+    except OSError as error:
+        raise UserError(f"{error.filename or out}: cannot be written ({error.strerror}); choose "
+                        "another folder with --out") from None
+    click.echo(f"Written: {', '.join(map(str, paths))}")

@@ -1,0 +1,154 @@
+"""Loads protection weights (Table 2 of the 2007 paper, or a file of one's own) and checks them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from policies.document import Document, KeyPath, read_document
+from policies.errors import PolicyError, advise, fault, show
+from policies.facts import KNOWN, When, facts, holds
+from policies.fields import PolicyName
+from policies.policy import Policy
+
+Feature = Literal["authentication", "mutual_authentication", "confidentiality", "data_integrity",
+                  "non_repudiation"]
+#: Features in the order of Table 2's columns.
+FEATURES: tuple[Feature, ...] = get_args(Feature)
+DEFAULT = Path(__file__).with_name("weights.yml")
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
+_LARGEST = 1e6  # a weight beyond this is a slip of the keyboard
+
+
+def _number(value: object) -> object:
+    """A whole number, or a decimal number in quotes (YAML's own spellings of those vary)."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise fault(f"{show(value)} is not a number", "write one such as 2 or '1.5'") from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise fault(f"{show(value)} is not a number", "write one such as 2 or '1.5'")
+    if not (math.isfinite(value) and 0 <= value <= _LARGEST):
+        raise fault(f"{value:g} cannot be a weight", "write a number from 0 up")
+    return float(value)
+
+
+def _known(when: When) -> When:
+    for key, words in when.items():
+        if key not in KNOWN:
+            raise fault(f"{show(key)} is nothing that a policy says", advise(key, KNOWN), (key,))
+        for word in words:
+            if word not in KNOWN[key]:
+                raise fault(f"{key} is never {show(word)}", advise(word, KNOWN[key]), (key,))
+    if not when or not all(when.values()):
+        raise fault("when is empty, so it would hold for every policy", "write a condition")
+    return when
+
+
+Weight = Annotated[float, BeforeValidator(_number)]
+
+
+class Implementation(BaseModel):
+    """One implementation of security features: which policies have it, and what it is worth."""
+
+    model_config = _CONFIG
+
+    name: PolicyName
+    source: Literal["table-2", "extension"] = "extension"
+    when: Annotated[Mapping[str, list[str]], AfterValidator(_known)]
+    weights: Mapping[Feature, Weight]
+
+
+class Groups(BaseModel):
+    """Limits of the security groups, in percent of normalised sigma."""
+
+    model_config = _CONFIG
+
+    middle: Weight = Field(description="Below it a policy is in the low group.")
+    high: Weight = Field(description="Above it a policy is in the high group.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.middle > self.high:
+            raise fault("middle begins above high", "write the smaller one as middle", ("middle",))
+        return self
+
+
+class Weights(BaseModel):
+    """All implementations with their weights, what counts once per policy, and the groups."""
+
+    model_config = _CONFIG
+
+    once: list[Feature] = []
+    groups: Groups
+    implementations: Mapping[str, Implementation]
+
+    def of(self, policy: Policy) -> dict[str, Implementation]:
+        """The implementations that a policy has, by id."""
+        said = facts(policy)
+        return {key: one for key, one in self.implementations.items() if holds(one.when, said)}
+
+    def unweighted(self, policy: Policy) -> tuple[str, ...]:
+        """What of a policy's protection no implementation asks for, and so counts nothing."""
+        asked = {(key, word) for one in self.implementations.values()
+                 for key, words in one.when.items() for word in words}
+        # Static keys and keys from EAP are weighed with the cipher and with EAP; the mode of ESP
+        # is not a question of strength in the paper.
+        counted_elsewhere = {("link.keys", "static"), ("link.keys", "eap"),
+                             ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport")}
+        return tuple(f"{key} {word}" for key, word in facts(policy).items()
+                     if (key, word) not in asked | counted_elsewhere)
+
+
+def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
+    """The weights in a file, or those that come with the project.
+
+    Raises PolicyError, whose text is one line `FILE:LINE: what is wrong; what to do`.
+    """
+    document = read_document(os.fspath(path or DEFAULT))
+    try:
+        return Weights.model_validate(document.data)
+    except ValidationError as error:
+        raise _explain(error, document) from None
+
+
+def _explain(error: ValidationError, document: Document) -> PolicyError:
+    details = error.errors(include_url=False)
+    line, what, advice = min(_found(detail, document) for detail in details)
+    return PolicyError(document.file, line, what, advice, len(details) - 1)
+
+
+def _found(detail: Any, document: Document) -> tuple[int, str, str]:
+    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
+    context = detail.get("ctx", {})
+    blamed = [(*path, *keys) for keys in context.get("at", ())] or [path]
+    place = next((one for one in blamed if one in document.spots), path)
+    while place not in document.spots:
+        place = place[:-1]
+    line = document.spots[place].key_line
+    label = ".".join(str(part) for part in path) or "the file"
+    if detail["type"] == "policy":
+        return line, f"{label}: {context['what']}", context["advice"]
+    if detail["type"] == "missing":
+        return line, f"{label} is missing", "add it, as in policies/weights.yml"
+    if detail["type"] == "extra_forbidden":
+        return line, f"unknown key {label}", "remove it, or see policies/weights.yml"
+    if detail["type"] == "literal_error":
+        return line, f"{label}: {show(detail['input'])} is not known", \
+            f"write {context['expected']}"
+    return line, f"{label}: {show(detail['input'])} cannot stand here", "see policies/weights.yml"

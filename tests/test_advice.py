@@ -1,0 +1,189 @@
+"""Tests of advice: which policies qualify for an application."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analysis import advice, statistics, study
+from analysis.advice.applications import APPLICATIONS, Limits, grade, limits_of
+from analysis.advice.fit import fit
+from analysis.statistics import Estimate
+from analysis.study.model import Observation, Study
+from analysis.table import Entry, Table
+
+PRINTED = study.published()
+
+
+def world(times: dict[str, tuple[float, float]], *, spread: float = 0.001,
+          **rates: float) -> Study:
+    """P1 and others at home in N2 and roaming in R1: seconds of authentication and of handoff."""
+    found = {}
+    for policy, (auth, handoff) in times.items():
+        rate = rates.get(policy, 3.3e6)
+        values = {("authentication_time_s", "N2"): auth, ("authentication_time_s", "R1"): auth,
+                  ("handoff_s", "R1"): handoff}
+        for stream in ("tcp", "udp"):
+            for place in ("N2", "R1"):
+                values[f"{stream}_goodput_bps", place] = rate
+                if policy != "P1":
+                    values[f"{stream}_overhead_bps", place] = rates.get("P1", 3.3e6) - rate
+        for (metric, place), value in values.items():
+            seen = {1: value * (1 - spread), 2: value, 3: value * (1 + spread)}
+            found[metric, policy, place] = Observation(statistics.mean(seen.values()), seen)
+    return replace(PRINTED, origin="measured", observations=found, profiles=tuple(
+        one for one in PRINTED.profiles if one.id in times))
+
+
+def column(table: Table, key: str) -> dict[str, Entry]:
+    at = next(i for i, one in enumerate(table.columns) if one.key == key)
+    return {row[0].text: row[at] for row in table.rows}
+
+
+FAST = {"P1": (0.01, 0.1), "P8": (0.05, 0.2), "P12": (0.1, 0.3)}
+
+
+def test_the_strongest_policy_that_qualifies_is_recommended() -> None:
+    """All are quick enough for a call, so protection decides, at home and roaming."""
+    table = advice.advise(world(FAST), "voice")
+    for key in ("qualifies_home", "qualifies_roaming"):
+        found = column(table, key)
+        assert {policy: entry.text for policy, entry in found.items()} == dict.fromkeys(FAST, "yes")
+        assert [policy for policy, entry in found.items() if "recommended" in entry.marks] == [
+            "P12"]
+    assert "Non-roaming: P12. Roaming: P12." in table.caption
+
+
+def test_an_interruption_beyond_the_limit_disqualifies() -> None:
+    """P12 authenticates within 0.40 s but hands off in 0.5 s: at home it qualifies, roaming not."""
+    table = advice.advise(world(FAST | {"P12": (0.3, 0.5)}), "voice")
+    assert column(table, "qualifies_home")["P12"].text == "yes"
+    away = column(table, "qualifies_roaming")
+    assert (away["P12"].text, away["P12"].note) == ("no", "interruption")
+    assert "recommended" in away["P8"].marks
+    assert column(table, "handoff_s")["P12"].note == "poor"
+
+
+def test_an_interval_across_a_limit_leaves_it_undecided() -> None:
+    """0.40 s with an uncertainty of ten percent is neither within nor beyond the limit."""
+    table = advice.advise(world(FAST | {"P12": (0.4, 0.4)}, spread=0.1), "voice")
+    entry = column(table, "qualifies_home")["P12"]
+    assert (entry.text, entry.note) == ("undecided", "interruption?")
+    assert "recommended" in column(table, "qualifies_home")["P8"].marks
+
+
+def test_loss_is_the_share_of_time_between_handoffs() -> None:
+    """0.9 s in a minute are 1.5 percent: too much for a stream, not for a voice that could wait."""
+    slow = world(FAST | {"P8": (0.1, 0.9)})
+    table = advice.advise(slow, Limits("x", "x", loss=0.01))
+    assert column(table, "loss")["P8"].number.value == pytest.approx(0.015)
+    assert column(table, "qualifies_roaming")["P8"].note == "loss"
+    assert column(table, "qualifies_home")["P8"].text == "yes"  # nobody moves
+    patient = advice.advise(slow, Limits("x", "x", loss=0.03))
+    assert column(patient, "qualifies_roaming")["P8"].text == "yes"
+    rare = advice.advise(slow, Limits("x", "x", loss=0.01, between_moves_s=600))
+    assert column(rare, "qualifies_roaming")["P8"].text == "yes"
+
+
+def test_calls_that_fit_are_whole_calls_of_64_kbit() -> None:
+    """3.30 Mbit/s carry 51.6 calls, so 51; below one call a policy does not qualify."""
+    table = advice.advise(world(FAST, P12=6e4), "voice")
+    calls = column(table, "calls_home")
+    assert calls["P8"].number.value == 51
+    assert calls["P12"].number.value == 0
+    assert column(table, "qualifies_home")["P12"].note == "rate"
+    assert column(table, "cost_home")["P12"].number.value == pytest.approx(1 - 0.06 / 3.3)
+
+
+def test_protection_can_be_asked_for() -> None:
+    """Sigma of 60 percent and more: of these only P12."""
+    table = advice.advise(world(FAST), "sigma=60")
+    assert {policy for policy, entry in column(table, "qualifies_home").items()
+            if entry.text == "yes"} == {"P12"}
+    assert column(table, "qualifies_home")["P8"].note == "protection"
+
+
+def test_no_security_is_never_the_advice() -> None:
+    """P1 meets every limit, and is said to, but is not recommended."""
+    table = advice.advise(world({"P1": (0.01, 0.1), "P12": (9.0, 9.0)}), "voice")
+    assert column(table, "qualifies_home")["P1"].text == "yes"
+    assert not column(table, "qualifies_home")["P1"].marks
+    assert "no policy qualifies" in table.caption
+
+
+def test_the_papers_thresholds() -> None:
+    """0.15, 0.40 and 0.60 s; 1 and 3 percent; 64 kbit/s."""
+    assert [grade(value) for value in (0.15, 0.151, 0.40, 0.41, 0.60, 0.61)] == [
+        "not audible", "with quality of service", "with quality of service", "poor", "poor",
+        "not possible"]
+    voice, video = APPLICATIONS["voice"], APPLICATIONS["video"]
+    assert (voice.delay_s, voice.loss, voice.rate_bps) == (0.40, 0.03, 64e3)
+    assert (video.delay_s, video.loss) == (0.40, 0.01)
+
+
+def test_printed_times_do_not_qualify_for_what_the_paper_suggests_them_for() -> None:
+    """P3, P4 and P8 for real-time services: beyond its own limits. A known deviation, and said."""
+    table = advice.advise(PRINTED, "voice")
+    away = column(table, "qualifies_roaming")
+    assert {away[policy].text for policy in ("P3", "P4", "P8", "P12")} == {"no"}
+    assert any("P3, P4 and P8 for real-time" in note for note in table.notes)
+    files = column(advice.advise(PRINTED, "file-transfer"), "qualifies_home")
+    assert "recommended" in files["P12"].marks  # as the paper has it (6.6)
+
+
+def test_the_overview_has_a_row_for_each_application_and_kind() -> None:
+    """What a landing page needs: who, which policy, at what cost; and who else."""
+    table = advice.overview(world(FAST, P12=3.2e6))
+    keys = [one.key for one in table.columns]
+    rows = [dict(zip(keys, row, strict=True)) for row in table.rows]
+    assert [(row["application"].text, row["kind"].text) for row in rows] == [
+        (one.title, kind) for one in APPLICATIONS.values() for kind in ("Non-roaming", "Roaming")]
+    assert {row["policy"].text for row in rows} == {"P12"}
+    assert rows[0]["cost"].number.value == pytest.approx(0.1 / 3.3)
+    assert rows[0]["calls"].number.value == 50 and rows[0]["others"].text == "P1, P8"
+    nothing = advice.overview(world({"P1": (0.01, 0.1)}))
+    assert {row[2].text for row in nothing.rows} == {"none"}
+
+
+def test_a_study_without_roaming_has_advice_for_home_alone() -> None:
+    """Nothing assumes five scenarios or two kinds."""
+    found = replace(world(FAST), places=tuple(p for p in PRINTED.places if p.kind == "home"))
+    table = advice.advise(found, "video")
+    assert not [one.key for one in table.columns if "roaming" in one.key]
+    assert len(advice.overview(found).rows) == len(APPLICATIONS)
+
+
+def test_what_was_not_measured_is_undecided() -> None:
+    """Without a stream or a time there is no yes; a limit that nobody asks for needs none."""
+    bare = replace(PRINTED, origin="measured", observations={})
+    found = fit(bare, PRINTED.profiles[-1], APPLICATIONS["voice"], "home")
+    assert (found.answer, found.fails) == ("undecided", ("interruption?", "rate?"))
+    assert fit(bare, PRINTED.profiles[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
+    assert advice.advise(bare, "voice").rows
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("Voice", APPLICATIONS["voice"]), ("file transfer", APPLICATIONS["file-transfer"]),
+    ("delay=0.2, loss=0.01,rate=128000,sigma=50,moves=10",
+     Limits("own", "Limits of one's own", 0.2, 0.01, 128e3, 50, 10))])
+def test_limits_by_name_or_by_number(text: str, expected: Limits) -> None:
+    """An application that is known, or limits as KEY=NUMBER."""
+    assert limits_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["telepathy", "delay", "delay=", "delay=fast", "delay=-1",
+                                  "delay=0", "delay=inf", "speed=3", "delay=0.2,", ""])
+def test_other_limits_are_refused_in_one_line(text: str) -> None:
+    """The message says what can be given."""
+    with pytest.raises(ValueError, match=r"voice|number above 0") as caught:
+        limits_of(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_limits_in_words() -> None:
+    """What the caption says."""
+    assert APPLICATIONS["voice"].words == ("an interruption of 0.4 s at most, loss of 3 % at most, "
+                                           "with a handoff every 60 s, 64 kbit/s")
+    assert APPLICATIONS["file-transfer"].words == "no limits"
+    assert Estimate(1, None, None, 0).n == 0
