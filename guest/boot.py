@@ -70,7 +70,11 @@ class Guest:
         return await asyncio.shield(self._waiter)
 
     def hold(self) -> None:
-        """Stop all of it where it is, until `release`."""
+        """Stop it where it is, until `release`.
+
+        Only its kernel, whose programs stop at their next system call. To stop them, too, would
+        tell the kernel of children that changed their state, which it takes for their end.
+        """
         self._signal(signal.SIGSTOP)
 
     def release(self) -> None:
@@ -130,7 +134,7 @@ class Guest:
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                os.kill(self.pid, number)
 
 
 async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name

@@ -37,6 +37,7 @@ from measure.record import Record
 ATTEMPTS = 2
 #: Memory to leave to everything else when deciding how many guests may live side by side.
 _SPARE_MB = 1024
+_BACKLOG = 4
 #: A testbed's unrecorded first repetitions load what later ones find in memory.
 _WARM_UP_BYTES = 50_000
 
@@ -83,8 +84,7 @@ class Campaign:
                 await self._all_side_by_side()
                 await self._all_alone()
         except ExceptionGroup as group:
-            for_user = group.subgroup(UserError)
-            raise (for_user or group).exceptions[0] from None
+            raise _telling(group) from None
         finally:
             await asyncio.shield(self._close_all())
             await self._renderer.close()
@@ -94,6 +94,11 @@ class Campaign:
     def testbeds(self) -> int:
         """How many there are at the moment."""
         return len(self._testbeds)
+
+    @property
+    def _backlog(self) -> int:
+        """How many repetitions may wait to be dissected before no further one is started."""
+        return _BACKLOG * len(self.machine.processors)
 
     @property
     def _at_once(self) -> int:
@@ -109,7 +114,9 @@ class Campaign:
         if self.plan.settings.clock == "real":
             await self._prepare()
         while True:
-            while (found := self.scheduler.start()) is not None:
+            # What is measured faster than it can be dissected would only fill the disk.
+            while len(self._dissecting) < self._backlog and \
+                    (found := self.scheduler.start()) is not None:
                 self.started[found[0].name] = asyncio.get_running_loop().time()
                 self._group.create_task(self._step(*found))
             if not self.scheduler.running and not self.scheduler.waiting:
@@ -150,7 +157,9 @@ class Campaign:
                     finally:
                         self.started.pop(f"starting {policy}", None)
 
-        await asyncio.gather(*map(open_all, queues))
+        async with asyncio.TaskGroup() as group:
+            for processor in queues:
+                group.create_task(open_all(processor))
 
     async def _all_alone(self) -> None:
         """Measure again, with nothing beside it, what waited for the processor the first time."""
@@ -231,6 +240,7 @@ class Campaign:
         task = self._group.create_task(self._finish(*arguments))
         self._dissecting.add(task)
         task.add_done_callback(self._dissecting.discard)
+        task.add_done_callback(lambda _: self._changed.set())
 
     async def _finish(self, step: Step, testbed: Testbed, out: Path, waits: load.Waits,
                       extra: dict[str, Any]) -> None:
@@ -304,6 +314,13 @@ class Campaign:
     async def _close_all(self) -> None:
         for place in list(self._testbeds):
             await self._retire(place)
+
+
+def _telling(group: BaseException) -> BaseException:
+    """The one error of a group that says most: the first for the user, or else just the first."""
+    while isinstance(group, BaseExceptionGroup):
+        group = (group.subgroup(UserError) or group).exceptions[0]
+    return group
 
 
 def _line(found: Record) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import preview, profiles, results, stopping
+from harness.commands.paper_bench import Projection
 from harness.errors import UserError
 from harness.plan import Plan, Settings
 from measure import record
@@ -177,3 +178,12 @@ def test_fresh_refuses_a_folder_with_records(qop: Qop) -> None:
     done = qop("run", "--fresh", "--out", "out")
     assert done.returncode == 2 and "holds records already" in done.stderr
     assert len(list((qop.folder / "out" / "records").iterdir())) == 1
+
+
+def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
+    """120 of 960 repetitions in 20 + 100 s: 20 + 800 s for all; and so much faster than the air."""
+    found = Projection(measured=120, planned=960, start_s=20, lasted_s=120, air_s=4100)
+    assert found.total_s == pytest.approx(820)
+    assert found.total_air_s == pytest.approx(32_800)
+    text = "\n".join(found.lines())
+    assert "120 of 960" in text and "40.0 times faster" in text and "14 min" in text

@@ -278,6 +278,24 @@ async def test_virtual_time(bench):
 
 
 @pytest.mark.guest
+@pytest.mark.parametrize("virtual", [False, True])
+async def test_held_guest_does_nothing_until_released(image, tmp_path, virtual):
+    """What is sent meanwhile is answered afterwards."""
+    place = {"console_log": tmp_path / "console", "scratch": tmp_path / "scratch"}
+    async with await boot(image, tmp_path / "job", command=["cat"], virtual_time=virtual,
+                          **place) as guest:
+        guest.stdin.write(b"one\n")
+        assert await guest.stdout.readline() == b"one\n"
+        guest.hold()
+        guest.stdin.write(b"two\n")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await guest.stdout.readline()
+        guest.release()
+        assert await guest.stdout.readline() == b"two\n"
+
+
+@pytest.mark.guest
 async def test_awkward_names(image, tmp_path):
     """Blanks, commas and colons in folder names are only characters."""
     folder = tmp_path / "a b,c:d=e"
