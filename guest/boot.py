@@ -168,7 +168,7 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     if virtual_time:
         line += _VIRTUAL_TIME
         (job_dir / "image").unlink(missing_ok=True)
-        (job_dir / "image").symlink_to(image.root.parent.absolute())
+        (job_dir / "image").symlink_to(image.root.parent.resolve())
     try:
         with open(console_log, "ab") as console:  # noqa: ASYNC230 - opened, never waited for
             process = await asyncio.create_subprocess_exec(

@@ -26,6 +26,11 @@ patch_line() {
 # In virtual time a clock read must cost enough that a program spinning on the clock gets on.
 patch_line arch/um/kernel/time.c 1 \
 	's/time_travel_update_time_rel(TIMER_MULTIPLIER);/time_travel_update_time_rel(20 * TIMER_MULTIPLIER);/'
+# Who polls in a loop until another thread has done something must let it run: here no time passes
+# in which the scheduler would think of it. (The kernel does so for sched_yield and for errors.)
+patch_line arch/um/kernel/skas/syscall.c 2 \
+	's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll))/
+	 s/if (IS_ERR_VALUE(ret) &&/if ((IS_ERR_VALUE(ret) || syscall == __NR_poll) \&\&/'
 # A throttled line of UML never wakes again, so 4 KB of unread input would stop it for good.
 # Without these two the input waits in the line's own buffer (640 KB) until it is read.
 patch_line arch/um/drivers/ssl.c 2 '/^\s*\.\(un\)\?throttle\s*= line_\(un\)\?throttle,$/d'
