@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         advice,
         bounds,
         claims,
+        clocks,
         compare,
         decisions,
         protection,
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
     from analysis.frame import Results, load
     from analysis.summary import Summary, summarize
 
-__all__ = ["NothingToReport", "Results", "Summary", "advice", "bounds", "claims", "compare",
-           "decisions", "load", "protection", "report", "study", "summarize", "tables",
+__all__ = ["NothingToReport", "Results", "Summary", "advice", "bounds", "claims", "clocks",
+           "compare", "decisions", "load", "protection", "report", "study", "summarize", "tables",
            "warnings_of", "waterfall"]
 
-_MODULES = ("advice", "bounds", "claims", "compare", "decisions", "protection", "report", "study",
-            "tables", "waterfall")
+_MODULES = ("advice", "bounds", "claims", "clocks", "compare", "decisions", "protection", "report",
+            "study", "tables", "waterfall")
 _HOMES = {"Results": "analysis.frame", "load": "analysis.frame",
           "Summary": "analysis.summary", "summarize": "analysis.summary",
           "warnings_of": "analysis.diagnostics"}

@@ -10,8 +10,10 @@ import numpy as np
 
 from analysis import overhead, statistics
 from analysis.errors import NothingToReport
+from analysis.flags import flagged_line
 from analysis.frame import METRICS, Frame, Results, natural
 from analysis.names import scenario_heading
+from analysis.one_clock import stamped
 from analysis.statistics import Comparison, Estimate, Sample
 from analysis.summary import OVERHEADS
 from analysis.table import Column, Entry, Quantity, Table
@@ -53,8 +55,13 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
 
     Runs share no blocks, so means are compared by Welch's t test, overheads as differences from the
     `baseline` within each run's own blocks. The p-values of all tables are corrected together, as
-    `correction` (of CORRECTIONS) says. Raises NothingToReport where there is no cell in common.
+    `correction` (of CORRECTIONS) says. Raises NothingToReport where there is no cell in common, and
+    for runs of different clocks, which analysis.clocks compares.
     """
+    if a.clock != b.clock:
+        raise NothingToReport(f"{names[0]} is of the {a.clock or 'unrecorded'} clock, {names[1]} "
+                              f"of the {b.clock or 'unrecorded'} one, and no table mixes clocks; "
+                              "compare runs of one clock, or let analysis.clocks compare them")
     pairs = list(_pairs(a, b, baseline))
     if not pairs:
         raise NothingToReport(f"{names[0]} and {names[1]} have no cell (policy and scenario) with "
@@ -66,9 +73,9 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
     marked = sum(p < SIGNIFICANT for p in adjusted.values())
     count = (f"{marked} of {len(tested)} comparisons (all metrics and cells) are significant after "
              f"correction: {said}.")
-    notes = (count, *_NOTES, *_unlike(a, b, names))
+    notes = (count, *_NOTES, *unlike(a, b, names))
     by_metric = {metric: [pair for pair in pairs if pair.metric == metric] for metric in SHOWN}
-    return [_table(metric, found, adjusted, names, notes)
+    return [stamped(_table(metric, found, adjusted, names, notes), a.clock)
             for metric, found in by_metric.items() if found]
 
 
@@ -181,10 +188,12 @@ def _entry(value: Estimate) -> Entry:
     return Entry(number=quantity(value))
 
 
-def _unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
-    """Where the runs differ in more than what was measured, and cells that only one has."""
+def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
+    """Where runs differ in more than what was measured, what only one has, and what is flagged."""
+    for name, run in zip(names, (a, b), strict=True):
+        yield from (f"{name}: {line}" for line in (run.left_out, flagged_line(run)) if line)
     goods = a.good, b.good
-    for column in ("medium", "clock", "machine", "fault"):
+    for column in ("medium", "machine", "fault"):
         first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
         if first != second:
             yield f"The runs differ in {column}: {first or 'none'} and {second or 'none'}."

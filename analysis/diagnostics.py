@@ -11,6 +11,7 @@ from analysis import statistics
 from analysis.compare import SHOWN
 from analysis.decisions import Decision, decisions
 from analysis.frame import METRICS, Frame, Results
+from analysis.one_clock import VIRTUAL
 from analysis.statistics import Sample
 from measure.record import record_name
 
@@ -101,9 +102,13 @@ def _standing_out(cell: Frame, metric: str, z: Sample) -> Iterator[Outlier]:
 
 
 def _times(part: Frame) -> Frame:
-    """When repetitions were measured: by the clock, or by their number where it says nothing."""
+    """When repetitions were measured: by the clock, or by their number where it says nothing.
+
+    Every guest's virtual time runs at a pace of its own, so between guests it says nothing.
+    """
     clock = part["started_s"]
-    return clock if clock.notna().all() and clock.nunique() > 1 else part["repetition"]
+    says = clock.notna().all() and clock.nunique() > 1 and not (part["clock"] == VIRTUAL).any()
+    return clock if says else part["repetition"]
 
 
 def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:

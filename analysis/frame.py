@@ -2,10 +2,11 @@
 
 Columns: `policy`, `scenario`, `repetition`, `status`, `reason`, `attempt`, `verified` (there is
 evidence, and all of it is ok), `checks_ok`, `checks`, `policy_sha256`, `medium`, `clock`,
-`machine`, `fault`, the metrics (see METRICS), `authentication_sum` (components, joined by `+`),
+`machine`, `fault`, `flagged` (it waited long for the processor), `alone` (measured with nothing
+beside it), the metrics (see METRICS), `authentication_sum` (components, joined by `+`),
 `handoff_sum_s`, `tcp_bytes`, `udp_bytes`, `udp_sent_packets`, `udp_lost_packets` (iperf3's counts),
 `started_s` (wall clock), `processor_busy_s`, `processor_idle_s` (of the machine while the
-repetition ran), and for every NAME that any record has `component_NAME_s`, and
+repetition ran; not in virtual time), and for every NAME that any record has `component_NAME_s`, and
 `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
 `handoff_` in place of `phase_`. What was not measured is NaN.
 """
@@ -22,6 +23,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are o
 
 from analysis import reading
 from analysis.errors import NothingToReport
+from analysis.one_clock import separated
 from analysis.rows import FOREIGN, printable, row
 from measure.record import Record
 
@@ -46,15 +48,26 @@ class Plan:
     scenarios: tuple[str, ...] = ()
     repetitions: int = 0
     names: dict[str, str] = field(default_factory=dict)
+    clock: str = ""
 
 
 @dataclass(frozen=True)
 class Results:
-    """A run's repetitions; a line for each file that is no record; and what was planned."""
+    """A run's repetitions, all of one clock; what is no record, and what was planned.
+
+    `complaints` has a line for each file that is no record. `left_out` is a line about the records
+    of another clock, "" where there are none.
+    """
 
     frame: Frame
     complaints: list[str]
     plan: Plan = field(default_factory=Plan)
+    left_out: str = ""
+
+    @property
+    def clock(self) -> str:
+        """The clock of all repetitions: real, virtual, or "" where records do not say."""
+        return str(self.frame["clock"].iloc[0])
 
     @property
     def good(self) -> Frame:
@@ -65,7 +78,8 @@ class Results:
 def load(folder: Path) -> Results:
     """Every record of a results folder (or of its `records/`); raises NothingToReport.
 
-    A file that is damaged, foreign, a copy, or holds impossible numbers becomes a complaint.
+    A file that is damaged, foreign, a copy, or holds impossible numbers becomes a complaint. Of
+    records of two clocks, those of one are left out (analysis.one_clock says which).
     """
     if not folder.is_dir():
         raise NothingToReport(f"{folder}: no such folder; give a results folder, or measure "
@@ -79,7 +93,7 @@ def load(folder: Path) -> Results:
     if frame is None:
         raise NothingToReport(f"{records}: holds no records yet; measure with "
                               f"'./qop run --out {folder}', or give another results folder")
-    return Results(_ordered(frame), complaints, _plan(records.parent / "plan.json"))
+    return _results(frame, complaints, _plan(records.parent / "plan.json"))
 
 
 def from_records(records: list[Record], plan: Plan | None = None) -> Results:
@@ -87,7 +101,7 @@ def from_records(records: list[Record], plan: Plan | None = None) -> Results:
     if not records:
         raise NothingToReport("nothing was measured; there is no table to show")
     frame = reading.to_frame([row(record) for record in records])
-    return Results(_ordered(frame), [], plan or Plan())
+    return _results(frame, [], plan or Plan())
 
 
 def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
@@ -120,6 +134,11 @@ def natural(name: str) -> tuple[Any, ...]:
                  for part in re.split(r"([0-9]+)", name) if part)
 
 
+def _results(frame: Frame, complaints: list[str], plan: Plan) -> Results:
+    kept, left_out = separated(_ordered(frame), plan.clock)
+    return Results(kept.reset_index(drop=True), complaints, plan, left_out)
+
+
 def _ordered(frame: Frame) -> Frame:
     """The rows by scenario, policy and repetition, names in their natural order."""
     ranked = frame[["policy", "scenario", "repetition"]].copy()
@@ -136,6 +155,7 @@ def _plan(path: Path) -> Plan:
         found = json.loads(path.read_text(encoding="utf-8"))
         names = {str(key): printable(str(name)) for key, name in found["names"].items()}
         return Plan(tuple(map(str, found["policies"])), tuple(map(str, found["scenarios"])),
-                    int(found["settings"]["repetitions"]), names)
+                    int(found["settings"]["repetitions"]), names,
+                    printable(str(found["settings"].get("clock", ""))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Plan()

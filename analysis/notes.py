@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from analysis.flags import flagged_line
 from analysis.frame import Frame, Results, components
 from analysis.names import component_label
+from analysis.one_clock import caveat
 from analysis.overhead import Baseline
 
 #: How far the phases of a handoff may be from the measured whole before it is said.
@@ -41,15 +43,18 @@ def notes(results: Results, baseline: Baseline, counts: Iterable[tuple[int, int]
     """All notes of a run; `counts` are good and planned repetitions of its cells."""
     good = results.good
     intervals, circumstances = _intervals(set(counts)), _circumstances(results.frame)
-    said = [intervals, *_authentication(good), _throughput(good)]
+    # What a reader must not miss comes first.
+    clock = [said for said in (caveat(results.clock),) if said]
+    said = [*clock, intervals, *_authentication(good), _throughput(good)]
     if baseline.policy:
         said.append(f"Overhead C_C is the goodput under {baseline.policy} minus that under the "
                     "policy in the same block (repetition), averaged; \N{DEGREE SIGN} marks an "
                     "interval that holds 0: no overhead shown.")
     return Notes((*said, circumstances),
-                 (intervals, _WATERFALL, *_agreement(good), circumstances),
+                 (*clock, intervals, _WATERFALL, *_agreement(good), circumstances),
                  tuple(_about_baseline(results.frame, good, baseline)),
-                 (*_mixtures(results.frame, good), *_gaps(good)))
+                 (*(line for line in (results.left_out, flagged_line(results)) if line),
+                  *_mixtures(results.frame, good), *_gaps(good)))
 
 
 def _about_baseline(frame: Frame, good: Frame, baseline: Baseline) -> Iterator[str]:
@@ -143,7 +148,7 @@ def _mixtures(frame: Frame, good: Frame) -> Iterator[str]:
     if changed := [str(policy) for policy in versions.index[versions > 1]]:
         yield (f"{', '.join(changed)}: records of different versions of the policy are "
                "averaged; keep each version in a folder of its own.")
-    for column in ("medium", "clock", "machine"):
+    for column in ("medium", "machine"):
         if len(good[column].unique()) > 1:
             yield (f"Records of different {column} ({_values(good, column)}) are averaged; keep "
                    "each in a folder of its own.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from analysis.one_clock import VIRTUAL
 from measure.record import Record, RecordError, StreamRecord
 
 #: What the name of a phase begins with that took place in the visited network.
@@ -47,7 +48,11 @@ def row(record: Record) -> dict[str, Any]:
         "handoff_s": _handoff_s(record),
         "handoff_sum_s": sum(p.duration_s for p in record.handoff) if record.handoff else None,
         "started_s": _number(record.raw.get("stamps"), "start"),
-        **_processor(record.raw.get("processor_s")),
+        # What a guest takes for its processor's time means nothing where computing takes none.
+        **_processor(None if record.environment.get("clock") == VIRTUAL
+                     else record.raw.get("processor_s")),
+        "flagged": bool(record.environment.get("flags")),
+        "alone": bool(record.environment.get("alone")),
         **{name: _text(record.environment.get(name)) for name in _CIRCUMSTANCES}}
     for name, stream in (("tcp", record.tcp), ("udp", record.udp)):
         found |= _stream(name, stream)

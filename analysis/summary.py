@@ -76,7 +76,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Summary:
-    """All cells by scenario, each in the run's order or else the paper's, and what to know."""
+    """All cells by scenario, each in the run's order or else the paper's, and what to know.
+
+    All numbers are of one `clock`.
+    """
 
     cells: Mapping[str, tuple[Cell, ...]]
     components: tuple[str, ...]
@@ -85,6 +88,7 @@ class Summary:
     baseline: str | None
     notes: Notes
     complaints: tuple[str, ...]
+    clock: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -119,7 +123,8 @@ def summarize(results: Results, baseline: str = "P1") -> Summary:
             for policy in _order(results.plan.policies, results.frame["policy"]))
     counts = {(cell.good, cell.total) for row in cells.values() for cell in row}
     return Summary(cells, names.components, names.phases, names.handoff, reference.policy,
-                   notes(results, reference, counts), tuple(results.complaints))
+                   notes(results, reference, counts), tuple(results.complaints),
+                   results.clock)
 
 
 def _order(planned: tuple[str, ...], found: Iterable[str]) -> list[str]:

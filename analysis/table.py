@@ -64,6 +64,8 @@ class Table:
     notes: tuple[str, ...] = ()
     #: Index of a first row, and the heading that stands above it.
     sections: tuple[tuple[int, str], ...] = ()
+    #: The clock of the repetitions behind it; "" where it holds nothing measured.
+    clock: str = ""
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from analysis.columns import Column, Content, columns, handoff_columns, name_column
 from analysis.digits import PLUS_MINUS
 from analysis.handoff import roaming
-from analysis.names import scenario_title
 from analysis.statistics import Estimate
 from analysis.summary import Cell, Missing, Phase, Summary, Value
-from analysis.terminal import handoff, left_out, terminal, text
+from analysis.terminal import handoff, left_out, terminal, text, title
 
 __all__ = ["csv", "handoff", "handoff_csv", "handoff_markdown", "markdown", "terminal", "text"]
 
@@ -21,7 +20,8 @@ def markdown(summary: Summary) -> str:
     """One Markdown table a scenario, with notes below."""
     lines = _markdown_head(summary, summary.warnings)
     for scenario, cells in summary.cells.items():
-        lines += [*_markdown_table(scenario, columns(summary, cells), cells), ""]
+        lines += [*_markdown_table(title(scenario, summary.clock), columns(summary, cells),
+                                   cells), ""]
         remarks = [f"- {_escape(cell.policy)}: {_escape(failure)}"
                    for cell in cells for failure in cell.failures]
         remarks += [f"- {_escape(cell.policy)}: not verified: {_escape(cell.verified_reason)}"
@@ -35,7 +35,8 @@ def handoff_markdown(summary: Summary) -> str:
     """One Markdown table a roaming scenario: phases of the handoff, their sum and the total."""
     lines = _markdown_head(summary, summary.notes.about_data)
     for scenario, cells in roaming(summary).items():
-        lines += [*_markdown_table(scenario, handoff_columns(summary, cells), cells), ""]
+        lines += [*_markdown_table(title(scenario, summary.clock),
+                                  handoff_columns(summary, cells), cells), ""]
     lines += [f"- {_escape(note)}" for note in summary.notes.under_handoff]
     return "\n".join(lines) + "\n"
 
@@ -45,12 +46,13 @@ def csv(summary: Summary) -> str:
 
     `state` says why: ok, not run, failed, skipped or too few.
     """
-    return _csv(dict(_fields(cell)) for cells in summary.cells.values() for cell in cells)
+    return _csv(dict(_fields(cell, summary.clock))
+                for cells in summary.cells.values() for cell in cells)
 
 
 def handoff_csv(summary: Summary) -> str:
     """The same of the roaming scenarios' handoffs alone."""
-    return _csv(dict([*_cell_fields(cell), *_handoff_fields(cell)])
+    return _csv(dict([*_cell_fields(cell, summary.clock), *_handoff_fields(cell)])
                 for cells in roaming(summary).values() for cell in cells)
 
 
@@ -73,9 +75,8 @@ def _markdown_head(summary: Summary, warnings: Iterable[str]) -> list[str]:
     return lines
 
 
-def _markdown_table(scenario: str, wanted: list[Column], cells: tuple[Cell, ...]) -> Iterator[str]:
-    title = scenario_title(scenario)
-    yield f"### Scenario {_escape(scenario)}{f': {_escape(title)}' if title else ''}"
+def _markdown_table(heading: str, wanted: list[Column], cells: tuple[Cell, ...]) -> Iterator[str]:
+    yield f"### {_escape(heading)}"
     yield ""
     if any(cell.name for cell in cells):
         wanted = [wanted[0], name_column(), *wanted[1:]]
@@ -102,8 +103,8 @@ def _escape(text_: str) -> str:
     return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in text_)
 
 
-def _fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
-    yield from _cell_fields(cell)
+def _fields(cell: Cell, clock: str) -> Iterator[tuple[str, str | float | None]]:
+    yield from _cell_fields(cell, clock)
     for name, value in cell.values.items():
         if name != "handoff_s":
             yield from _numbers(name, value)
@@ -115,10 +116,10 @@ def _fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
     yield from _handoff_fields(cell)
 
 
-def _cell_fields(cell: Cell) -> Iterator[tuple[str, str | float | None]]:
+def _cell_fields(cell: Cell, clock: str) -> Iterator[tuple[str, str | float | None]]:
     yield from (("policy", cell.policy), ("name", cell.name), ("scenario", cell.scenario),
-                ("state", cell.state), ("good", cell.good), ("planned", cell.total),
-                ("verified", "yes" if cell.verified else "no"),
+                ("clock", clock), ("state", cell.state), ("good", cell.good),
+                ("planned", cell.total), ("verified", "yes" if cell.verified else "no"),
                 ("verified_reason", cell.verified_reason))
 
 

@@ -20,6 +20,7 @@ from analysis.columns import Column, Content, columns, handoff_columns, name_col
 from analysis.digits import PLUS_MINUS
 from analysis.handoff import roaming
 from analysis.names import scenario_title
+from analysis.one_clock import VIRTUAL
 from analysis.summary import Cell, Summary
 
 _MOST_COMPLAINTS = 5
@@ -52,7 +53,8 @@ def terminal(summary: Summary, width: int) -> RenderableType:
     """
     pieces = _head(summary, summary.warnings)
     for scenario, cells in summary.cells.items():
-        pieces += [_title(scenario), *_parts(columns(summary, cells), cells, width, _SPLITS)]
+        pieces += [_title(scenario, summary.clock),
+                   *_parts(columns(summary, cells), cells, width, _SPLITS)]
         remarks = list(_remarks(cells))
         pieces += [*remarks, Text()] if remarks else []
     return Group(*pieces, *_foot(summary.notes.under_table))
@@ -62,8 +64,8 @@ def handoff(summary: Summary, width: int) -> RenderableType:
     """The handoffs of the scenarios that have any: phases, their sum and the measured whole."""
     pieces = _head(summary, summary.notes.about_data)
     for scenario, cells in roaming(summary).items():
-        pieces += [_title(scenario), *_parts(handoff_columns(summary, cells), cells, width,
-                                             _HANDOFF_SPLITS)]
+        pieces += [_title(scenario, summary.clock),
+                   *_parts(handoff_columns(summary, cells), cells, width, _HANDOFF_SPLITS)]
     return Group(*pieces, *_foot(summary.notes.under_handoff))
 
 
@@ -81,11 +83,17 @@ def _head(summary: Summary, warnings: Iterable[str]) -> list[RenderableType]:
             *(_complaints(summary) if summary.complaints else [])]
 
 
-def _title(scenario: str) -> Text:
-    title = Text.assemble((f"Scenario {scenario}", "bold"))
-    if described := scenario_title(scenario):
-        title.append(f": {described}")
-    return title
+def title(scenario: str, clock: str) -> str:
+    """What stands above a scenario's table: its name, and virtual time where that is its clock."""
+    described = scenario_title(scenario)
+    return (f"Scenario {scenario}{f': {described}' if described else ''}"
+            f"{' (virtual time)' if clock == VIRTUAL else ''}")
+
+
+def _title(scenario: str, clock: str) -> Text:
+    shown = Text(title(scenario, clock))
+    shown.stylize("bold", 0, len(f"Scenario {scenario}"))
+    return shown
 
 
 def _foot(notes: Iterable[str]) -> list[RenderableType]:

@@ -21,6 +21,7 @@ from matplotlib.patches import Patch
 from analysis.digits import PLUS_MINUS, uncertain
 from analysis.handoff import Bar, bars, labels
 from analysis.names import phase_in_words, scenario_title
+from analysis.one_clock import VIRTUAL
 from analysis.summary import Summary
 
 FORMATS = ("svg", "png")
@@ -78,7 +79,8 @@ def draw(summary: Summary) -> Figure:
             title = scenario_title(scenario)
             ax.set_title(f"{scenario}: {title}" if title else scenario, loc="left")
             ax.set_title(_repetitions(row), loc="right", fontsize=7, color="0.35")
-        axes[-1].set_xlabel("Time since leaving the home network [ms]")
+        axes[-1].set_xlabel("Time since leaving the home network [ms]"
+                            + ", virtual time" * (summary.clock == VIRTUAL))
         axes[0].set_xlim(0, _right_edge(panels))
         figure.legend(handles=_legend(panels, styles), loc="outside lower center", ncols=4,
                       frameon=False, handlelength=1.6)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from analysis.one_clock import caveat
 from harness.campaign import Campaign
 from harness.plan import Plan
 from measure.record import Record
@@ -41,6 +42,8 @@ class Progress:
         self._console.print(f"{len(plan.policies)} policies x {len(plan.scenarios)} scenarios x "
                             f"{plan.settings.repetitions} repetitions{going_on}; results in "
                             f"{folder}/")
+        if about := caveat(plan.settings.clock):
+            self._console.print(about)
         self._bar = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                         TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
                         console=self._console)

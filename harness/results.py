@@ -166,7 +166,8 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
         for folder in sorted(root.glob("*"), reverse=True):
             kept = read_description(folder)
             if kept is not None and kept["digest"] == plan.digest():
-                if ResultsFolder(folder).missing(plan):
+                there = ResultsFolder(folder)
+                if there.missing(plan) or there.flagged(plan):
                     return folder
                 break
     scenarios = "-".join(scenario.id for scenario in plan.scenarios)

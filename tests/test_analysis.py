@@ -370,10 +370,10 @@ def test_no_layers_have_the_digest_that_is_looked_for() -> None:
 @pytest.mark.parametrize(("change", "says"), [
     ({"policy_sha256": "other"}, "P3: records of different versions of the policy"),
     ({"medium": None}, "Records of different medium"),
-    ({"clock": "virtual"}, "Records of different clock"),
+    ({"clock": "virtual"}, "1 record is of another clock (virtual) and left out"),
     ({"fault": "wrong-password"}, "Negative control: the fault 'wrong-password'")])
 def test_mixed_circumstances_are_said(change: dict[str, Any], says: str) -> None:
-    """One mean over two versions, media or clocks is no measurement of either."""
+    """One mean over two versions or media is no measurement of either; clocks are kept apart."""
     first, second = make("P3", 1), make("P3", 2)
     second = second.model_copy(update={"environment": second.environment | change})
     warnings = summary_of(make("P1", 1), make("P1", 2), first, second).warnings

@@ -12,6 +12,7 @@ from analysis.bounds.ceilings import Ceiling, Path, path
 from analysis.bounds.verdict import MEDIUM_SHARE, PROCESSOR_SHARE, Protocol, judge
 from analysis.frame import Frame, Results
 from analysis.names import scenario_heading
+from analysis.one_clock import VIRTUAL
 from analysis.statistics import Estimate, Sample
 from analysis.table import Column, Entry, Quantity, Table
 from measure.record import record_name
@@ -61,10 +62,15 @@ def table(results: Results, policies: Iterable[Policy] = (), scenarios: Iterable
         for policy, part in cells.groupby("policy", sort=False):
             way, medium = _circumstances(part, str(scenario), found, unknown)
             rows.append(_row(str(policy), str(scenario), part, way, medium))
-    return Table("bounds", "What bounded the throughput", _columns(), tuple(rows),
+    # Where processors take no time, there is nothing to say of them.
+    virtual = results.clock == VIRTUAL
+    columns = _columns()[:-1] if virtual else _columns()
+    return Table("bounds", "What bounded the throughput", columns,
+                 tuple(row[:len(columns)] for row in rows),
                  caption="Goodput at the receiver beside the theoretical ceiling of the policy on "
                  "this path, and what bounded it.",
-                 notes=(*_NOTES, *sorted(unknown)), sections=tuple(sections))
+                 notes=(*(_NOTES_VIRTUAL if virtual else _NOTES), *sorted(unknown)),
+                 sections=tuple(sections))
 
 
 def _circumstances(part: Frame, scenario: str, found: Known,
@@ -88,18 +94,19 @@ def _circumstances(part: Frame, scenario: str, found: Known,
 
 def _row(policy: str, scenario: str, part: Frame, way: Path | None,
          medium: Medium | None) -> tuple[Entry, ...]:
-    processor = _processor(part)
+    processor, virtual = _processor(part), set(part["clock"]) == {VIRTUAL}
     crossings = Entry(number=Quantity(len(way.hops))) if way else _NONE
     return (Entry(policy), crossings,
             *(entry for protocol in PROTOCOLS
               for entry in _stream(protocol, policy, scenario, part,
-                                   _ceiling(protocol, part, way, medium), processor)),
+                                   _ceiling(protocol, part, way, medium), processor,
+                                   virtual=virtual)),
             Entry(number=Quantity(processor, n=len(part))) if processor is not None
             else Entry("not recorded"))
 
 
 def _stream(protocol: Protocol, policy: str, scenario: str, part: Frame, ceiling: Ceiling | None,
-            processor: float | None) -> Iterator[Entry]:
+            processor: float | None, *, virtual: bool) -> Iterator[Entry]:
     """Goodput, ceiling, share and verdict of one stream."""
     measured = part[part[f"{protocol}_goodput_bps"].notna()]
     if measured.empty:
@@ -117,7 +124,7 @@ def _stream(protocol: Protocol, policy: str, scenario: str, part: Frame, ceiling
             f"{ceiling.airtime_us:.1f} \N{MICRO SIGN}s of airtime for {ceiling.payload_bytes} "
             "bytes"))
         yield Entry(number=_quantity(share))
-    verdict = judge(protocol, share, processor)
+    verdict = judge(protocol, share, processor, virtual=virtual)
     yield Entry(verdict.bound + ("" if verdict.certain else "?"), note=verdict.note, records=names)
 
 
@@ -182,19 +189,24 @@ def _columns() -> tuple[Column, ...]:
             Column("processor_share", "processor", "%", 100.0, digits=0))
 
 
-_NOTES = (
+_HOW = (
     ("Air: how often a packet crosses the shared channel on its way. Each time it takes the "
      "medium's airtime for its own length, with what the policy adds: ESP with its padding around "
      "the packet, the cipher's bytes in the frame. IP-in-IP is on wires only, which cost nothing."),
     ("Ceilings: datagrams back to back; for TCP an estimate with a window that always suffices, "
-     "segments as long as fit into ESP, and an acknowledgement for every second one."),
-    (f"Medium: at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was reached, or "
-     f"{MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues its ceiling does "
-     "not know. Processor: that was not so, and it can have worked for "
-     f"{PROCESSOR_SHARE:.0%} of the streams' time. Emulator: neither. A question mark: the "
-     "interval leaves it open."),
+     "segments as long as fit into ESP, and an acknowledgement for every second one."))
+_SHORT = ("A short stream can be 1 to 2 % above its ceiling: after a pause the emulated channel "
+          "lets pass 20 ms too much, once.")
+_MEDIUM = (f"Medium: at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was reached, or "
+           f"{MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues its ceiling "
+           "does not know.")
+_NOTES = (
+    *_HOW,
+    (f"{_MEDIUM} Processor: that was not so, and it can have worked for {PROCESSOR_SHARE:.0%} of "
+     "the streams' time. Emulator: neither. A question mark: the interval leaves it open."),
     ("Processor: its work of the whole repetition by the streams' time, so this is the most that "
      "the streams can have had of it. In a guest it includes the time that the host kept it "
-     "waiting."),
-    ("A short stream can be 1 to 2 % above its ceiling: after a pause the emulated channel lets "
-     "pass 20 ms too much, once."))
+     "waiting."), _SHORT)
+_NOTES_VIRTUAL = (
+    *_HOW, (f"{_MEDIUM} Emulator: that was not so. A question mark: the interval leaves it "
+            "open."), _SHORT)

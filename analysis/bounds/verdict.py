@@ -1,4 +1,7 @@
-"""What bounded a throughput: the medium, the processor, or the emulator."""
+"""What bounded a throughput: the medium, the processor, or the emulator.
+
+In virtual time computing takes no time, so the processor bounds nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,14 @@ class Verdict:
     note: str
 
 
-def judge(protocol: Protocol, share: Estimate | None, processor: float | None) -> Verdict:
+def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *,
+          virtual: bool = False) -> Verdict:
     """The verdict on one cell.
 
     `share` is goodput by ceiling, None without a medium; `processor` the processor's work by the
     streams' time, both as `tables.table` has them. What neither the medium nor the processor
     explains is the emulator's: queues and timers that wake late, a host that keeps a guest waiting.
+    In `virtual` time the processor explains nothing.
     """
     least = MEDIUM_SHARE[protocol]
     if share is not None and share.mean > MOST_SHARE:
@@ -47,6 +52,8 @@ def judge(protocol: Protocol, share: Estimate | None, processor: float | None) -
         return Verdict("medium", certain, "" if certain else _open(share, least))
     certain = share is None or (share.high is not None and share.high < least)
     doubt = "" if certain or share is None else _open(share, least)
+    if virtual:
+        return Verdict("emulator", certain, doubt)
     if processor is None:
         return Verdict("emulator", certain=False, note=_joined(
             doubt, "processor time not recorded, so it may have been the processor"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from analysis import published
 from analysis.claims import timing, traffic
 from analysis.claims.finding import Finding, Question, find
-from analysis.claims.reasons import REASONS
+from analysis.claims.reasons import reason
 from analysis.claims.verdict import Verdict, settle
 from analysis.study.model import Study
 
@@ -30,5 +30,5 @@ def judge(study: Study) -> list[Verdict]:
             missing: list[str] = []
         else:
             findings, missing = find(study, QUESTIONS[claim.id](study))
-        verdicts.append(settle(claim, findings, missing, REASONS.get(claim.id, "")))
+        verdicts.append(settle(claim, findings, missing, reason(claim.id, study.clock)))
     return verdicts

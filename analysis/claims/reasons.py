@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.one_clock import caveat
+
 _HARDWARE = ("Hardware and daemons of 2007: mobile nodes of 206 and 400 MHz, where public key "
              "operations took seconds that take milliseconds here.")
 _UNLIMITED = ("The medium is emulated and the processor not limited to that of a 2007 device: "
@@ -40,3 +42,12 @@ REASONS: Mapping[str, str] = {
     "Q15": f"{_UNLIMITED} {_SHARE}",
     "Q16": f"{_HARDWARE} {_DETECTION}",
 }
+#: Claims that are on time at all, where it matters how much of it processors take.
+_ON_TIME = frozenset(name for name, text in REASONS.items()
+                     if _HARDWARE in text or _UNLIMITED in text)
+
+
+def reason(claim: str, clock: str) -> str:
+    """Why a claim may fail in numbers of this clock; "" where that is not known."""
+    first = caveat(clock) if claim in _ON_TIME else ""
+    return " ".join(part for part in (first, REASONS.get(claim, "")) if part)

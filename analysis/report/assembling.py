@@ -12,9 +12,11 @@ import numpy as np
 from analysis import advice, bounds, claims, decisions, diagnostics, summary
 from analysis import study as studies
 from analysis.advice import Limits
+from analysis.flags import flagged_line
 from analysis.frame import Results
 from analysis.names import scenario_title
 from analysis.notes import size
+from analysis.one_clock import VIRTUAL, caveat, stamped
 from analysis.report import figures
 from analysis.report.answers import answers
 from analysis.report.model import Figure, Links, Report, Section
@@ -55,14 +57,20 @@ def of_run(folder: Path, results: Results, weights: Weights | None = None, basel
     summed = summary.summarize(results, baseline)
     tables = [*studies.tables(study), *_advice(study, wanted), bounds.table(results, own),
               *decisions.tables(results, baseline)]
+    said = tuple(line for line in (flagged_line(results),) if line)
+    # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
+    tables = [stamped(table, results.clock, said) if _is_measured(table) else table
+              for table in tables]
     drawn = [*figures.traffic(study), figures.handoffs(summed)]
     verdicts = tuple(claims.judge(study))
+    about = caveat(results.clock)
     return Report(
         _title(results), _subtitle(results), _facts(results, folder),
         answers(advice.overview(study)), _ANSWERS_NOTE, verdicts,
-        _sections(study, tables, drawn),
+        _sections(study, tables, drawn, about),
         (*summed.warnings, *study.notes, *diagnostics.warnings_of(results, baseline)),
-        summed.complaints, _failures(summed), _links(folder), (_claims(verdicts),))
+        summed.complaints, _failures(summed), _links(folder),
+        (stamped(_claims(verdicts), results.clock, said),), caveat=about)
 
 
 def of_paper(weights: Weights | None = None, wanted: Sequence[str | Limits] = ()) -> Report:
@@ -81,6 +89,10 @@ def of_paper(weights: Weights | None = None, wanted: Sequence[str | Limits] = ()
         beside=(_claims(verdicts),))
 
 
+def _is_measured(table: Table) -> bool:
+    return any(entry.records for row in table.rows for entry in row)
+
+
 def _claims(verdicts: Sequence[claims.Verdict]) -> Table:
     """The verdicts as a table, without marks: what these mean elsewhere, they do not mean here."""
     found = claims.table(verdicts)
@@ -95,14 +107,18 @@ def _advice(study: Study, wanted: Sequence[str | Limits]) -> list[Table]:
 
 
 def _sections(study: Study, tables: Iterable[Table],
-              drawn: Iterable[Figure | None]) -> tuple[Section, ...]:
-    """Tables and figures by section; an unknown table comes last, an empty section not at all."""
+              drawn: Iterable[Figure | None], about: str = "") -> tuple[Section, ...]:
+    """Tables and figures by section; an unknown table comes last, an empty section not at all.
+
+    `about` is said of every figure, too.
+    """
     left = {table.id: table for table in tables if table.rows}
     times = None
     if "figure-2" in left:
         times = figures.times(left["figure-2"], study)
         left["figure-2"] = replace(left["figure-2"], title="The numbers of Fig. 2")
-    there = [figure for figure in (times, *drawn) if figure is not None]
+    there = [replace(figure, caption=f"{figure.caption} {about}".strip())
+             for figure in (times, *drawn) if figure is not None]
     plots: Mapping[str, tuple[Figure, ...]] = {
         "authentication": tuple(one for one in there if one.id in ("fig-2", "fig-handoff")),
         "traffic": tuple(one for one in there if one.id in ("fig-throughput", "fig-overhead"))}
@@ -144,7 +160,8 @@ def _facts(results: Results, folder: Path) -> tuple[tuple[str, str], ...]:
              if frame[f"{name}_bytes"].notna().any()]
     return tuple((name, value) for name, value in (
         ("Results", folder.resolve().name),
-        ("Measured", f"{_day(started.min())} to {_day(started.max())}" if len(started) else ""),
+        ("Measured", f"{_day(started.min())} to {_day(started.max())}"
+         f"{', by clocks of virtual time' * (results.clock == VIRTUAL)}" if len(started) else ""),
         ("Policies", ", ".join(dict.fromkeys(frame["policy"]))),
         ("Scenarios", "; ".join(scenarios)),
         ("Medium, clock, machine", "; ".join(

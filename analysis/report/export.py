@@ -25,6 +25,8 @@ _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
 def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
     """The columns with their types, and the rows; None where there is nothing."""
     wanted: dict[str, tuple[type, int, Callable[[Entry], Any]]] = {}
+    if table.clock:
+        wanted["clock"] = (str, -1, lambda _: table.clock)
     if table.sections:
         wanted["section"] = (str, -1, lambda entry: entry.text)
     for index, column in enumerate(table.columns):

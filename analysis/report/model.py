@@ -82,6 +82,8 @@ class Report:
 
     title: str
     subtitle: str
+    #: What the clock of all measured numbers leaves out; "" where nothing.
+    caveat: str = field(default="", kw_only=True)
     facts: tuple[tuple[str, str], ...] = ()
     answers: tuple[Answer, ...] = ()
     answers_note: str = ""

@@ -4,7 +4,7 @@ Their coverage is tested by simulation in tests/test_statistics.py and tests/tes
 """
 
 from analysis.statistics.correction import benjamini_hochberg, holm
-from analysis.statistics.differences import Comparison, paired, welch
+from analysis.statistics.differences import Comparison, paired, welch, welch_over
 from analysis.statistics.effects import cliffs_delta, hedges_g, hedges_g_paired, magnitude
 from analysis.statistics.estimates import (
     LEVEL,
@@ -53,4 +53,5 @@ __all__ = [
     "sample_variance",
     "trend",
     "welch",
+    "welch_over",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,12 +71,34 @@ def welch(first: Iterable[float], second: Iterable[float], level: float = LEVEL)
                       _p_value(apart, error, freedom), *effects)
 
 
+def welch_over(pairs: Iterable[tuple[Iterable[float], Iterable[float]]],
+               level: float = LEVEL) -> tuple[Estimate, float | None]:
+    """The mean over pairs of samples of first minus second, and the p-value for no difference.
+
+    As `welch`, where one pair has too few values to decide; spreads may differ from pair to pair.
+    Satterthwaite (1946), "An approximate distribution of estimates of variance components",
+    Biometrics Bulletin 2(6), 110-114. Raises ValueError without a pair, and for less than two
+    values in a sample.
+    """
+    samples = [(finite_sample(first), finite_sample(second)) for first, second in pairs]
+    sizes = [sample.size for pair in samples for sample in pair]
+    if min(sizes, default=0) < 2:
+        raise ValueError("every sample needs two values or more")
+    count = len(samples)
+    apart = sum(float(np.mean(first) - np.mean(second)) for first, second in samples) / count
+    shares = [_mean_variance(sample) / count**2 for pair in samples for sample in pair]
+    error = float(np.sqrt(sum(shares)))
+    freedom = _welch_freedom(shares, sizes) if error else float(sum(sizes) - len(sizes))
+    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
+    return Estimate(apart, apart - half, apart + half, count), _p_value(apart, error, freedom)
+
+
 def _mean_variance(sample: Sample) -> float:
     """Variance of a sample's mean."""
     return float(np.var(sample, ddof=1)) / sample.size
 
 
-def _welch_freedom(shares: tuple[float, float], sizes: tuple[int, int]) -> float:
+def _welch_freedom(shares: Sequence[float], sizes: Sequence[int]) -> float:
     """Satterthwaite's degrees of freedom; from shares of the whole, which cannot underflow."""
     whole = sum(shares)
     return 1 / sum((share / whole)**2 / (size - 1)

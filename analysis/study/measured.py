@@ -34,7 +34,7 @@ def measured(results: Results, weights: Weights | None = None, baseline: str = "
         found |= _overheads(found, reference.policy)
     return Study("measured", profiles, tuple(_places(results)), found, used, reference.policy,
                  _packets(results.good), _sums(results.good),
-                 printed_beside(profiles), tuple(_notes(reference.note, profiles)))
+                 printed_beside(profiles), tuple(_notes(reference.note, profiles)), results.clock)
 
 
 def printed_beside(profiles: Iterable[Profile]) -> dict[tuple[str, str, str], float]:

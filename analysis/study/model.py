@@ -67,7 +67,8 @@ class Study:
 
     `profiles` are in order of sigma, those of unknown layers last; `observations` by metric,
     policy and scenario; `packets` are the fewest and most packets of a phase, by phase and policy;
-    `published` are the paper's values, to be shown beside; `notes` what a reader must know.
+    `published` are the paper's values, to be shown beside; `notes` what a reader must know; `clock`
+    the one of all repetitions.
     """
 
     origin: Literal["measured", "published"]
@@ -80,6 +81,7 @@ class Study:
     sums: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    clock: str = ""
 
     def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
         """The observation of a cell, or None where there is no number."""

@@ -38,15 +38,19 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
             out: Path | None) -> None:
     """Compare two results folders, cell by cell.
 
-    A * marks differences that are significant after correction for the number of comparisons.
+    A * marks differences that are significant after correction for the number of comparisons. Of a
+    run in real and one in virtual time, the difference is what the processor adds to airtime and
+    protocol.
     """
     import analysis  # pandas takes its time; other commands need not wait for it
     from analysis.compare import changed_only, compare
 
     names = _names(first, second)
     try:
-        tables = compare(analysis.load(first), analysis.load(second), names=names,
-                         baseline=baseline, correction=correction)
+        runs = analysis.load(first), analysis.load(second)
+        tables = analysis.clocks.compare(*runs, names=names, correction=correction) \
+            if runs[0].clock != runs[1].clock else \
+            compare(*runs, names=names, baseline=baseline, correction=correction)
     except analysis.NothingToReport as error:
         raise UserError(str(error)) from None
     if changed:
@@ -84,11 +88,16 @@ def _print(tables: Sequence[Table]) -> None:
 def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     """The same as a page, and as files for other programs."""
     from analysis import report
+    from analysis.one_clock import caveat
+    from analysis.report import clock_figure
     from analysis.report.model import Section
 
     there = tuple(table for table in tables if table.rows)
-    page = report.Report(f"{names[0]} and {names[1]}", "Two runs side by side.",
-                         sections=(Section("comparison", "Comparison", "", (), there),))
+    drawn = tuple(filter(None, (clock_figure.figure(tables),)))
+    said = "Real and virtual time side by side." if drawn else "Two runs side by side."
+    page = report.Report(f"{names[0]} and {names[1]}", said,
+                         caveat=caveat(tables[0].clock) if tables else "",
+                         sections=(Section("comparison", "Comparison", "", drawn, there),))
     try:
         paths = report.write(page, out)
     except OSError as error:
