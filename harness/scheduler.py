@@ -18,7 +18,7 @@ FULL, LEAST, MOST = 0.45, 0.2, 0.9
 #: in the long run some three in a hundred repetitions are flagged.
 _BACK_OFF, _GROW = 0.85, 0.002
 #: What a repetition is taken to need of a processor until its cell's first one has ended.
-_ASSUMED = 0.3
+_ASSUMED = 0.2
 #: A newer measurement's weight against what was known.
 _NEWS = 0.5
 
