@@ -19,6 +19,7 @@ COMMANDS = {
     "import": "Unpack an archive, or merge it into results that are there.",
     "verify": "Check a results folder or an archive.",
     "prune": "Remove captures of a results folder by choice.",
+    "worker": "Lend this machine to runs on a cluster.",
     "lab": "Open a shell on a node of a running testbed.",
     "doctor": "Say what this machine can do and what is missing.",
     "provision": "Build what measuring needs, now.",

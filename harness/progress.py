@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,13 +20,29 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from analysis.one_clock import caveat
-from harness.campaign import Campaign
 from harness.plan import Plan
 from measure.record import Record
 
 STATE = "state.json"
 _EVERY_S = 1.0
 _SHOWN = 12
+
+
+class Measuring(Protocol):
+    """What is shown of a run, on this machine or on many."""
+
+    done: int
+    total: int
+    failed: dict[str, Record]
+    flagged: set[str]
+
+    @property
+    def started(self) -> Mapping[str, float]:
+        """When what is under way began, by its name, on the event loop's clock."""
+
+    @property
+    def testbeds(self) -> int:
+        """How many there are at the moment."""
 
 
 class Progress:
@@ -63,12 +80,16 @@ class Progress:
             self._live.stop()
         (self._folder / STATE).unlink(missing_ok=True)
 
-    def record(self, found: Record, campaign: Campaign) -> None:
+    def record(self, found: Record, campaign: Measuring) -> None:
         """Show one finished repetition."""
         self._last = found
         self._console.print(f"[{campaign.done}/{campaign.total}] {line(found)}", markup=False)
 
-    async def live(self, campaign: Campaign) -> None:
+    def say(self, line: str) -> None:
+        """Show a line of its own."""
+        self._console.print(line, markup=False)
+
+    async def live(self, campaign: Measuring) -> None:
         """Keep the terminal's and the folder's view of the run up to date, until cancelled."""
         while True:
             state = self._state(campaign)
@@ -83,7 +104,7 @@ class Progress:
             temporary.replace(self._folder / STATE)
             await asyncio.sleep(_EVERY_S)
 
-    def _state(self, campaign: Campaign) -> dict[str, Any]:
+    def _state(self, campaign: Measuring) -> dict[str, Any]:
         now = asyncio.get_running_loop().time()
         elapsed_s = time.monotonic() - self._started
         left_s = elapsed_s / campaign.done * (campaign.total - campaign.done) \

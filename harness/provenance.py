@@ -41,7 +41,11 @@ def code_digest() -> str:
 
 def write(folder: Path, plan: Plan, machine: Machine) -> None:
     """Keep in a results folder what its results are made with; earlier circumstances stay."""
-    found = describe(plan, machine)
+    keep(folder, describe(plan, machine))
+
+
+def keep(folder: Path, found: dict[str, Any]) -> None:
+    """Keep one set of circumstances in a results folder, unless it is there."""
     path = folder / FILE
     try:
         history: list[Any] = json.loads(path.read_text())

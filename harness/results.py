@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from measure.record import Record, RecordError
 
 #: Which repetitions' captures may be kept.
 CAPTURES = ("all", "failed", "none")
+#: Below logs/: a log of every cell, one line a repetition.
+CELLS = "cells"
 
 
 class ResultsFolder:
@@ -95,6 +98,25 @@ class ResultsFolder:
             self._keep_captures(found, out)
         record.write(found, self.records)
 
+    def keep_received(self, found: Record, captures: Mapping[str, bytes]) -> None:
+        """As `keep`, for a repetition whose captures come compressed, by file name."""
+        seal.remove(self.path)
+        if captures:
+            target = self._new_captures(found)
+            for name, content in captures.items():
+                (target / Path(name).name).write_bytes(content)
+        record.write(found, self.records)
+
+    def keep_log(self, name: str, content: bytes) -> None:
+        """Keep a log that comes from elsewhere, or add to it; `name` is its path below logs/."""
+        path = (self.logs / name).resolve()
+        if not path.is_relative_to(self.logs.resolve()):
+            return
+        seal.remove(self.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab" if path.parent.name == CELLS else "wb") as file:
+            file.write(content)
+
     def keep_logs(self, cell: str, logs: Path) -> None:
         """Keep the logs of a cell's testbed; those of its last testbed stay."""
         if logs.is_dir():
@@ -103,7 +125,7 @@ class ResultsFolder:
 
     def log(self, cell: str, line: str) -> None:
         """Add a line to a cell's own log."""
-        folder = self.logs / "cells"
+        folder = self.logs / CELLS
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{cell}.log").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}\n")
@@ -138,13 +160,17 @@ class ResultsFolder:
                     place.replace(target / place.parent.name / place.name)
 
     def _keep_captures(self, found: Record, out: Path) -> None:
-        target = self.captures / found.name
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        target = self._new_captures(found)
         for capture in found.captures:
             with (out / capture["file"]).open("rb") as source, \
                     gzip.open(target / f"{capture['file']}.gz", "wb", compresslevel=1) as packed:
                 shutil.copyfileobj(source, packed)
+
+    def _new_captures(self, found: Record) -> Path:
+        target = self.captures / found.name
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        return target
 
     def _clear_work(self) -> None:
         """Rendered files and guests' folders are of use only while their run lasts."""

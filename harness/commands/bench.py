@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import statistics
@@ -18,7 +19,6 @@ import click
 from guest import image
 from guest.processes import memory_of_group, processor_s
 from harness import render, secrets, setup
-from harness.commands import medium_bench, paper_bench, report_bench
 from harness.machine import ROOT
 from harness.plan import Plan, Settings
 from harness.testbed import Testbed
@@ -27,6 +27,11 @@ from policies import load_all
 from topologies.loader import load_medium, load_scenario
 
 _STREAM_BYTES = 1_000_000
+#: What else can be measured: the module, and which options it wants.
+_OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "medium": ("medium_bench", ("runs",)), "report": ("report_bench", ("records",)),
+    "paper": ("paper_bench", ()), "cluster": ("cluster_bench", ("runs",)),
+    "faults": ("faults_bench", ("faults", "seed"))}
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,35 @@ class Figure:
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("what", default="harness", type=click.Choice(["harness", "medium", "report", "paper"]))
+@click.argument("what", default="harness", type=click.Choice(["harness", *_OTHERS]))
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 50))
 @click.option("--cold", is_flag=True, help="Also build the guest image into an empty cache.")
 @click.option("--records", default=100_000, show_default=True, type=click.IntRange(60, 10_000_000),
               help="How many records to report on (with `report`).")
-def command(what: str, runs: int, cold: bool, records: int) -> None:
+@click.option("--faults", default=200, show_default=True, type=click.IntRange(1, 100_000),
+              help="How many faults to inject (with `faults`).")
+@click.option("--seed", default=1, show_default=True,
+              help="Decides which faults come when (with `faults`).")
+def command(what: str, cold: bool, **options: int) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
     With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
     time and memory that the report of a large study takes, whose records are made up. With
-    `paper`, a tenth of the paper's matrix in virtual time, and what that says of all of it.
+    `paper`, a tenth of the paper's matrix in virtual time, and what that says of all of it. With
+    `cluster`, one plan with one worker and with two. With `faults`, kill, hang, fill and damage
+    whatever a run depends on, and count what it loses. (The last three take minutes each.)
 
     Medians with ranges. They hold for this machine at this moment; compare within one call.
     """
-    if what == "medium":
-        medium_bench.bench(runs)
-        return
-    if what == "paper":
-        paper_bench.bench()
-        return
-    if what == "report":
-        report_bench.bench(records)
-        return
+    if what in _OTHERS:
+        module, wanted = _OTHERS[what]
+        bench = importlib.import_module(f"harness.commands.{module}").bench
+        return int(bench(*(options[name] for name in wanted)) or 0)
+    _bench_harness(options["runs"], cold=cold)
+    return 0
+
+
+def _bench_harness(runs: int, *, cold: bool) -> None:
     setup.embedded()
     figures = [_first_measurement(policy, runs) for policy in ("P1", "P12")]
     figures += asyncio.run(_guest_costs(runs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 
 from harness import preview, profiles, provenance, results, setup, stopping
 from harness.campaign import Campaign
+from harness.cluster import extra
 from harness.errors import UserError
 from harness.machine import HostMachine, Machine
 from harness.plan import Plan, Settings, Step
@@ -22,6 +23,8 @@ from harness.units import ByteSize
 from policies import Policy, PolicyError, load, load_all
 from topologies.loader import TopologyError, load_medium, load_scenario, medium_names, scenario_ids
 
+#: Makes what measures, of plan, results, progress and the asking for more.
+Begin = Callable[[Plan, results.ResultsFolder, Progress, Callable[[], Sequence[Step]]], Any]
 RESULTS = Path("results")
 DEFAULT_MEDIUM = "802.11b-short"
 
@@ -64,10 +67,12 @@ DEFAULT_MEDIUM = "802.11b-short"
               "measure nothing.")
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True,
               help="Embedded guests, or this Linux machine itself (root, mac80211_hwsim).")
+@click.option("--cluster", metavar="WHERE", help="Measure on other machines: a scheduler's "
+              "tcp://HOST:PORT whose workers './qop worker' started, or ssh:HOST1,HOST2.")
 @click.option("--fault", type=click.Choice(list(FAULTS)),
               help="Negative control: spoil one thing and see the cells fail for it.")
 def command(until_ci: str | None, most_repetitions: int, captures: str, out: Path | None, *,
-            fresh: bool, dry_run: bool, **options: Any) -> int:
+            fresh: bool, dry_run: bool, cluster: str | None, **options: Any) -> int:
     """Measure policies in scenarios, then print one table.
 
     Everything is checked before anything starts. Results are kept as they come; an interrupted run
@@ -75,6 +80,8 @@ def command(until_ci: str | None, most_repetitions: int, captures: str, out: Pat
     was measured and its policy proven in force, 1 if not, 2 for bad input.
     """
     plan = _plan(**options)
+    if cluster:
+        _check_cluster(cluster, plan.settings.on)
     rule = stopping.parse(until_ci, most_repetitions) if until_ci else None
     if fresh and out is not None:
         results.refuse_used(out)
@@ -82,7 +89,7 @@ def command(until_ci: str | None, most_repetitions: int, captures: str, out: Pat
     if dry_run:
         preview.show(plan, folder, captures)
         return 0
-    return measure(plan, folder, rule, captures)
+    return measure(plan, folder, rule, captures, cluster)
 
 
 def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
@@ -103,7 +110,7 @@ def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
 
 
 def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
-            captures: str = "all") -> int:
+            captures: str = "all", cluster: str | None = None) -> int:
     """Measure what a plan lacks in a results folder and print its table; the exit status."""
     with results.ResultsFolder(folder, captures) as kept:
         kept.adopt(plan)
@@ -114,14 +121,36 @@ def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
 
         campaign = None
         if steps or again or more():
-            # Asked for before anything starts, and long before it could interrupt a measurement.
-            machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
-            provenance.write(folder, plan, machine)
+            begin = _on_cluster(cluster, captures) if cluster else _here(plan, folder)
             with Progress(plan, folder, already=len(plan.steps()) - len(steps)) as progress:
-                campaign = Campaign(plan, machine, kept, progress.record, more)
+                campaign = begin(plan, kept, progress, more)
                 asyncio.run(_interruptible(campaign.run(steps, again), progress.live(campaign)))
     _print_report(folder)
     return 1 if campaign is not None and campaign.failed else 0
+
+
+def _here(plan: Plan, folder: Path) -> Begin:
+    """Measure on this machine, which is asked for before anything starts."""
+    machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
+    provenance.write(folder, plan, machine)
+    return lambda plan, kept, progress, more: Campaign(plan, machine, kept, progress.record, more)
+
+
+def _on_cluster(where: str, captures: str) -> Begin:
+    from harness.cluster.campaign import ClusterCampaign  # dask takes its time
+
+    return lambda plan, kept, progress, more: ClusterCampaign(
+        plan, where, kept, progress.record, more, progress.say, captures)
+
+
+def _check_cluster(where: str, on: str) -> None:
+    """Raise UserError for what is wrong before anything is written."""
+    if on == "host":
+        raise UserError("--cluster: workers measure in embedded guests; leave out --on host")
+    extra.require("--cluster")
+    from harness.cluster import connection
+
+    connection.check(where)
 
 
 async def _interruptible(work: Coroutine[Any, Any, None],

@@ -1,0 +1,99 @@
+"""Which workers may measure: those with the same code and the same guest image as this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from guest import image
+from harness import provenance
+from harness.cluster import member
+from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
+from harness.cluster.wire import Identity
+from harness.errors import UserError
+from harness.plan import Plan
+
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that was checked. `label` is its name in records, where no address belongs."""
+
+    label: str
+    address: str
+    processors: int
+
+
+class Checker:
+    """Looks who is there, and checks everybody once."""
+
+    def __init__(self, plan: Plan, cluster: Cluster, folder: Path) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._folder = folder
+        self._seen: set[str] = set()
+        self._labelled = 0
+        found = image.find()
+        # Without an image of its own this machine takes the first worker's for the right one.
+        self._image = found.key if found else None
+
+    async def first(self, patience_s: float) -> dict[str, Worker]:
+        """The workers to begin with, by address, once there is one. Raises UserError.
+
+        Every one of them must pass: whoever set them up wants to know before hours of measuring.
+        """
+        until = asyncio.get_running_loop().time() + patience_s
+        while not (found := await self._cluster.workers()):
+            if asyncio.get_running_loop().time() > until:
+                raise UserError("--cluster: the scheduler has no workers; start one on every "
+                                "machine with './qop worker'", status=1)
+            await asyncio.sleep(_LOOK_S)
+        checked = await asyncio.gather(*map(self._identity, found))
+        workers: dict[str, Identity] = {}
+        for address, identity in zip(found, checked, strict=True):
+            if isinstance(identity, str):
+                raise UserError(f"--cluster: worker {address} {identity}")
+            workers[address] = identity
+        return {address: self._admit(address, identity) for address, identity in workers.items()}
+
+    async def newcomers(self) -> list[Worker]:
+        """Workers that came since, and passed; others are left alone."""
+        found = [address for address in await self._cluster.workers() if address not in self._seen]
+        admitted = []
+        for address in found:
+            identity = await self._identity(address)
+            if isinstance(identity, Identity):
+                admitted.append(self._admit(address, identity))
+        return admitted
+
+    async def _identity(self, address: str) -> Identity | str:
+        """What a worker says that it is, or what is wrong with it."""
+        self._seen.add(address)
+        try:
+            identity = await self._cluster.call(address, member.identify, self._plan)
+        except (WorkerLost, WorkerFailed) as error:
+            return (f"cannot say what it measures with ({error}); start it with './qop worker' "
+                    "from the same checkout as this one")
+        return self._complaint(identity) or identity
+
+    def _complaint(self, identity: Identity) -> str:
+        """What a worker has that differs; "" if nothing does."""
+        code = provenance.code_digest()
+        if identity.code != code:
+            return (f"measures with other code ({identity.code[:12]}, here {code[:12]}); bring "
+                    "both to the same version and start it again")
+        if not identity.image:
+            return "has no guest image; give './qop provision' there"
+        self._image = self._image or identity.image
+        if identity.image != self._image:
+            return (f"has another guest image ({identity.image}, not {self._image}); give "
+                    "'./qop provision' on both and start it again")
+        return ""
+
+    def _admit(self, address: str, identity: Identity) -> Worker:
+        self._labelled += 1
+        label = f"worker-{self._labelled}"
+        provenance.keep(self._folder, {**identity.description, "worker": label})
+        return Worker(label, address, max(1, identity.processors))

@@ -1,0 +1,38 @@
+"""dask.distributed is an extra: is it there, and how it is set so that it keeps to itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from typing import Any
+
+from harness.errors import UserError
+from harness.machine import ROOT
+
+#: No dashboards or other pages, no spreading of results, no guesses about memory.
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.dashboard.status.task-stream-length": 0,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+def require(what: str) -> None:
+    """Raise UserError, which says how to get it, if dask.distributed is missing."""
+    if importlib.util.find_spec("distributed") is None:
+        raise UserError(f"{what}: dask.distributed is not installed; get it with '{sys.executable} "
+                        "-m pip install --require-hashes --only-binary :all: -r "
+                        f"{ROOT / 'requirements' / 'cluster.lock'}'")
+
+
+def be_quiet() -> None:
+    """What goes wrong is said once, by us."""
+    for name in ("distributed", "asyncssh", "tornado"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,0 +1,114 @@
+"""The process that measures a share: a campaign of its own, whose records go to the worker.
+
+`python -m harness.cluster.share FOLDER`: the share comes pickled on standard input, whose end
+means stop; JSON lines on standard output tell what is finished (`finding`), how it stands
+(`running`), and how it ended (`end`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import setup
+from harness.campaign import Campaign
+from harness.cluster.wire import Share
+from harness.errors import UserError
+from harness.results import ResultsFolder
+from measure.record import Record
+
+_EVERY_S = 1.0
+Say = Callable[..., None]
+
+
+class Outbox:
+    """Finished repetitions, each in a folder of its own until the worker has sent it."""
+
+    def __init__(self, folder: Path, kept: ResultsFolder, say: Say) -> None:
+        self._folder = folder
+        self._kept = kept
+        self._say = say
+        self._number = 0
+
+    def put(self, found: Record, _: Campaign) -> None:
+        """Take a repetition out of the results folder, where its next try may come, and tell."""
+        self._number += 1
+        target = self._folder / str(self._number)
+        target.mkdir(parents=True)
+        (self._kept.records / f"{found.name}.json").rename(target / "record.json")
+        with contextlib.suppress(FileNotFoundError):  # not every repetition's captures are kept
+            (self._kept.captures / found.name).rename(target / "captures")
+        self._say(finding=self._number)
+
+
+async def measure(share: Share, folder: Path, say: Say) -> None:
+    """Measure a share; cancelled, it ends everything that it started."""
+    with ResultsFolder(folder / "results", share.captures) as kept:
+        outbox = Outbox(folder / "outbox", kept, say)
+        campaign = Campaign(share.plan, setup.embedded(), kept, outbox.put)
+        telling = asyncio.create_task(_tell(campaign, say))
+        try:
+            await campaign.run(share.steps, share.again)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+
+async def _tell(campaign: Campaign, say: Say) -> None:
+    while True:
+        now = asyncio.get_running_loop().time()
+        say(running={name: now - begun for name, begun in campaign.started.items()},
+            testbeds=campaign.testbeds)
+        await asyncio.sleep(_EVERY_S)
+
+
+async def _until_told_to_stop(share: Share, folder: Path, say: Say) -> None:
+    """Measure until the end, SIGTERM, or the end of standard input, whichever comes first."""
+    task = asyncio.create_task(measure(share, folder, say))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+
+    def heard() -> None:
+        if not os.read(0, 1 << 16):
+            loop.remove_reader(0)
+            task.cancel()
+
+    loop.add_reader(0, heard)
+    await task
+
+
+def main() -> int:
+    """Measure the share on standard input; the exit status."""
+    # What libraries print must not come between the lines.
+    line_out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(**what: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the end of standard input tells it, too
+            line_out.write(json.dumps(what) + "\n")
+            line_out.flush()
+
+    share: Share = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the worker that started this
+    try:
+        asyncio.run(_until_told_to_stop(share, Path(sys.argv[1]), say))
+    except UserError as error:
+        say(end=str(error))
+        return 1
+    except asyncio.CancelledError:
+        say(end="stopped")
+        return 1
+    say(end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""`qop worker`: lend this machine to runs that are started with `--cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import setup
+from harness.cluster import extra
+from harness.errors import UserError
+
+
+@click.command("worker", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scheduler", metavar="tcp://HOST:PORT")
+@click.option("--scheduler", "is_scheduler", is_flag=True,
+              help="Be the scheduler, too, and listen at this address of this machine.")
+@click.option("--listen", metavar="ADDRESS", help="Address of this machine to be reached at; "
+              "default: the one by which it reaches the scheduler.")
+def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
+    """Measure for runs that are started elsewhere with `--cluster tcp://HOST:PORT`.
+
+    One share of a plan at a time, on all processors that this process may use. Ends with Ctrl-C or
+    with its scheduler. Whoever reaches the scheduler can have programs run on its workers: use it
+    in networks that you trust.
+    """
+    extra.require("worker")
+    from harness.cluster import connection, serving  # dask takes its time
+
+    if not connection.is_address(scheduler):
+        raise UserError(f"worker {scheduler}: no address of a scheduler; give one such as "
+                        "tcp://HOST:8786")
+    setup.embedded()
+    if not sys.stdin.isatty():
+        # What signals its own group must not hit the worker; in a terminal Ctrl-C has to.
+        with contextlib.suppress(PermissionError):
+            os.setpgid(0, 0)
+    with tempfile.TemporaryDirectory(prefix="qop-worker-") as folder:
+        try:
+            asyncio.run(_until_signal(serving.serve(
+                scheduler, Path(folder), click.echo, listen=listen,
+                is_scheduler=is_scheduler)))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    await task
