@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from guest.processes import processor_s
-from harness import load, render, secrets
-from harness.dissectors import dissectors
-from harness.errors import UserError
+from harness import load, render, room, secrets
+from harness.dissectors import DissectorLost, Dissectors
 from harness.machine import Machine
 from harness.plan import Plan, Step, Streams
 from harness.provenance import code_digest
+from harness.renewal import Renewal, has_failed
 from harness.results import ResultsFolder
 from harness.scheduler import Place, Scheduler
 from harness.testbed import Testbed, TestbedFailed, TestbedLost
@@ -73,7 +73,9 @@ class Campaign:
         # Getting on the network is work for one processor at a time, its streams hardly are.
         self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
         # Dissecting is work for the processor alone: more at once would only be slower.
-        self._dissectors = dissectors(len(self.machine.processors))
+        self._dissectors = Dissectors(len(self.machine.processors))
+        # Where failing is what is wanted, a fresh testbed would fail as well.
+        self._renewal = Renewal(wanted=self.plan.settings.fault is None)
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.most_testbeds,
             _available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
@@ -84,11 +86,11 @@ class Campaign:
                 await self._all_side_by_side()
                 await self._all_alone()
         except ExceptionGroup as group:
-            raise _telling(group) from None
+            raise room.of_group(self.results.path, group) from None
         finally:
             await asyncio.shield(self._close_all())
             await self._renderer.close()
-            self._dissectors.shutdown(cancel_futures=True)
+            self._dissectors.close()
 
     @property
     def testbeds(self) -> int:
@@ -184,7 +186,7 @@ class Campaign:
         try:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
-                    testbed = self._testbeds.get(place) or await self._open(place, processor)
+                    testbed = await self._serving(place, processor)
                     out, waits, used = await self._measure(step, testbed)
                 except TestbedLost as loss:
                     reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
@@ -195,16 +197,24 @@ class Campaign:
                     reason = str(failure)
                     await self._retire(place, seat=False)
                     break
+                if has_failed(out):  # said before it is dissected: the next may begin at once
+                    self._renewal.judged(place, testbed, is_good=False)
                 extra = {"attempt": attempt, "lost": reason, "alone": alone}
                 self._dissect(step, testbed, out, waits, extra)
                 return
             self._note(step, assemble.unmeasured(
                 step.cell.policy, step.cell.scenario, step.repetition, reason, attempt=attempt,
-                environment=self._environment(None)), None)
+                environment=self._environment(None)), None, alone=alone)
         finally:
             self.started.pop(step.name, None)
             self.scheduler.ended(step, used)
             self._changed.set()
+
+    async def _serving(self, place: Place, processor: int) -> Testbed:
+        """The testbed of a place; a fresh one if there is none, or a repetition failed on it."""
+        if self._renewal.is_due(place, self._testbeds.get(place)):
+            await self._retire(place, seat=False)
+        return self._testbeds.get(place) or await self._open(place, processor)
 
     async def _open(self, place: Place, processor: int) -> Testbed:
         self._opened += 1
@@ -250,16 +260,17 @@ class Campaign:
             environment["first_attempt"] = extra["lost"]
         try:
             environment |= self._judged(out, waits, alone=extra["alone"])
-            found = await asyncio.get_running_loop().run_in_executor(
-                self._dissectors, functools.partial(
-                    assemble.assemble, cell.policy, cell.scenario, step.repetition, out,
-                    environment=environment, wep_key=self._secrets["network"]["wep_key"],
-                    attempt=attempt))
-        except (MeasureError, OSError, ValueError, KeyError) as error:
+            found = await self._dissectors.run(functools.partial(
+                assemble.assemble, cell.policy, cell.scenario, step.repetition, out,
+                environment=environment, wep_key=self._secrets["network"]["wep_key"],
+                attempt=attempt))
+        except (MeasureError, DissectorLost, OSError, ValueError, LookupError, TypeError,
+                ArithmeticError) as error:
             found = assemble.unmeasured(
                 cell.policy, cell.scenario, step.repetition, f"captures cannot be judged: {error}",
                 environment=environment, attempt=attempt)
-        self._note(step, found, out)
+        self._renewal.judged(self.scheduler.place_of(cell), testbed, is_good=found.status == "ok")
+        self._note(step, found, out, alone=extra["alone"])
         shutil.rmtree(out, ignore_errors=True)
 
     def _judged(self, out: Path, waits: load.Waits, *, alone: bool) -> dict[str, Any]:
@@ -272,21 +283,24 @@ class Campaign:
         return {"processor": found, "flags": [load.FLAG] if found["limits"] else [],
                 "alone": alone}
 
-    def _note(self, step: Step, found: Record, out: Path | None) -> None:
+    def _note(self, step: Step, found: Record, out: Path | None, *, alone: bool) -> None:
+        # A second measurement that fails does not take the place of the first, flagged one.
+        is_kept = found.status == "ok" or not alone
         try:
-            self.results.keep(found, out if found.captures else None)
+            if is_kept:
+                self.results.keep(found, out if found.captures else None)
             self.results.log(step.cell.name, _line(found))
         except OSError as error:
-            raise UserError(f"{self.results.path}: {found.name} cannot be kept ({error.strerror}); "
-                            "make room and give the same command again, which goes on from here",
-                            status=1) from error
+            raise room.make_room(self.results.path, f"{found.name} cannot be kept",
+                                 error) from error
         self.failed.pop(found.name, None)
         if found.status != "ok":
             self.failed[found.name] = found
-        self.flagged.discard(found.name)
+        if is_kept:
+            self.flagged.discard(found.name)
         if found.environment.get("flags"):
             self.flagged.add(found.name)
-            if not found.environment["alone"]:
+            if not alone:
                 self._again.append(step)
                 self.total += 1
         self.done += 1
@@ -309,18 +323,13 @@ class Campaign:
             self.scheduler.gone(place)
         if testbed is not None:
             await testbed.close()
-            self.results.keep_logs(testbed.name, testbed.logs)
+            # Of use to whoever looks for a reason, and no result: a full disk is told elsewhere.
+            with contextlib.suppress(OSError):
+                self.results.keep_logs(testbed.name, testbed.logs)
 
     async def _close_all(self) -> None:
         for place in list(self._testbeds):
             await self._retire(place)
-
-
-def _telling(group: BaseException) -> BaseException:
-    """The one error of a group that says most: the first for the user, or else just the first."""
-    while isinstance(group, BaseExceptionGroup):
-        group = (group.subgroup(UserError) or group).exceptions[0]
-    return group
 
 
 def _line(found: Record) -> str:

@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
 
 _PR_SET_PDEATHSIG = 1
+_Result = TypeVar("_Result")
 
 
-def dissectors(count: int) -> ProcessPoolExecutor:
+class DissectorLost(Exception):
+    """A process that dissected was killed, and so was the one that did it again."""
+
+
+class Dissectors:
     """So many processes; they end with the process that asks for them, however it ends.
 
     Made with the first task. Give tasks from the main thread: they end with the thread, too.
+    Python's pool is of no more use once one of its processes has died (for want of memory, or
+    killed): all are replaced then, and what they had been given is done again, once.
     """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool = _pool(count)
+        self._again = asyncio.Lock()
+
+    async def run(self, task: Callable[[], _Result]) -> _Result:
+        """What `task` returns; raises what it raises, or DissectorLost."""
+        loop = asyncio.get_running_loop()
+        pool = self._pool
+        with contextlib.suppress(BrokenProcessPool):
+            return await loop.run_in_executor(pool, task)
+        if self._pool is pool:  # the first to find out
+            self._pool = _pool(self._count)
+            pool.shutdown(wait=False)
+        # By itself: of all that was under way, only what kills its own process again is given up.
+        async with self._again:
+            with contextlib.suppress(BrokenProcessPool), _single() as alone:
+                return await loop.run_in_executor(alone, task)
+        raise DissectorLost("the process that dissects was killed, and killed again when it was "
+                            "tried once more; is memory short?")
+
+    def close(self) -> None:
+        """End them; what has not begun is not done any more."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _single() -> Iterator[ProcessPoolExecutor]:
+    pool = _pool(1)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _pool(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (os.getpid(),))
 
 

@@ -32,12 +32,14 @@ class Waits:
     at: list[float] = field(default_factory=list)
     ran: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
+    # Wall clock, as the stamps of a repetition are, but one that nobody sets while we look.
+    _clock_s: float = field(default_factory=lambda: time.time() - time.monotonic())
 
     def sample(self) -> None:
         """Look once; a process that is gone leaves no sample."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             ran, waited = Path(f"/proc/{self.pid}/schedstat").read_text().split()[:2]
-            self.at.append(time.time())
+            self.at.append(self._clock_s + time.monotonic())
             self.ran.append(int(ran) / 1e9)
             self.waited.append(int(waited) / 1e9)
 
@@ -54,9 +56,9 @@ class Waits:
         """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown."""
         first = max(0, bisect.bisect_right(self.at, begin) - 1)
         last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
-        if last <= first:
+        lasted = self.at[last] - self.at[first] if last > first else 0.0
+        if lasted <= 0:
             return 0.0, 0.0
-        lasted = self.at[last] - self.at[first]
         return ((self.ran[last] - self.ran[first]) / lasted,
                 (self.waited[last] - self.waited[first]) / lasted)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from measure import dissect, evidence, iperf, phases
+from measure import clock, dissect, evidence, iperf, phases
 from measure.dissect import Packet
 from measure.errors import MeasureError
 from measure.observed import Check, Observed
@@ -18,7 +18,7 @@ from policies import Policy
 from topologies.model import Node, Scenario
 
 _KEPT_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel", "processor_s",
-             "port_check", "ike_sas", "failure")
+             "port_check", "ike_sas", "clock_step_s", "failure")
 
 
 def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
@@ -36,7 +36,7 @@ def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
         raw["wep_key"] = "static"
     seen = _observed(scenario, raw, _captures(raw, out, wep_key if static_wep else ""))
     found = phases.find(raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac) \
-        if "start" in raw["stamps"] else []
+        if "start" in raw["stamps"] and not clock.was_set(raw) else []
     checks = evidence.verify(policy, seen)
     reason = _reason(raw, checks, seen)
     parts = phases.components(found)
@@ -48,7 +48,7 @@ def assemble(policy: Policy, scenario: Scenario, repetition: int, out: Path, *,
         authentication_components_s=parts, authentication_sum=list(wanted),
         phases=[PhaseRecord(**asdict(phase)) for phase in found],
         handoff=[PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, found)],
-        tcp=_tcp(raw), udp=_udp(raw, seen.packets("traffic-peer")),
+        tcp=_tcp(raw), udp=None if clock.was_set(raw) else _udp(raw, seen.packets("traffic-peer")),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         environment={**environment, "policy_sha256": policy.digest()},
         captures=raw["captures"], attempt=attempt, elapsed_s=raw["elapsed_s"],
@@ -96,6 +96,8 @@ def unmeasured(policy: Policy, scenario: Scenario, repetition: int, reason: str,
 
 
 def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed) -> str:
+    if clock.was_set(raw):
+        return clock.was_set(raw)
     if raw["failure"]:
         return evidence.explain(raw["failure"], seen)
     failed = [check for check in checks if not check.ok]

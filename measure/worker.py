@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import repetition, services, survival
+from measure import clock, repetition, services, survival
 from measure.errors import MeasureError
 from topologies import model
 from topologies.builder import Testbed
@@ -100,7 +100,7 @@ class Worker:
         one = repetition.Repetition(daemons, scenario, out,
                                     repetition.Streams(**command["streams"]))
         failure: MeasureError | None = None
-        started = time.monotonic()
+        started, set_to = time.monotonic(), clock.offset_s()
         try:
             if daemons.has_dot1x and not self.withhold:
                 self._check_port(one)
@@ -109,6 +109,7 @@ class Worker:
             failure = error
         one.raw["port_check"] = self._port_checks.get(scenario.mobile_node)
         one.raw["elapsed_s"] = time.monotonic() - started
+        one.raw["clock_step_s"] = clock.offset_s() - set_to
         one.raw["failure"] = {"stage": failure.stage, "reason": failure.reason} if failure else None
         (out / "raw.json").write_text(json.dumps(one.raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}

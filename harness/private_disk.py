@@ -1,0 +1,53 @@
+"""A small disk of one's own at a folder, to be filled at will: memory, in a mount namespace.
+
+Root has mount namespaces, and so has everybody where the kernel gives them to users. Where neither
+holds, the folder stays as it is, and there is nothing to fill.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+from guest.processes import PROC
+
+_SIZE_MB = 96
+_SCRIPT = 'mount -t tmpfs -o mode=700,size=$2m tmpfs "$1" && cd / && echo there && exec sleep inf'
+
+
+class PrivateDisk:
+    """A context manager. `enter` is what a command line begins with to find the disk at `folder`.
+
+    From outside it is seen at `seen`. `filler` is the file to fill it with, None if it cannot be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._holder: subprocess.Popen[str] | None = None
+        self.enter: list[str] = []
+        self.seen = folder
+        self.filler: Path | None = None
+
+    def __enter__(self) -> PrivateDisk:
+        is_root = os.geteuid() == 0
+        user = [] if is_root else ["--user", "--map-root-user"]
+        self._holder = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", *user, "sh", "-c", _SCRIPT,
+             "sh", str(self._folder), str(_SIZE_MB)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline():
+            pid = self._holder.pid
+            also = [] if is_root else ["--user", "--preserve-credentials"]
+            self.enter = ["nsenter", f"--target={pid}", "--mount", *also]
+            self.seen = Path(f"{PROC}/{pid}/root{self._folder}")
+            self.filler = self.seen / "filler"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._holder is not None:
+            self._holder.kill()
+            self._holder.communicate()
