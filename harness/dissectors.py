@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 _PR_SET_PDEATHSIG = 1
+_NICE = 15
 _Result = TypeVar("_Result")
 
 
@@ -72,7 +73,7 @@ def _begin(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before this could be asked for
         os._exit(1)
-    # Only what nobody else wants of a processor; what they start has it from them.
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    # Giving way, and not SCHED_IDLE: on a machine that others keep busy that would never end.
+    os.nice(_NICE)
     # Ctrl-C is for the run to deal with.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,18 +60,20 @@ def busy_processors(each: int) -> Iterator[None]:
 
 
 def test_what_waited_for_the_processor_is_flagged_and_measured_again_alone(qop: Qop) -> None:
-    """On an overloaded machine a repetition is flagged, repeated, and its flag is not hidden."""
+    """Others take the processors during the streams: flagged, and repeated when they are gone."""
+    running = qop.start("run", "--out", "out", "--policies", "P1", "--scenarios", "N2",
+                        "--repetitions", "1", "--stream-bytes", "4M")
+    log = qop.folder / "out" / "logs" / "cells" / "P1-N2.log"
+    wait_until(lambda: "running: P1-N2-001" in qop("status", "out").stdout)
     with busy_processors(each=4):
-        done, records = qop.run("out", "--policies", "P1", "--repetitions", "1")
-    assert done.returncode == 0, done.stderr
-    [found] = records.values()
-    assert found.environment["flags"] == ["processor"]
+        time.sleep(8)  # most of the 11 s that the streams take
+    _, errors = running.communicate(timeout=200)
+    assert running.returncode == 0, errors
+    assert "[1/1]" in errors and "[2/2]" in errors
+    first, *_ = log.read_text().splitlines()
+    assert "'limits': []" not in first
+    [found] = qop.records("out").values()
     assert found.environment["alone"] is True
-    assert found.environment["processor"]["limits"]
-    assert "[2/2]" in done.stderr and "flagged: waited for the processor" in done.stderr
-    # On a quiet machine the same command has nothing left to do: it was repeated already.
-    done, again = qop.run("out", "--policies", "P1", "--repetitions", "1")
-    assert done.returncode == 0 and again == records
 
 
 def test_status_from_another_shell(qop: Qop) -> None:
