@@ -17,6 +17,8 @@ from policies import Policy
 from topologies.model import Medium, Network, Scenario
 
 PLAN_SCHEMA = 1
+#: What everybody who reads a plan counts on.
+_PARTS = frozenset({"digest", "policies", "scenarios", "settings"})
 #: Settings that say how much is measured and not how: another run may ask for more of the same.
 _HOW_MUCH = ("repetitions",)
 
@@ -179,4 +181,5 @@ def read_description(folder: Path) -> dict[str, Any] | None:
         found = json.loads((folder / "plan.json").read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("schema") == PLAN_SCHEMA else None
+    is_plan = isinstance(found, dict) and found.get("schema") == PLAN_SCHEMA
+    return found if is_plan and found.keys() >= _PARTS else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import UserError
@@ -16,6 +17,15 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def is_short(error: Exception) -> bool:
     """Whether there was no room to write."""
     return isinstance(error, OSError) and bool(_said(error))
+
+
+@contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """Have what cannot be written into a results folder told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise make_room(folder, "cannot be written", error) from None
 
 
 def make_room(folder: Path, what: str, error: OSError) -> UserError:

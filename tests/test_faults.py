@@ -458,7 +458,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(tmp_path: Path) -> None:
     stop, tally = faults_bench.threading.Event(), faults_bench.Tally()
     kinds = [kind for kind in faults.KINDS if kind.name in ("disk full", "file size limit")]
     core = min(os.sched_getaffinity(0))
-    faults_bench.Lane(tmp_path / "lane", core, kinds, tally, "1", stop).work()
+    faults_bench.Lane(tmp_path / "lane", core, kinds, tally, "1", stop, 2).work()
     assert tally.total["injected"] == len(kinds)
     assert not any(tally.total[what] for what in faults_bench.FINDINGS), tally.counts
 

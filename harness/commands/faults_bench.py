@@ -84,7 +84,7 @@ class Lane:
     """One processor's runs, one after the other, until all of its faults are injected."""
 
     def __init__(self, place: Path, core: int, faults: list[Kind], tally: Tally, seed: str,
-                 stop: threading.Event) -> None:
+                 stop: threading.Event, repetitions: int = _REPETITIONS) -> None:
         self._place = place
         self._core = core
         self._between = deque(kind for kind in faults if kind.when == "between")
@@ -92,6 +92,7 @@ class Lane:
         self._tally = tally
         self._dice = random.Random(seed)  # noqa: S311 - repeatable on purpose, nothing secret
         self._stop = stop
+        self._repetitions = repetitions
         self._misses: Counter[str] = Counter()
         self._last = "no fault"
 
@@ -109,8 +110,9 @@ class Lane:
                   clock: str) -> None:
         """Have one plan measured, faults and all, and judge what came of it."""
         folder = disk.seen / name
-        target = Target(folder, Ledger(folder), _plan(policies), self._dice, disk.filler)
-        argv = _command(self._place / name, policies, clock)
+        target = Target(folder, Ledger(folder), _plan(policies, self._repetitions), self._dice,
+                        disk.filler)
+        argv = _command(self._place / name, policies, clock, self._repetitions)
         quiet = 0
         while not self._stop.is_set():
             if self._between and self._inject(self._between[0], target):
@@ -151,6 +153,8 @@ class Lane:
                 disk.filler.unlink(missing_ok=True)
         over = left_over(self._place)
         reader.join()
+        if process.stderr is not None:
+            process.stderr.close()
         self._tally.found(self._last, "left over", over)
         self._look(target, said)
         if _has_crashed(said):
@@ -259,13 +263,14 @@ def _deck(faults: int, seed: int) -> list[Kind]:
     return deck
 
 
-def _plan(policies: tuple[str, ...]) -> Plan:
+def _plan(policies: tuple[str, ...], repetitions: int) -> Plan:
     return Plan([policy for policy in load_all() if policy.id in policies],
                 [load_scenario("N2")], load_medium("802.11b-short"),
-                Settings(repetitions=_REPETITIONS))
+                Settings(repetitions=repetitions))
 
 
-def _command(out: Path, policies: tuple[str, ...], clock: str) -> list[str]:
+def _command(out: Path, policies: tuple[str, ...], clock: str,
+             repetitions: int) -> list[str]:
     return [sys.executable, "-P", "-m", "harness.sabotage", "run", "--out", str(out),
             "--scenarios", "N2", "--policies", ",".join(policies), "--clock", clock,
-            "--repetitions", str(_REPETITIONS), "--stream-bytes", str(_STREAM_BYTES)]
+            "--repetitions", str(repetitions), "--stream-bytes", str(_STREAM_BYTES)]

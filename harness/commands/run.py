@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness import preview, profiles, provenance, results, setup, stopping
+from harness import preview, profiles, provenance, results, room, setup, stopping
 from harness.campaign import Campaign
 from harness.cluster import extra
 from harness.errors import UserError
@@ -113,7 +113,8 @@ def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
             captures: str = "all", cluster: str | None = None) -> int:
     """Measure what a plan lacks in a results folder and print its table; the exit status."""
     with results.ResultsFolder(folder, captures) as kept:
-        kept.adopt(plan)
+        with room.told(folder):
+            kept.adopt(plan)
         steps, again = kept.missing(plan), kept.flagged(plan)
 
         def more() -> list[Step]:
@@ -132,7 +133,8 @@ def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
 def _here(plan: Plan, folder: Path) -> Begin:
     """Measure on this machine, which is asked for before anything starts."""
     machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
-    provenance.write(folder, plan, machine)
+    with room.told(folder):
+        provenance.write(folder, plan, machine)
     return lambda plan, kept, progress, more: Campaign(plan, machine, kept, progress.record, more)
 
 
