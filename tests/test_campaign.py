@@ -69,7 +69,7 @@ def test_what_waited_for_the_processor_is_flagged_and_measured_again_alone(qop: 
         time.sleep(8)  # most of the 11 s that the streams take
     _, errors = running.communicate(timeout=200)
     assert running.returncode == 0, errors
-    assert "[1/1]" in errors and "[2/2]" in errors
+    assert "[1/2]" in errors and "[2/2]" in errors
     first, *_ = log.read_text().splitlines()
     assert "'limits': []" not in first
     [found] = qop.records("out").values()
