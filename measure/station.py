@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.registration import Registration
-from measure.wpa_ctrl import Control
+from measure.wpa_ctrl import Control, port_is_open
 from topologies.builder import Testbed
 from topologies.model import Node
 
@@ -82,7 +81,7 @@ class Station:
     def _wait_for_port(self) -> None:
         """Until anything but EAPOL passes: the supplicant says "connected" a moment before."""
         until = time.monotonic() + LINK_S
-        while not _is_open(self.supplicant.status()):
+        while not port_is_open(self.supplicant.status()):
             if time.monotonic() > until:
                 raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
             time.sleep(_POLL_S)
@@ -132,8 +131,3 @@ class Station:
                 match = re.search(r"err='([^']*)'", event.text)
                 return f"({match[1] if match else event.text})"
         return ""
-
-
-def _is_open(status: Mapping[str, str]) -> bool:
-    """Whether the supplicant's port is open; without keys to negotiate there is none."""
-    return status.get("key_mgmt") == "NONE" or status.get("suppPortStatus") == "Authorized"

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,6 +141,12 @@ class Control:
         if reply.decode("utf-8", "replace") != wanted:
             raise MeasureError("testbed", f"{self.name}: {_verb(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
+
+
+def port_is_open(status: Mapping[str, str]) -> bool:
+    """Whether anything but EAPOL passes, by a supplicant's STATUS; only 802.1X has such a port."""
+    has_port = "802.1X" in status.get("key_mgmt", "802.1X")
+    return not has_port or status.get("suppPortStatus") == "Authorized"
 
 
 def _verb(command: str) -> str:

@@ -306,3 +306,29 @@ def test_any_datagram_is_an_event_or_none(datagram: bytes) -> None:
     """No datagram breaks the parser, and an event has a name without blanks."""
     event = parse_event(datagram, 0)
     assert event is None or (event.name and " " not in event.name)
+
+
+@pytest.mark.parametrize(("status", "is_open"), [
+    ({"key_mgmt": "NONE"}, True),
+    # The supplicant's 802.1X machine takes no part in these, and says so for ever.
+    ({"key_mgmt": "WPA2-PSK", "suppPortStatus": "Unauthorized"}, True),
+    ({"key_mgmt": "SAE", "suppPortStatus": "Unauthorized"}, True),
+    ({"key_mgmt": "IEEE 802.1X (no WPA)", "suppPortStatus": "Unauthorized"}, False),
+    ({"key_mgmt": "IEEE 802.1X (no WPA)", "suppPortStatus": "Authorized"}, True),
+    ({"key_mgmt": "WPA2/IEEE 802.1X/EAP", "suppPortStatus": "Unauthorized"}, False),
+    ({}, False)])
+def test_port_is_open(status: dict[str, str], is_open: bool) -> None:
+    """Only where 802.1X decides does its port have to be waited for."""
+    assert wpa_ctrl.port_is_open(status) is is_open
+
+
+def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:
+    """STATUS as a mapping; values may hold an equals sign."""
+    peer = Peer(tmp_path / "ctrl")
+    peer.answer = lambda command: b"OK\n" if command == "ATTACH" else \
+        b"key_mgmt=NONE\nssid=a=b\nnot a pair\n"
+    try:
+        with Control(tmp_path / "ctrl", "wpa_supplicant") as control:
+            assert control.status() == {"key_mgmt": "NONE", "ssid": "a=b"}
+    finally:
+        peer.close()
