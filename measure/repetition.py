@@ -105,9 +105,7 @@ class Repetition:
     def _reset(self) -> None:
         """Take away what an earlier repetition left: link, scan results, IPsec SAs."""
         self.services.enter(self.scenario)
-        self.station.leave()
-        for authenticator in self.services.authenticators.values():
-            authenticator.request(f"DEAUTHENTICATE {self.station.mac}")
+        self.services.take_off(self.station)
         if self.station.left_over():
             raise MeasureError("testbed", f"{self.station.name}: IPsec SAs are left over")
         self.testbed.run(self.station.name, ["ip", "neigh", "flush", "dev", self.station.radio])

@@ -81,14 +81,21 @@ class Services:
         """Have the scenario's companions at home, and of the other stations none on the air."""
         staying = self._at_home & set(scenario.companions)
         for name in (self._at_home | self._measured) - staying - {scenario.mobile_node}:
-            self.stations[name].leave()
-            for authenticator in self.authenticators.values():
-                authenticator.request(f"DEAUTHENTICATE {self.stations[name].mac}")
+            self.take_off(self.stations[name])
         self._at_home = staying
+        self._measured = {scenario.mobile_node}
         for name in set(scenario.companions) - staying:
+            # From nothing: an attempt that failed may have left it halfway.
+            self.take_off(self.stations[name])
             self.stations[name].connect(self.testbed.network.nodes[scenario.home_of(name)])
             self._at_home.add(name)
-        self._measured = {scenario.mobile_node}
+
+    def take_off(self, station: Station) -> None:
+        """Off the air, forgotten by every access point, and its earlier events with it."""
+        station.leave()
+        for authenticator in self.authenticators.values():
+            authenticator.request(f"DEAUTHENTICATE {station.mac}")
+        station.supplicant.forget()
 
     @property
     def has_dot1x(self) -> bool:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.conftest import Qop, wait_until
+from tests.conftest import PROJECT, Qop, wait_until
 
 pytestmark = pytest.mark.guest
 
@@ -45,35 +41,28 @@ def test_results_say_what_they_were_made_with(qop: Qop) -> None:
     assert set(found["scenarios"]) == {"N2"}
 
 
-@contextmanager
-def busy_processors(each: int) -> Iterator[None]:
-    """So many busy processes on every processor."""
-    hogs = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c",
-                              "while True: pass"])
-            for core in os.sched_getaffinity(0) for _ in range(each)]
-    try:
-        yield
-    finally:
-        for hog in hogs:
-            hog.send_signal(signal.SIGKILL)
-            hog.wait()
+#: The command line, but for a limit that every repetition passes.
+IMPATIENT = ("import sys; from harness import cli, load; load.LIMITS['udp'] = -1.0; "
+             "sys.exit(cli.main())")
 
 
 def test_what_waited_for_the_processor_is_flagged_and_measured_again_alone(qop: Qop) -> None:
-    """Others take the processors during the streams: flagged, and repeated when they are gone."""
-    running = qop.start("run", "--out", "out", "--policies", "P1", "--scenarios", "N2",
-                        "--repetitions", "1", "--stream-bytes", "4M")
-    log = qop.folder / "out" / "logs" / "cells" / "P1-N2.log"
-    wait_until(lambda: "running: P1-N2-001" in qop("status", "out").stdout)
-    with busy_processors(each=4):
-        time.sleep(8)  # most of the 11 s that the streams take
-    _, errors = running.communicate(timeout=200)
-    assert running.returncode == 0, errors
-    assert "[1/2]" in errors and "[2/2]" in errors
-    first, *_ = log.read_text().splitlines()
-    assert "'limits': []" not in first
+    """A flagged repetition is repeated at the end, alone, once; its flag is not hidden."""
+    argv = ["run", "--out", "out", "--policies", "P1", "--scenarios", "N2", "--repetitions", "1",
+            "--stream-bytes", "200k"]
+    done = subprocess.run([sys.executable, "-c", IMPATIENT, *argv], cwd=qop.folder, text=True,
+                          capture_output=True, check=False, timeout=200,
+                          env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    assert done.returncode == 0, done.stderr
+    assert "[1/2]" in done.stderr and "[2/2]" in done.stderr
+    assert "alone; flagged: waited for the processor" in done.stderr
     [found] = qop.records("out").values()
+    assert found.environment["flags"] == ["processor"]
     assert found.environment["alone"] is True
+    assert found.environment["processor"]["limits"] == ["udp"]
+    again = qop(*argv)
+    assert again.returncode == 0 and "[1/" not in again.stderr
+    assert list(qop.records("out").values()) == [found]
 
 
 def test_status_from_another_shell(qop: Qop) -> None:

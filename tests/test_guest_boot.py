@@ -282,6 +282,7 @@ async def test_virtual_time(bench):
 async def test_held_guest_does_nothing_until_released(image, tmp_path, virtual):
     """What is sent meanwhile is answered afterwards."""
     place = {"console_log": tmp_path / "console", "scratch": tmp_path / "scratch"}
+    (tmp_path / "job").mkdir()
     async with await boot(image, tmp_path / "job", command=["cat"], virtual_time=virtual,
                           **place) as guest:
         guest.stdin.write(b"one\n")
