@@ -52,6 +52,8 @@ def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop, how: signal.Signal
             json.loads(path.read_text())
     kept = {path.name: path.stat().st_mtime_ns for path in record_files(qop)
             if path.suffix == ".json"}
+    flagged = {path.name for path in record_files(qop) if path.suffix == ".json"
+               and json.loads(path.read_text())["environment"].get("flags")}
     done = subprocess.run(qop.argv(*ARGUMENTS), cwd=qop.folder, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
                           timeout=200, check=False)
@@ -60,6 +62,8 @@ def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop, how: signal.Signal
     records = qop.records("out")
     assert len(records) == 6 and all(found.status == "ok" for found in records.values())
     for name, stamp in kept.items():
+        if name in flagged:
+            continue  # waited for the processor: measured again, alone, by rule
         assert (qop.folder / "out" / "records" / name).stat().st_mtime_ns == stamp
 
 
