@@ -279,7 +279,7 @@ async def test_virtual_time(bench):
 
 @pytest.mark.guest
 async def test_held_guest_does_nothing_until_released(image, tmp_path):
-    """What is sent meanwhile is answered afterwards. (In virtual time commands come by file.)"""
+    """What is sent meanwhile is answered afterwards; in virtual time commands come by file."""
     place = {"console_log": tmp_path / "console", "scratch": tmp_path / "scratch"}
     (tmp_path / "job").mkdir()
     async with await boot(image, tmp_path / "job", command=["cat"], **place) as guest:
