@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.plan import Plan, Step, read_description
-from harness.portable import seal
+from harness.portable import folder_lock, seal
 from measure import record
 from measure.record import Record, RecordError
 
@@ -230,18 +230,4 @@ def progress_of(folder: Path) -> dict[str, Any]:
     flagged = [found.name for found in records if found.environment.get("flags")]
     return {"planned": planned, "ok": good, "flagged": flagged, "failed": failed,
             "complaints": complaints, "missing": planned - good - len(failed),
-            "running": _is_locked(folder)}
-
-
-def _is_locked(folder: Path) -> bool:
-    try:
-        descriptor = os.open(folder / ".lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+            "running": folder_lock.is_taken(folder)}

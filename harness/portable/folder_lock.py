@@ -32,6 +32,15 @@ def held(folder: Path, *, exclusive: bool) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_taken(folder: Path) -> bool:
+    """Whether a run, or a command that changes files, has the lock at this moment."""
+    try:
+        with held(folder, exclusive=False):
+            return False
+    except UserError:
+        return True
+
+
 def _take(descriptor: int, folder: Path, *, exclusive: bool) -> None:
     how = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     try:
