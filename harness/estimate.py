@@ -30,6 +30,7 @@ def repetition_s(scenario: Scenario, medium: Medium | None, tcp_bytes: int, udp_
     return fixed_s + tcp_bytes * 8 * crossings(scenario) / tcp_bps + udp_bytes * 8 / udp_bps
 
 
-def kept_bytes(scenario: Scenario, tcp_bytes: int, udp_bytes: int) -> float:
+def kept_bytes(scenario: Scenario, tcp_bytes: int, udp_bytes: int, one_in: int = 1) -> float:
     """About how much the captures of a repetition take, compressed, in bytes."""
-    return _FIXED_BYTES + (tcp_bytes + udp_bytes) * crossings(scenario) * _SHARE_OF_STREAM
+    stream_bytes = (tcp_bytes + udp_bytes) * crossings(scenario)
+    return _FIXED_BYTES + stream_bytes * _SHARE_OF_STREAM / one_in

@@ -21,6 +21,8 @@ PLAN_SCHEMA = 1
 _PARTS = frozenset({"digest", "policies", "scenarios", "settings"})
 #: Settings that say how much is measured and not how: another run may ask for more of the same.
 _HOW_MUCH = ("repetitions",)
+#: What captures of streams keep of the packets that are as they should be: one in so many.
+STREAM_CAPTURES = {"whole": 1, "sampled": 16}
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Streams:
     tcp_bytes: int
     udp_bytes: int
     udp_payload_bytes: int
+    #: Of the packets that a stream should consist of, its captures keep one in so many.
+    one_in: int = 1
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,13 @@ class Settings:
     detection: str = "event"
     clock: str = "real"
     warm_up: int = 1
+    stream_captures: str = "whole"
 
     @property
     def streams(self) -> Streams:
         """The sizes of what is streamed."""
-        return Streams(self.tcp_bytes, self.udp_bytes, self.udp_payload_bytes)
+        return Streams(self.tcp_bytes, self.udp_bytes, self.udp_payload_bytes,
+                       STREAM_CAPTURES[self.stream_captures])
 
 
 @dataclass(frozen=True)

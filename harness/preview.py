@@ -36,8 +36,8 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
     click.echo(f"Expected time: {lasting(expected_s(plan, steps, processors))} on {processors} "
                f"processors ({lasting(_air_s(plan, steps))} of air)")
     kept = 0.0 if captures != "all" else sum(
-        estimate.kept_bytes(step.cell.scenario, settings.tcp_bytes, settings.udp_bytes)
-        for step in steps)
+        estimate.kept_bytes(step.cell.scenario, settings.tcp_bytes, settings.udp_bytes,
+                            settings.streams.one_in) for step in steps)
     free = shutil.disk_usage(next(p for p in (folder, *folder.parents, Path()) if p.exists())).free
     click.echo(f"Expected disk: {kept / 1e6:,.0f} MB of captures ({free / 1e6:,.0f} MB free)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +24,8 @@ class Profile(BaseModel):
     stream_bytes: int = Field(ge=1)
     #: Unrecorded repetitions of small streams that every testbed begins with.
     warm_up: int = Field(default=1, ge=0, le=10)
+    #: Whether captures of streams keep every packet, or a sample of those that are as expected.
+    stream_captures: Literal["whole", "sampled"] = "whole"
 
 
 def names() -> list[str]:

@@ -100,7 +100,8 @@ class Testbed:
             self._send(do="measure", name=name, scenario=scenario.id, streams={
                 "tcp_bytes": streams.tcp_bytes, "udp_bytes": streams.udp_bytes,
                 "udp_payload_bytes": streams.udp_payload_bytes,
-                "udp_rate_bps": self._offered_bps(), "timeout_s": 10 + slowest_s})
+                "udp_rate_bps": self._offered_bps(), "timeout_s": 10 + slowest_s,
+                "one_in": streams.one_in})
             said = await self._expect("on_the_network", _spare_s(), "measured")
         if said["event"] != "measured":
             await self._expect("measured", _spare_s() + 2 * slowest_s)

@@ -23,22 +23,30 @@ _BUFFER_KIB = 8192
 
 @dataclass(frozen=True)
 class Point:
-    """Where to capture: a name, a node (None: the machine itself), an interface, a filter."""
+    """Where to capture: a name, a node (None: the machine itself), an interface, a filter.
+
+    A filter may leave all but one in `one_in` of the expected packets out, see `sampling`.
+    """
 
     name: str
     node: str | None
     interface: str
     expression: str = ""
+    one_in: int = 1
 
 
 @dataclass(frozen=True)
 class CaptureSummary:
-    """A finished capture: where it was taken, its file, and what the kernel counted."""
+    """A finished capture: where it was taken, its file, and what the kernel counted.
+
+    `one_in` says that it holds one in so many of the packets that its stream should consist of.
+    """
 
     point: str
     file: str
     captured: int
     dropped: int
+    one_in: int = 1
 
 
 def parse_counts(lines: list[str]) -> dict[str, int]:
@@ -81,4 +89,4 @@ class Capture:
         self._daemon.stop()
         counts = parse_counts(self._daemon.output())
         return asdict(CaptureSummary(self.point.name, self.file.name, counts.get("captured", 0),
-                                     counts.get("dropped by kernel", -1)))
+                                     counts.get("dropped by kernel", -1), self.point.one_in))

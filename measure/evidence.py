@@ -63,10 +63,13 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
 def _captures(seen: Observed) -> Iterator[Check]:
     dropped = sum(max(0, c["dropped"]) for c in seen.raw["captures"])
     unknown = [c["point"] for c in seen.raw["captures"] if c["dropped"] < 0]
+    thinned = max((c.get("one_in", 1) for c in seen.raw["captures"]), default=1)
     yield Check("captures are complete",
                 bool(seen.raw["captures"]) and not dropped and not unknown,
                 f"{sum(c['captured'] for c in seen.raw['captures'])} packets, {dropped} dropped"
-                + (f", no count for {', '.join(unknown)}" if unknown else ""))
+                + (f", no count for {', '.join(unknown)}" if unknown else "")
+                + (f"; of streams, one in {thinned} of the packets that are as they should be, and "
+                   "every other" if thinned > 1 else ""))
 
 
 def _association(seen: Observed) -> Iterator[Check]:

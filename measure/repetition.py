@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import iperf, kernel
+from measure import iperf, kernel, sampling
 from measure.capture import Capture, Point, settle
 from measure.errors import MeasureError
 from measure.services import Services
@@ -37,6 +37,8 @@ class Streams:
     udp_payload_bytes: int
     udp_rate_bps: float
     timeout_s: float
+    #: Captures keep one in so many of the packets that the streams should consist of.
+    one_in: int = 1
 
 
 class Repetition:
@@ -169,16 +171,19 @@ class Repetition:
 
     def _traffic_points(self) -> list[Point]:
         """The air, the wire behind the mobile node's access point, the agents' wire, the peer."""
-        points = [Point("air", None, "hwsim0"), self._wire("wire", self.scenario.access_point),
-                  self._receiver()]
-        points += [self._wire("core", router) for router in self.scenario.network.of_kind("router")]
-        return points
+        one_in, has_ipsec = self.streams.one_in, self.services.has_ipsec
+        air = sampling.air(one_in, has_link=bool(self.testbed.cipher_bytes), has_ipsec=has_ipsec)
+        wire = sampling.wire(one_in, has_ipsec=has_ipsec)
+        places = [("wire", self.scenario.access_point)]
+        places += [("core", router) for router in self.scenario.network.of_kind("router")]
+        return [Point("air", None, "hwsim0", air, one_in), self._receiver(),
+                *(self._wire(name, node, wire, one_in) for name, node in places)]
 
-    def _wire(self, name: str, node: str) -> Point:
+    def _wire(self, name: str, node: str, expression: str = "", one_in: int = 1) -> Point:
         """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
         end = next(end for link in self.testbed.network.links for end in link.ends
                    if end.startswith(f"{node}/"))
-        return Point(name, node, end.partition("/")[2])
+        return Point(name, node, end.partition("/")[2], expression, one_in)
 
     def _receiver(self) -> Point:
         """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""

@@ -182,8 +182,8 @@ def test_fresh_refuses_a_folder_with_records(qop: Qop) -> None:
 
 def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
     """120 of 960 repetitions in 20 + 100 s: 20 + 800 s for all; and so much faster than the air."""
-    found = Projection(measured=120, planned=960, start_s=20, lasted_s=120, air_s=4100)
-    assert found.total_s == pytest.approx(820)
-    assert found.total_air_s == pytest.approx(32_800)
+    found = Projection(measured=120, planned=960, lasted_s=200, later=60, later_s=60, air_s=4160)
+    assert found.total_s == pytest.approx(1040)
+    assert found.total_air_s == pytest.approx(33_280)
     text = "\n".join(found.lines())
-    assert "120 of 960" in text and "40.0 times faster" in text and "14 min" in text
+    assert "120 of 960" in text and "32.0 times faster" in text and "1.00 s x 840" in text

@@ -15,7 +15,7 @@ from harness.campaign import Campaign
 from harness.cluster import extra
 from harness.errors import UserError
 from harness.machine import HostMachine, Machine
-from harness.plan import Plan, Settings, Step
+from harness.plan import STREAM_CAPTURES, Plan, Settings, Step
 from harness.progress import Progress
 from harness.results import CAPTURES
 from harness.secrets import FAULTS
@@ -59,6 +59,9 @@ DEFAULT_MEDIUM = "802.11b-short"
 @click.option("--seed", default=1, show_default=True, help="Decides the order of repetitions.")
 @click.option("--captures", type=click.Choice(CAPTURES), default="all", show_default=True,
               help="Which repetitions' captures to keep.")
+@click.option("--stream-captures", type=click.Choice(list(STREAM_CAPTURES)),
+              help="Whether captures of streams keep all packets, or one in 16 of those that are "
+              "as the policy has them; default: the profile's.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Results folder; default: an unfinished one of the same plan, or a new one "
                    "in results/.")
@@ -94,7 +97,8 @@ def command(until_ci: str | None, most_repetitions: int, captures: str, out: Pat
 
 def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
           repetitions: int | None, stream_bytes: int | None, udp_payload: int, medium: str,
-          detection: str, clock: str, seed: int, on: str, fault: str | None) -> Plan:
+          detection: str, clock: str, seed: int, stream_captures: str | None, on: str,
+          fault: str | None) -> Plan:
     if clock == "virtual" and on == "host":
         raise UserError("--clock virtual: only embedded guests have it; leave out --on host")
     much = profiles.load(profile)
@@ -104,7 +108,8 @@ def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
                     [load_scenario(name) for name in _split(scenarios) or scenario_ids()],
                     None if medium == "none" else load_medium(medium),
                     Settings(repetitions or much.repetitions, size, size, udp_payload, seed, fault,
-                             on, detection, clock, much.warm_up))
+                             on, detection, clock, much.warm_up,
+                             stream_captures or much.stream_captures))
     except (PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
 
