@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from pathlib import Path
+from types import SimpleNamespace
 from random import Random
 from typing import Any
 
@@ -194,8 +195,9 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
         **flagged.environment, "flags": ["processor"], "alone": False}})
     again = apart("P1", 1, tcp=1e6) if is_good else failed("P1", 1)
     with ResultsFolder(tmp_path) as results:
-        running = Campaign(plan, None, results,  # type: ignore[arg-type]
-                           lambda found, _: said.append(found.status))
+        machine = SimpleNamespace(processors=[0], at_once=1, most_testbeds=1,
+                                  memory_mb=lambda nodes: nodes)
+        running = Campaign(plan, machine, results, lambda found, _: said.append(found.status))
         running._again = deque()
         running._note(step, flagged, None, alone=False)
         assert list(running._again) == [step] and running.flagged == {step.name}

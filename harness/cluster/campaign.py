@@ -24,6 +24,7 @@ from harness.errors import UserError
 from harness.plan import Plan, Step
 from harness.provenance import code_digest
 from harness.results import ResultsFolder
+from harness.tally import Tally
 from measure import assemble, record
 from measure.record import Record
 
@@ -37,7 +38,7 @@ Report = Callable[[Record, "ClusterCampaign"], None]
 
 
 @dataclass
-class ClusterCampaign:
+class ClusterCampaign(Tally):
     """The state of a run on a cluster; `run` is the whole of it."""
 
     plan: Plan
@@ -52,10 +53,6 @@ class ClusterCampaign:
     captures: str = "all"
     #: What begins a share on a worker.
     start: member.Start = Session
-    done: int = 0
-    total: int = 0
-    failed: dict[str, Record] = field(default_factory=dict)
-    flagged: set[str] = field(default_factory=set)
     _last_words: str = ""
     _running: dict[str, tuple[float, Said]] = field(default_factory=dict)
 
@@ -208,13 +205,7 @@ class ClusterCampaign:
             raise UserError(f"{self.results.path}: {found.name} cannot be kept ({error.strerror}); "
                             "make room and give the same command again, which goes on from here",
                             status=1) from error
-        self.failed.pop(found.name, None)
-        if found.status != "ok":
-            self.failed[found.name] = found
-        self.flagged.discard(found.name)
-        if found.environment.get("flags"):
-            self.flagged.add(found.name)
-        self.done += 1
+        self.count(found)
         self.report(found, self)
 
     def _keep_logs(self, logs: Mapping[str, bytes]) -> None:
