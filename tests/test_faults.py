@@ -15,8 +15,8 @@ import subprocess
 import sys
 from collections import Counter, deque
 from pathlib import Path
-from types import SimpleNamespace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
