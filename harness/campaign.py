@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.processes import processor_s
-from harness import load, room, secrets
+from harness import load, packing, room, secrets
 from harness.dissectors import DissectorLost, Dissectors
 from harness.machine import Machine
 from harness.plan import Plan, Step
@@ -215,8 +215,23 @@ class Campaign(Tally):
                 cell.policy, cell.scenario, step.repetition, f"captures cannot be judged: {error}",
                 environment=environment, attempt=attempt)
         self._testbeds.judged(self.scheduler.place_of(cell), testbed, is_good=found.status == "ok")
+        await self._pack(found, out)
         self._note(step, found, out, alone=extra["alone"])
         shutil.rmtree(out, ignore_errors=True)
+
+    async def _pack(self, found: Record, out: Path) -> None:
+        """Compress its captures where that does not keep the run from its work."""
+        if not self.results.keeps_captures(found):
+            return
+        files = [capture["file"] for capture in found.captures]
+        try:
+            try:
+                await self._dissectors.run(functools.partial(packing.compress, out, files))
+            except DissectorLost:
+                packing.compress(out, files)
+        except OSError as error:
+            raise room.make_room(self.results.path, f"{found.name} cannot be kept",
+                                 error) from error
 
     def _judged(self, out: Path, waits: load.Waits, *, alone: bool) -> dict[str, Any]:
         """What the processor had to do with a repetition, as its record keeps it."""

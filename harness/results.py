@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import packing
 from harness.errors import UserError
 from harness.plan import Plan, Step, read_description
 from harness.portable import folder_lock, seal
@@ -90,12 +90,21 @@ class ResultsFolder:
         return [step for step, kept in found if kept is not None
                 and kept.environment.get("flags") and not kept.environment.get("alone")]
 
+    def keeps_captures(self, found: Record) -> bool:
+        """Whether a repetition's captures are wanted."""
+        return self._keeps == "all" or (self._keeps == "failed" and found.status != "ok")
+
     def keep(self, found: Record, out: Path | None) -> None:
-        """Keep a repetition's captures, compressed, if they are wanted; and then its record."""
+        """Keep a repetition's captures, if they are wanted, from where they were compressed.
+
+        And then its record.
+        """
         seal.remove(self.path)
-        if out is not None and (self._keeps == "all" or (
-                self._keeps == "failed" and found.status != "ok")):
-            self._keep_captures(found, out)
+        if out is not None and self.keeps_captures(found):
+            target = self._new_captures(found)
+            for capture in found.captures:
+                packed = f"{capture['file']}{packing.SUFFIX}"
+                (out / packed).replace(target / packed)
         record.write(found, self.records)
 
     def keep_received(self, found: Record, captures: Mapping[str, bytes]) -> None:
@@ -158,13 +167,6 @@ class ResultsFolder:
                     (target / place.parent.name).mkdir(parents=True, exist_ok=True)
                     shutil.rmtree(target / place.parent.name / place.name, ignore_errors=True)
                     place.replace(target / place.parent.name / place.name)
-
-    def _keep_captures(self, found: Record, out: Path) -> None:
-        target = self._new_captures(found)
-        for capture in found.captures:
-            with (out / capture["file"]).open("rb") as source, \
-                    gzip.open(target / f"{capture['file']}.gz", "wb", compresslevel=1) as packed:
-                shutil.copyfileobj(source, packed)
 
     def _new_captures(self, found: Record) -> Path:
         target = self.captures / found.name

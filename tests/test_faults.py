@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from recorded import POLICIES, SCENARIO, WEP_KEY, captures, path, raw
 
-from harness import faults, load, render, room, sabotage, secrets
+from harness import faults, load, packing, render, room, sabotage, secrets
 from harness import testbed as testbeds
 from harness.campaign import Campaign
 from harness.commands import faults_bench
@@ -145,16 +145,21 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
     (out / "auth-air.pcap").write_bytes(b"packets" * 1000)
     taken = [{"point": "air", "file": "auth-air.pcap", "captured": 1, "dropped": 0}]
     folder = tmp_path / "run"
+
+    def keep(repetition: int) -> None:
+        packing.compress(out, ["auth-air.pcap"])
+        results.keep(make("P1", repetition, captures=taken), out)
+
     with ResultsFolder(folder) as results:
-        results.keep(make("P1", 1, captures=taken), out)
+        keep(1)
         before = (folder / "records" / "P1-N2-001.json").read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(where, full)
             with pytest.raises(OSError, match="No space left"):
-                results.keep(make("P1", 2, captures=taken), out)
+                keep(2)
         assert [p.name for p in (folder / "records").iterdir()] == ["P1-N2-001.json"]
         assert (folder / "records" / "P1-N2-001.json").read_bytes() == before
-        results.keep(make("P1", 2, captures=taken), out)
+        keep(2)
     for number in (1, 2):
         packed = folder / "captures" / f"P1-N2-00{number}" / "auth-air.pcap.gz"
         assert gzip.decompress(packed.read_bytes()) == b"packets" * 1000
