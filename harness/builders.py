@@ -56,13 +56,14 @@ def _lacking_on_host() -> dict[str, str]:
     if not TESTBED_PYTHON.exists():
         return dict.fromkeys(NAMES, "the testbed is not installed here; run "
                              "'sudo ./qop provision --on host'")
-    done = subprocess.run([str(TESTBED_PYTHON), "-m", "topologies.builders"], cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-                          text=True, check=False, timeout=_PATIENCE_S)
+    # In a minute, also where modules are read for the first time.
+    argv = ["timeout", str(_PATIENCE_S), str(TESTBED_PYTHON), "-P", "-m", "topologies.builders"]
+    done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+                          text=True, check=False)
     try:
         found: dict[str, str] = json.loads(done.stdout)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         return dict.fromkeys(NAMES, f"{TESTBED_PYTHON} cannot be asked ({last}); run "
                              "'sudo ./qop provision --on host' again")
     return {name: f"{_GET['host']} ({found[name]})" if found[name] and name == MININET_WIFI
