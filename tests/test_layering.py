@@ -19,8 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {"policies", "topologies", "measure.record"},
     "harness": {"policies", "topologies", "guest", "measure", "analysis"},
 }
-#: What only a machine has: Debian's Mininet, and netlink as hwsim speaks it.
-MACHINE_ONLY = {"mininet", "pyroute2"}
+#: What only a machine has: Debian's Mininet, Mininet-WiFi, and netlink as hwsim speaks it.
+MACHINE_ONLY = {"mininet", "mn_wifi", "pyroute2"}
 #: Whole packages that run outside a machine, and the modules that both sides share.
 OUTSIDE = ("policies", "guest", "analysis", "harness")
 SHARED = ("measure.assemble", "measure.record", "measure.evidence", "measure.phases",
