@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from guest import debian, kernel, root
 from guest.cache import Store, cache_root
 from guest.commands import BuildError, Commands
+from guest.mininet_wifi import WithMininetWifi
 from guest.progress import Printer, Status, Track, status_of
 
 POLL_S = 0.2
+#: Variants of the root file system: as it comes, and with Mininet-WiFi beside it.
+PLAIN, MININET_WIFI = "plain", "mininet-wifi"
 TOOLS = ("mmdebstrap", "tar2sqfs", "setpriv", "taskset", "apt-get", "dpkg-deb")
 
 Progress = Callable[[Status], None]
@@ -34,40 +36,62 @@ class Image:
     manifest: Mapping[str, Any]
 
 
+class Recipe(Protocol):
+    """What makes one half of the image; a module can be one."""
+
+    @property
+    def EXPECTED_S(self) -> Mapping[str, float]:  # noqa: N802 - a constant of modules
+        """Usual seconds of its stages."""
+
+    def key(self) -> str:
+        """Changes with everything that goes into it."""
+
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+        """Leave it in the folder; returns the manifest."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One half of the image: where it is kept, and the module that makes it (`key`, `build`)."""
+    """One half of the image: where it is kept, and what makes it."""
 
     name: str
     store: Store
-    module: ModuleType
+    recipe: Recipe
 
 
-def parts(cache: Path | None = None) -> tuple[Part, Part]:
+def parts(cache: Path | None = None, variant: str = PLAIN, source: str = "") -> tuple[Part, Part]:
     """Kernel and root file system apart: another package list rebuilds no kernel."""
     base = cache or cache_root()
+    roots = Store(base / "roots", "root file system", debian.dispose)
     return (
         Part("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
-        Part("root", Store(base / "roots", "root file system", debian.dispose), root),
+        Part("root", roots, root) if variant == PLAIN else
+        Part(f"root-{variant}", roots, WithMininetWifi(source)),
     )
 
 
-def find(cache: Path | None = None) -> Image | None:
+def find(cache: Path | None = None, variant: str = PLAIN) -> Image | None:
     """The image for the project as it is now, if it was built; nothing is started."""
-    places = [part.store.find(part.module.key()) for part in parts(cache)]
+    places = [part.store.find(part.recipe.key()) for part in parts(cache, variant)]
     if places[0] is None or places[1] is None:
         return None
     return _image(places[0], places[1])
 
 
-def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image:
+def ensure(
+    progress: Progress | None = None,
+    cache: Path | None = None,
+    variant: str = PLAIN,
+    source: str = "",
+) -> Image:
     """The image, built first where necessary (minutes; needs the Debian archive and pip's index).
 
+    `source` is where the variant with Mininet-WiFi fetches it from, "" the address in its role.
     `progress` is called with a Status a few times a second, in this thread; what it raises (and
     Ctrl-C) stops the build. Without it, a line on standard error says how far the build is.
     Raises BuildError, whose text is for the user.
     """
-    found = find(cache)
+    found = find(cache, variant)
     if found:
         return found
     missing = [name for name in TOOLS if shutil.which(name) is None]
@@ -75,11 +99,12 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
     printer = None if progress else Printer()
     try:
-        _build_all(parts(cache), cache or cache_root(), progress or printer or Printer())
+        halves = parts(cache, variant, source)
+        _build_all(halves, cache or cache_root(), progress or printer or Printer())
     finally:
         if printer:
             printer.close()
-    built = find(cache)
+    built = find(cache, variant)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
     return built
@@ -91,11 +116,11 @@ class _Build(threading.Thread):
     def __init__(self, part: Part, cache: Path) -> None:
         super().__init__(name=f"build {part.name}", daemon=True)
         self.part = part
-        self.key = part.module.key()
+        self.key = part.recipe.key()
         self.error: BaseException | None = None
         self.commands = Commands(part.store.what, cache / "logs" / f"{part.name}-{self.key}.log")
         self._times = cache / "logs" / f"{part.name}-times.json"
-        self.track = Track(part.name, _expected(part.module.EXPECTED_S, self._times))
+        self.track = Track(part.name, _expected(part.recipe.EXPECTED_S, self._times))
 
     def run(self) -> None:
         try:
@@ -107,7 +132,7 @@ class _Build(threading.Thread):
     def _make(self, unfinished: Path) -> Mapping[str, Any]:
         self.track.note(None)
         started = time.monotonic()
-        manifest = self.part.module.build(unfinished, self.commands, self.track)
+        manifest = self.part.recipe.build(unfinished, self.commands, self.track)
         self.track.finish()
         self._times.write_text(json.dumps(self.track.durations_s))
         return {**manifest, "build_s": round(time.monotonic() - started, 1)}

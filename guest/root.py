@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from guest.progress import Track
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parent
+PLAYBOOK = PROJECT / "ansible/testbed.yml"
 ROLE = PROJECT / "ansible/roles/testbed"
 SUITE = "bookworm"
 # Debian 12's Python, on the only architecture User-Mode Linux runs on: wheels for it are fetched
@@ -29,38 +31,70 @@ WHEELS_FOR = (
 )
 EXPECTED_S = {"wheels": 5, "packages": 30, "provision": 20, "pack": 8}
 VARIABLES = {"testbed_live": False, "testbed_wheels": "/qop/wheels"}
+COMPILED = ("/opt/qop/venv/lib", "/usr/lib/python3/dist-packages")
 COMPRESSION = ("--compressor", "zstd", "--comp-extra", "level=5", "--block-size", "131072")
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a variant has beside the testbed: one more playbook with its role and their variables.
+
+    `compiled` are folders in the root whose Python is compiled.
+    """
+
+    playbook: Path
+    role: Path
+    packages: Sequence[str]
+    variables: Mapping[str, Any]
+    compiled: Sequence[str]
 
 
 def key() -> str:
     """Changes with everything that goes into the root file system."""
-    files = [HERE / "first-init", HERE / "root.py"]
-    files += [PROJECT / "ansible/testbed.yml", *ROLE.rglob("*")]
+    return key_of(inputs())
+
+
+def inputs() -> dict[str, bytes]:
+    """Everything that goes into the root file system, by path."""
+    files = [HERE / "first-init", HERE / "root.py", PLAYBOOK, *ROLE.rglob("*")]
     files += [PROJECT / "requirements" / name for name in ("testbed.lock", "ansible.lock")]
-    inputs = {str(path.relative_to(PROJECT)): path.read_bytes() for path in files if path.is_file()}
-    return key_of(inputs)
+    return contents(files)
 
 
-def packages(defaults: str) -> list[str]:
-    """The role's list of packages (its YAML has one a line, so that this needs no YAML reader)."""
-    block = re.search(r"^testbed_packages:\n((?:[ ]+.*\n)+)", defaults, re.M)
+def contents(files: Sequence[Path]) -> dict[str, bytes]:
+    """What is in those of the project's paths that are files."""
+    return {str(path.relative_to(PROJECT)): path.read_bytes() for path in files if path.is_file()}
+
+
+def packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
+    """A role's list of packages (its YAML has one a line, so that this needs no YAML reader)."""
+    block = re.search(rf"^{variable}:\n((?:[ ]+.*\n)+)", defaults, re.M)
     names = re.findall(r"^  - ([a-z0-9][a-z0-9.+-]+)$", block[1] if block else "", re.M)
     if not names:
-        raise BuildError("ansible/roles/testbed/defaults/main.yml: testbed_packages is not a list")
+        role = variable.removesuffix("_packages")
+        raise BuildError(f"ansible/roles/{role}/defaults/main.yml: {variable} is not a list")
     return names
 
 
-def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-    """Leave `root.squashfs` in the folder; returns the manifest."""
+def build(
+    unfinished: Path, commands: Commands, track: Track, addition: Addition | None = None
+) -> Mapping[str, Any]:
+    """Leave `root.squashfs` in the folder; returns the manifest.
+
+    What is in the folder `qop` below it already is at /qop while the playbooks run.
+    """
     track.stage("wheels")
     inside = unfinished / "qop"
     _fetch_wheels(inside, commands)
+    added = dict(addition.variables) if addition else {}
+    (inside / "variables.json").write_text(json.dumps({**VARIABLES, **added}))
 
     track.stage("packages")
     names = packages((ROLE / "defaults/main.yml").read_text())
+    names += addition.packages if addition else ()
     archive = mirrors()
     suites = (SUITE, f"{SUITE}-updates", f"{SUITE}-security")
-    command = mmdebstrap(SUITE, "-", archive.sources(*suites), names, _hooks(inside))
+    command = mmdebstrap(SUITE, "-", archive.sources(*suites), names, _hooks(inside, addition))
     target = scratch(unfinished)
     pack = '"${@:2}" | tar2sqfs --quiet --force ' + " ".join(COMPRESSION) + ' "$1"'
     shell = ["bash", "-o", "pipefail", "-c", pack, "bash", str(unfinished / "root.squashfs")]
@@ -81,24 +115,25 @@ def _fetch_wheels(inside: Path, commands: Commands) -> None:
     lock = {name: str(PROJECT / f"requirements/{name}.lock") for name in ("testbed", "ansible")}
     commands.run([*pip, "download", "--dest", str(inside / "wheels"), *locked, lock["testbed"]])
     commands.run([*pip, "install", "--target", str(inside / "python"), *locked, lock["ansible"]])
-    (inside / "variables.json").write_text(json.dumps(VARIABLES))
 
 
-def _hooks(inside: Path) -> list[str]:
-    playbook = ("-e", "@/qop/variables.json", "/qop/project/ansible/testbed.yml")
+def _hooks(inside: Path, addition: Addition | None) -> list[str]:
+    playbooks = [PLAYBOOK, *([addition.playbook] if addition else [])]
+    roles = [ROLE, *([addition.role] if addition else [])]
+    play = ("-e", "@/qop/variables.json", *(f"/qop/project/ansible/{p.name}" for p in playbooks))
     environment = (
         *("PYTHONPATH=/qop/python", "HOME=/qop", "LC_ALL=C.UTF-8"),
         *("ANSIBLE_NOCOLOR=1", "ANSIBLE_REMOTE_TEMP=/qop/tmp"),
     )
-    compiled = ("/opt/qop/venv/lib", "/usr/lib/python3/dist-packages")
+    compiled = (*COMPILED, *(addition.compiled if addition else ()))
     return [
         in_root("mkdir", "-p", "/qop/project/requirements", "/qop/project/ansible/roles", "/host"),
         hook("sync-in", inside, "/qop"),
         hook("copy-in", PROJECT / "requirements/testbed.lock", "/qop/project/requirements"),
-        hook("copy-in", PROJECT / "ansible/testbed.yml", "/qop/project/ansible"),
-        hook("copy-in", ROLE, "/qop/project/ansible/roles"),
+        *(hook("copy-in", playbook, "/qop/project/ansible") for playbook in playbooks),
+        *(hook("copy-in", role, "/qop/project/ansible/roles") for role in roles),
         "--customize-hook=echo @stage provision",
-        in_root("env", *environment, "python3", "-m", "ansible", "playbook", *playbook),
+        in_root("env", *environment, "python3", "-m", "ansible", "playbook", *play),
         hook("upload", HERE / "first-init", "/sbin/qop-init"),
         in_root("chmod", "755", "/sbin/qop-init"),
         in_root("rm", "-rf", "/qop"),

@@ -309,7 +309,8 @@ class Campaign:
     def _environment(self, testbed: Testbed | None) -> dict[str, Any]:
         medium = self.plan.medium.name if self.plan.medium else None
         settings = self.plan.settings
-        return {"machine": settings.on, "clock": settings.clock, "medium": medium,
+        return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
+                "medium": medium,
                 "plan": self.plan.digest(), "fault": settings.fault,
                 "code_sha256": code_digest(), "image": self.machine.image_key,
                 "load_average": os.getloadavg()[0], "guests": len(self._testbeds),

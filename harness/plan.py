@@ -14,6 +14,7 @@ from typing import Any
 from harness import estimate
 from measure.record import record_name
 from policies import Policy
+from topologies import builders
 from topologies.model import Medium, Network, Scenario
 
 PLAN_SCHEMA = 1
@@ -46,6 +47,7 @@ class Settings:
     detection: str = "event"
     clock: str = "real"
     warm_up: int = 1
+    builder: str = builders.MININET
 
     @property
     def streams(self) -> Streams:

@@ -16,6 +16,7 @@ from pathlib import Path
 from guest.processes import PROC
 from harness import cli, setup
 from harness.machine import EmbeddedMachine, Running
+from topologies.builders import MININET
 
 _ORDERS = "sabotage"
 _LISTENER = """
@@ -116,7 +117,11 @@ def order(guest: int, text: str, patience_s: float) -> bool:
 def main() -> int:
     """The command line, on an obedient machine; the exit status."""
     build = setup.embedded
-    setup.embedded = lambda: ObedientMachine(build().image)
+
+    def embedded(builder: str = MININET) -> EmbeddedMachine:
+        return ObedientMachine(build(builder).image)
+
+    setup.embedded = embedded
     return cli.main()
 
 

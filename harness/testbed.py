@@ -143,7 +143,7 @@ class Testbed:
             "network": loader.to_json(self.site.network), "mount": mount,
             "scenarios": {scenario.id: loader.to_json(scenario)
                           for scenario in self.site.scenarios},
-            "clock": self.settings.clock,
+            "clock": self.settings.clock, "builder": self.settings.builder,
             "medium": loader.to_json(self.medium) if self.medium else None,
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "mobile_ip": {"spi": _SPI, **secrets["mobile_ip"],

@@ -22,7 +22,7 @@ from typing import Any
 
 from measure import clock, repetition, services, survival
 from measure.errors import MeasureError
-from topologies import model
+from topologies import builders, model
 from topologies.builder import Testbed
 from topologies.radio import RadioError
 
@@ -41,6 +41,7 @@ class Worker:
             name: model.from_json(model.Scenario, found)
             for name, found in job["scenarios"].items()}
         self.clock: str = job.get("clock", "real")
+        self.builder: str = job.get("builder", builders.MININET)
         medium = job.get("medium")
         self.medium = model.from_json(model.Medium, medium) if medium else None
         self.cipher_bytes: int = job.get("cipher_bytes", 0)
@@ -58,8 +59,8 @@ class Worker:
             say("hello", pid=os.getpid())
             _monitor_up()
             self.testbed = self._stack.enter_context(
-                Testbed(self.network, self.medium, self.cipher_bytes))
-            say("ready", environment=environment())
+                Testbed(self.network, self.medium, self.cipher_bytes, self.builder))
+            say("ready", environment={**environment(), **builders.version(self.builder)})
             for command in commands(self.job_dir / "commands" if self.clock == "virtual" else None):
                 if command["do"] == "stop":
                     break

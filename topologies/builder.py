@@ -1,22 +1,25 @@
-"""Build a network on Mininet's API: namespaces, wires, radios, addresses, routes."""
+"""Build a network on Mininet's API: namespaces, radios, wires, addresses, routes.
+
+Nodes and radios are made by plain Mininet or by Mininet-WiFi (topologies.builders); all else is
+the same for both, and here.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import resource
 import subprocess
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
 
 from mininet.link import Link
 from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
-from topologies import model
+from topologies import builders, model
 from topologies.medium import Air, Transmitters
-from topologies.nodes import KINDS, AccessPoint, RadioNode
-from topologies.radio import Radios
+from topologies.nodes import Together
 
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
@@ -28,14 +31,27 @@ _SYSCTLS = (
     "net.ipv4.tcp_notsent_lowat=16384")
 
 
+class Maker(Protocol):
+    """Makes the nodes of a network and their radios, which last as long as it does."""
+
+    net: Mininet
+
+    def add_nodes(self) -> None:
+        """A namespace for every node, and a common one for all access points."""
+
+    def add_radios(self) -> None:
+        """Every radio with its interface in its node's namespace; the interfaces are down."""
+
+
 class Testbed:
     """A running network. A context manager: leaving it removes everything it made."""
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
-                 cipher_bytes: int = 0) -> None:
+                 cipher_bytes: int = 0, builder: str = builders.MININET) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
+        self.builder = builder
         self._stack = ExitStack()
         self._net: Mininet | None = None
 
@@ -66,34 +82,20 @@ class Testbed:
         return done.stdout
 
     def _build(self) -> None:
-        radios = self._stack.enter_context(Radios())
-        self._net = Mininet(controller=None, build=False)
+        _refuse_same_names(self.network)
+        maker = self._stack.enter_context(_maker(self.builder, self.network))
+        self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
         self._stack.callback(self._stop_nodes)
-        self._add_nodes(self._net)
+        maker.add_nodes()
+        maker.add_radios()
         for link in self.network.links:
             self._wire(link)
         for name, node in self.network.nodes.items():
-            self._configure(name, node, radios)
+            self._configure(name, node)
         if self.medium is not None:
             self._fill_air(self.medium)
-
-    def _add_nodes(self, net: Mininet) -> None:
-        """A namespace for every node, and a common one for all access points."""
-        first: AccessPoint | None = None
-        taken: dict[str, str] = {}
-        for name, node in self.network.nodes.items():
-            if node.kind != "access_point":
-                net.addHost(name, cls=KINDS[node.kind], ip=None)
-                continue
-            for port in node.interfaces:
-                if port in taken:
-                    raise RuntimeError(f"{name} and {taken[port]} both have an interface {port}: "
-                                       "access points share a namespace; name them apart")
-                taken[port] = name
-            host = net.addHost(name, cls=KINDS[node.kind], ip=None, beside=first)
-            first = first or host
 
     def _fill_air(self, medium: model.Medium) -> None:
         """One medium a channel, shared by the access points on it."""
@@ -120,16 +122,11 @@ class Testbed:
                 self.node(name).cmd(f"tc qdisc add dev {port} root netem limit 100000 "
                                     f"delay {link.delay_ms}ms loss {link.loss_percent}%")
 
-    def _configure(self, name: str, node: model.Node, radios: Radios) -> None:
+    def _configure(self, name: str, node: model.Node) -> None:
         machine = self.node(name)
-        for port, interface in node.interfaces.items():
-            if interface.radio:
-                assert isinstance(machine, RadioNode)
-                machine.add_radio(radios, port, interface.radio,
-                                  phy=f"qop{os.getpid()}-{name}")
         bridges = {i.bridge for i in node.interfaces.values() if i.bridge}
         for bridge in sorted(bridges):
-            assert isinstance(machine, AccessPoint)
+            assert isinstance(machine, Together)
             machine.add_bridge(bridge, [port for port, i in node.interfaces.items()
                                         if i.bridge == bridge and not i.radio])
         linked = {end for link in self.network.links for end in link.ends}
@@ -152,8 +149,32 @@ class Testbed:
 
     def _stop_nodes(self) -> None:
         assert self._net is not None
-        for host in self._net.hosts:
-            host.terminate()
+        for node in self._net.values():
+            node.terminate()
+
+
+def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
+    """Who makes nodes and radios; imported only now, because Mininet-WiFi need not be there."""
+    if builder == builders.MININET_WIFI:
+        if lack := builders.lacking(builder):
+            raise RuntimeError(f"builder {builder}: {lack}")
+        from topologies.on_mininet_wifi import OnMininetWifi
+
+        return OnMininetWifi(network)
+    from topologies.on_mininet import OnMininet
+
+    return OnMininet(network)
+
+
+def _refuse_same_names(network: model.Network) -> None:
+    """Raise RuntimeError for interfaces of one name on two access points."""
+    taken: dict[str, str] = {}
+    for name in network.of_kind("access_point"):
+        for port in network.nodes[name].interfaces:
+            if port in taken:
+                raise RuntimeError(f"{name} and {taken[port]} both have an interface {port}: "
+                                   "access points share a namespace; name them apart")
+            taken[port] = name
 
 
 def _routes(node: model.Node) -> list[str]:

@@ -14,6 +14,35 @@ _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1"
           "net.ipv4.ip_forward=0")
 
 
+class Together(Node):  # type: ignore[misc]
+    """An access point's place, whoever makes its radio: one namespace for all of a testbed.
+
+    What emulates the air cannot reach across namespaces. So interfaces need names of their own,
+    and each access point keeps to its own addresses and wire.
+    """
+
+    def __init__(self, name: str, beside: Together | None = None, **params: Any) -> None:
+        self._beside = beside
+        super().__init__(name, **{**params, "inNamespace": True})
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
+        """Start the node's shell: the first in a namespace of its own, the others in that one."""
+        if self._beside is None:
+            super().startShell(mnopts)
+            self.cmd("sysctl -qw " + " ".join(_APART))
+            return
+        # To Mininet, being in a namespace means to make one.
+        self.inNamespace = False
+        super().startShell(f"-cda{self._beside.pid}")
+        self.inNamespace = True
+
+    def add_bridge(self, name: str, wired: list[str]) -> None:
+        """Make bridge `name` with the wired interfaces; hostapd adds the radio's."""
+        steps = [f"ip link add {name} type bridge forward_delay 0 mcast_snooping 0"]
+        steps += [f"ip link set {port} master {name} up" for port in wired]
+        self.cmd("; ".join([*steps, f"ip link set {name} up"]))
+
+
 class RadioNode(Node):  # type: ignore[misc]
     """A Mininet node that owns hwsim radios, each with one interface."""
 
@@ -30,31 +59,5 @@ class Station(RadioNode):
     """A mobile node: one radio, its addresses on the radio's interface."""
 
 
-class AccessPoint(RadioNode):
-    """An access point: a bridge between its wire and, once hostapd runs, its radio.
-
-    All access points of a testbed share one network namespace, because what emulates the air cannot
-    reach across: interfaces need names of their own, and each keeps to its own addresses and wire.
-    """
-
-    def __init__(self, name: str, beside: AccessPoint | None = None, **params: Any) -> None:
-        self._beside = beside
-        super().__init__(name, inNamespace=beside is None, **params)
-
-    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
-        """Start the node's shell: the first in a namespace of its own, the others in that one."""
-        if self._beside is None:
-            super().startShell(mnopts)
-            self.cmd("sysctl -qw " + " ".join(_APART))
-        else:
-            super().startShell(f"-cda{self._beside.pid}")
-
-    def add_bridge(self, name: str, wired: list[str]) -> None:
-        """Make bridge `name` with the wired interfaces; hostapd adds the radio's."""
-        steps = [f"ip link add {name} type bridge forward_delay 0 mcast_snooping 0"]
-        steps += [f"ip link set {port} master {name} up" for port in wired]
-        self.cmd("; ".join([*steps, f"ip link set {name} up"]))
-
-
-KINDS: dict[str, Any] = {"station": Station, "access_point": AccessPoint,
-                         "home_agent": Node, "correspondent": Node, "router": Node}
+class AccessPoint(Together, RadioNode):
+    """An access point: a bridge between its wire and, once hostapd runs, its radio."""

@@ -185,7 +185,8 @@ class ClusterCampaign:
                 step.cell.policy, step.cell.scenario, step.repetition,
                 f"given up after {LOSSES} workers: {reason}", attempt=LOSSES,
                 environment={"machine": self.plan.settings.on, "medium": medium,
-                             "clock": self.plan.settings.clock, "plan": self.plan.digest(),
+                             "clock": self.plan.settings.clock,
+                             "builder": self.plan.settings.builder, "plan": self.plan.digest(),
                              "fault": self.plan.settings.fault, "code_sha256": code_digest(),
                              "load_average": os.getloadavg()[0]}), {})
         return not left or any(name in last.running for name in left)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guest import image
-from harness import provenance
+from harness import builders, provenance
 from harness.cluster import member
 from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
 from harness.cluster.wire import Identity
@@ -35,7 +35,9 @@ class Checker:
         self._folder = folder
         self._seen: set[str] = set()
         self._labelled = 0
-        found = image.find()
+        self._builder = plan.settings.builder
+        self._advice = f"give '{builders.PROVISION[self._builder]}'"
+        found = image.find(variant=builders.VARIANTS[self._builder])
         # Without an image of its own this machine takes the first worker's for the right one.
         self._image = found.key if found else None
 
@@ -85,11 +87,11 @@ class Checker:
             return (f"measures with other code ({identity.code[:12]}, here {code[:12]}); bring "
                     "both to the same version and start it again")
         if not identity.image:
-            return "has no guest image; give './qop provision' there"
+            return f"has no guest image for builder {self._builder}; {self._advice} there"
         self._image = self._image or identity.image
         if identity.image != self._image:
-            return (f"has another guest image ({identity.image}, not {self._image}); give "
-                    "'./qop provision' on both and start it again")
+            return (f"has another guest image ({identity.image}, not {self._image}); "
+                    f"{self._advice} on both and start it again")
         return ""
 
     def _admit(self, address: str, identity: Identity) -> Worker:

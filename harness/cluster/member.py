@@ -13,7 +13,7 @@ from typing import Protocol
 from distributed import get_worker
 
 from guest import image
-from harness import provenance
+from harness import builders, provenance
 from harness.cluster.session import Session
 from harness.cluster.wire import Identity, Said, Share
 from harness.machine import EmbeddedMachine
@@ -41,7 +41,7 @@ _lock = threading.Lock()
 
 def identify(plan: Plan) -> Identity:
     """What this worker measures with."""
-    found = image.find()
+    found = image.find(variant=builders.VARIANTS[plan.settings.builder])
     if found is None:
         return Identity(provenance.code_digest(), "", 0)
     machine = EmbeddedMachine(found)

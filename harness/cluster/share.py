@@ -53,7 +53,8 @@ async def measure(share: Share, folder: Path, say: Say) -> None:
     """Measure a share; cancelled, it ends everything that it started."""
     with ResultsFolder(folder / "results", share.captures) as kept:
         outbox = Outbox(folder / "outbox", kept, say)
-        campaign = Campaign(share.plan, setup.embedded(), kept, outbox.put)
+        machine = setup.embedded(share.plan.settings.builder)
+        campaign = Campaign(share.plan, machine, kept, outbox.put)
         telling = asyncio.create_task(_tell(campaign, say))
         try:
             await campaign.run(share.steps, share.again)

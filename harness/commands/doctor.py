@@ -12,6 +12,7 @@ import click
 
 from guest import image
 from guest.cache import cache_root
+from harness import builders
 from harness.machine import TESTBED_PYTHON
 
 _GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
@@ -43,11 +44,28 @@ def _measuring_tools() -> Finding:
 
 def _building_tools() -> Finding:
     found = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
-    return Finding(found.ok, found.what, found.remedy, needed=image.find() is None)
+    return Finding(found.ok, found.what, found.remedy, needed=_image() is None)
+
+
+def _image() -> image.Image | None:
+    """The image that a run would boot, if it is there."""
+    return image.find(variant=builders.VARIANTS[builders.resolve(builders.AUTO, "guest")])
+
+
+def _builders() -> Finding:
+    """Which builder a run has, and what keeps the others from working; here, too, if testbed."""
+    places = ["guest", *(["host"] if TESTBED_PYTHON.exists() else [])]
+    lacks = [(place, name, lack) for place in places
+             for name, lack in builders.lacking(place).items() if lack]
+    default = ", ".join(f"{builders.resolve(builders.AUTO, place)} with --on {place}"
+                        for place in places)
+    return Finding(not lacks, f"builder of networks: {default}", "; ".join(
+        f"--on {place} goes without {name}: {lack}" for place, name, lack in lacks),
+        needed=False)
 
 
 def _guest_image() -> Finding:
-    found = image.find()
+    found = _image()
     if found is None:
         return Finding(False, "guest image", "not built yet; './qop provision' or './qop run' "
                        "builds it (some minutes)", needed=False)
@@ -85,7 +103,7 @@ def _disk() -> Finding:
     mb = shutil.disk_usage(place).free >> 20
     return Finding(mb >= _BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
                    f"building takes {_BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
-                   needed=image.find() is None)
+                   needed=_image() is None)
 
 
 def _processors() -> Finding:
@@ -108,7 +126,7 @@ def _host_mode() -> Finding:
 
 _CHECKS: tuple[Callable[[], Finding], ...] = (
     _x86, _processors, _memory, _shared_memory, _disk, _seccomp, _measuring_tools,
-    _building_tools, _guest_image, _host_mode)
+    _building_tools, _guest_image, _builders, _host_mode)
 
 
 @click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from harness import render, secrets, setup
+from harness import builders, render, secrets, setup
 from harness.errors import UserError
 from harness.machine import EmbeddedMachine, HostMachine, Machine
 from harness.plan import Cell, Plan, Settings
@@ -30,8 +30,10 @@ from topologies.loader import TopologyError, load_medium, load_scenario
 @click.option("--medium", default="802.11b-short", show_default=True, help="A medium, or none.")
 @click.option("--node", default="", help="Where to go; default: the mobile node.")
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True)
+@click.option("--builder", type=click.Choice(builders.CHOICES), default=builders.AUTO,
+              show_default=True, help="Who makes nodes and radios; auto: the first that works.")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
-def command(name: str, scenario: str, medium: str, node: str, on: str,
+def command(name: str, scenario: str, medium: str, node: str, on: str, builder: str,
             argv: tuple[str, ...]) -> int:
     """Bring a testbed up under a policy, connect the mobile node, and open a shell on a node.
 
@@ -47,9 +49,10 @@ def command(name: str, scenario: str, medium: str, node: str, on: str,
     if node not in cell.scenario.network.nodes:
         raise UserError(f"--node {node}: no such node; choose from "
                         f"{', '.join(cell.scenario.network.nodes)}")
-    machine: Machine = HostMachine() if on == "host" else setup.embedded()
+    builder = builders.resolve(builder, on)
+    machine: Machine = HostMachine() if on == "host" else setup.embedded(builder)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
-        plan = Plan([cell.policy], [cell.scenario], air, Settings(on=on))
+        plan = Plan([cell.policy], [cell.scenario], air, Settings(on=on, builder=builder))
         testbed = Testbed(machine, machine.processors[-1], cell.policy, plan.sites[0], air,
                           plan.settings, Path(work))
         try:

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from harness import preview, profiles, provenance, results, room, setup, stopping
+from harness import builders, preview, profiles, provenance, results, room, setup, stopping
 from harness.campaign import Campaign
 from harness.cluster import extra
 from harness.errors import UserError
 from harness.machine import HostMachine, Machine
-from harness.plan import Plan, Settings, Step
+from harness.plan import Plan, Settings, Step, read_description
 from harness.progress import Progress
 from harness.results import CAPTURES
 from harness.secrets import FAULTS
@@ -67,6 +67,8 @@ DEFAULT_MEDIUM = "802.11b-short"
               "measure nothing.")
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True,
               help="Embedded guests, or this Linux machine itself (root, mac80211_hwsim).")
+@click.option("--builder", type=click.Choice(builders.CHOICES), default=builders.AUTO,
+              show_default=True, help="Who makes nodes and radios; auto: the first that works.")
 @click.option("--cluster", metavar="WHERE", help="Measure on other machines: a scheduler's "
               "tcp://HOST:PORT whose workers './qop worker' started, or ssh:HOST1,HOST2.")
 @click.option("--fault", type=click.Choice(list(FAULTS)),
@@ -79,7 +81,7 @@ def command(until_ci: str | None, most_repetitions: int, captures: str, out: Pat
     goes on where it ended when the same command is given again. Exit status: 0 if every repetition
     was measured and its policy proven in force, 1 if not, 2 for bad input.
     """
-    plan = _plan(**options)
+    plan = _plan(out=out, cluster=cluster, **options)
     if cluster:
         _check_cluster(cluster, plan.settings.on)
     rule = stopping.parse(until_ci, most_repetitions) if until_ci else None
@@ -94,7 +96,8 @@ def command(until_ci: str | None, most_repetitions: int, captures: str, out: Pat
 
 def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
           repetitions: int | None, stream_bytes: int | None, udp_payload: int, medium: str,
-          detection: str, clock: str, seed: int, on: str, fault: str | None) -> Plan:
+          detection: str, clock: str, seed: int, on: str, fault: str | None, builder: str,
+          out: Path | None, cluster: str | None) -> Plan:
     if clock == "virtual" and on == "host":
         raise UserError("--clock virtual: only embedded guests have it; leave out --on host")
     much = profiles.load(profile)
@@ -104,9 +107,21 @@ def _plan(*, profile: str, scenarios: str, chosen: str, files: tuple[Path, ...],
                     [load_scenario(name) for name in _split(scenarios) or scenario_ids()],
                     None if medium == "none" else load_medium(medium),
                     Settings(repetitions or much.repetitions, size, size, udp_payload, seed, fault,
-                             on, detection, clock, much.warm_up))
+                             on, detection, clock, much.warm_up,
+                             _builder(builder, on, out, elsewhere=cluster is not None)))
     except (PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
+
+
+def _builder(asked: str, on: str, out: Path | None, *, elsewhere: bool) -> str:
+    """The plan's builder: as asked, else as the results folder was begun, else the best here."""
+    kept = read_description(out) if out is not None else None
+    if asked == builders.AUTO and kept is not None:
+        asked = kept["settings"].get("builder", builders.AUTO)
+    # On other machines it is they who must have it, which is checked there.
+    if elsewhere and asked != builders.AUTO:
+        return asked
+    return builders.resolve(asked, on)
 
 
 def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
@@ -132,7 +147,8 @@ def measure(plan: Plan, folder: Path, rule: stopping.Rule | None = None,
 
 def _here(plan: Plan, folder: Path) -> Begin:
     """Measure on this machine, which is asked for before anything starts."""
-    machine: Machine = HostMachine() if plan.settings.on == "host" else setup.embedded()
+    machine: Machine = HostMachine() if plan.settings.on == "host" \
+        else setup.embedded(plan.settings.builder)
     with room.told(folder):
         provenance.write(folder, plan, machine)
     return lambda plan, kept, progress, more: Campaign(plan, machine, kept, progress.record, more)

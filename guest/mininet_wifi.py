@@ -1,0 +1,94 @@
+"""Builds the variant of the root file system that has Mininet-WiFi, upstream at one revision."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from guest import root
+from guest.cache import key_of
+from guest.commands import BuildError, Commands
+from guest.progress import Track
+
+PLAYBOOK = root.PROJECT / "ansible/mininet_wifi.yml"
+ROLE = root.PROJECT / "ansible/roles/mininet_wifi"
+DEFAULTS = "defaults/main.yml"
+
+
+@dataclass(frozen=True)
+class WithMininetWifi:
+    """The variant: `source` is where to fetch it from, "" the role's own address."""
+
+    source: str = ""
+
+    EXPECTED_S: ClassVar[Mapping[str, float]] = {"fetch": 5, **root.EXPECTED_S, "packages": 45}
+
+    def key(self) -> str:
+        """Changes with the plain root, the role and the revision in it; not with the source."""
+        files = [root.HERE / "mininet_wifi.py", PLAYBOOK, *ROLE.rglob("*")]
+        return key_of({**root.inputs(), **root.contents(files)})
+
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+        """Leave `root.squashfs` in the folder; returns the manifest."""
+        track.stage("fetch")
+        defaults = (ROLE / DEFAULTS).read_text()
+        revision = setting(defaults, "revision")
+        source = self.source or setting(defaults, "source")
+        version = _fetch(source, revision, unfinished / "qop" / "mininet-wifi", commands)
+        addition = root.Addition(
+            playbook=PLAYBOOK,
+            role=ROLE,
+            packages=root.packages(defaults, "mininet_wifi_packages"),
+            variables={"mininet_wifi_tree": "/qop/mininet-wifi"},
+            compiled=(setting(defaults, "home"),),
+        )
+        manifest = root.build(unfinished, commands, track, addition)
+        return {**manifest, "mininet_wifi": {"version": version, "revision": revision}}
+
+
+def setting(defaults: str, name: str) -> str:
+    """One of the role's settings (one a line, so that this needs no YAML reader)."""
+    found = re.search(rf"^mininet_wifi_{name}: (\S+)$", defaults, re.M)
+    if found is None:
+        raise BuildError(
+            f"ansible/roles/mininet_wifi/{DEFAULTS}: mininet_wifi_{name} has no value on its line"
+        )
+    return found[1]
+
+
+def _fetch(source: str, revision: str, tree: Path, commands: Commands) -> str:
+    """Leave the revision's files in `tree`; its version. The number of a commit vouches for them.
+
+    Raises BuildError where there is no git, the source is out of reach, or lacks the revision.
+    """
+    if shutil.which("git") is None:
+        raise BuildError("fetching Mininet-WiFi needs git; install it with 'apt-get install git'")
+    tree.mkdir(parents=True)
+    git = ["git", "-C", str(tree)]
+    commands.run([*git, "init", "--quiet"])
+    # A path would mean a folder below `tree`.
+    where = str(Path(source).absolute()) if Path(source).exists() else source
+    # Whoever is asked for a password cannot see the question.
+    quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    said = commands.run(
+        [*git, "fetch", "--quiet", "--depth", "1", where, revision],
+        environment=quiet,
+        may_fail=True,
+    )
+    fetched = commands.run([*git, "rev-parse", "--verify", "--quiet", "FETCH_HEAD"], may_fail=True)
+    if fetched.strip() != revision:
+        lines = said.strip().splitlines() or ["git said nothing"]
+        reason = next((line for line in lines if line.startswith("fatal: ")), lines[-1])
+        raise BuildError(
+            f"{source}: Mininet-WiFi cannot be fetched from there ({reason}); give another address "
+            "or a clone with --mininet-wifi-source, or do without: plain Mininet builds the same"
+        )
+    commands.run([*git, "checkout", "--quiet", "--detach", revision])
+    shutil.rmtree(tree / ".git")
+    found = re.search(r'^VERSION = "([^"]+)"', (tree / "mn_wifi/net.py").read_text(), re.M)
+    return found[1] if found else "unknown"

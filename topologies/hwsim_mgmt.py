@@ -1,0 +1,107 @@
+"""`hwsim_mgmt`, as Mininet-WiFi calls it, for machines without it: through netlink and debugfs.
+
+The program of that name comes with Mininet-WiFi's installer and has to be compiled. This speaks
+the same options as far as Mininet-WiFi uses them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from topologies.radio import Hwsim, RadioError
+
+PROGRAM = "hwsim_mgmt"
+_DEBUG = Path("/sys/kernel/debug")
+
+
+@contextlib.contextmanager
+def in_path() -> Iterator[None]:
+    """Have programs that this process starts find a `hwsim_mgmt`: the machine's own, or this."""
+    if shutil.which(PROGRAM):
+        yield
+        return
+    before = os.environ["PATH"]
+    with tempfile.TemporaryDirectory(prefix="qop-hwsim-") as folder:
+        program = Path(folder, PROGRAM)
+        root = shlex.quote(str(Path(__file__).parent.parent))
+        program.write_text(f"#!/bin/sh\nPYTHONPATH={root} exec {shlex.quote(sys.executable)} "
+                           f'-P -m {__name__} "$@"\n')
+        program.chmod(0o755)
+        os.environ["PATH"] = f"{folder}:{before}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The options, as the compiled program has them; whatever is wrong ends the process."""
+    parser = argparse.ArgumentParser(PROGRAM, description="Make and remove emulated radios.")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("-c", "--create", action="store_true", help="make a radio (with -n)")
+    mode.add_argument("-d", "--delid", type=int, metavar="ID", help="remove one by its number")
+    mode.add_argument("-x", "--delname", metavar="NAME", help="remove one by its name")
+    mode.add_argument("-k", "--setrssi", type=int, metavar="ID",
+                      help="set the signal by which others hear it (with RSSI)")
+    parser.add_argument("-n", "--name", help="name of the new radio")
+    parser.add_argument("rssi", nargs="?", type=int, metavar="RSSI", help="in -dBm: 30 to 100")
+    found = parser.parse_args(argv)
+    if found.create and not found.name:
+        parser.error("-c needs a name; add -n NAME")
+    if found.setrssi is not None and found.rssi is None:
+        parser.error("-k ID needs a signal; add RSSI, in -dBm")
+    return found
+
+
+def run(options: argparse.Namespace) -> str:
+    """Do as the options say; what to print. Raises RadioError."""
+    with Hwsim() as hwsim:
+        if options.create:
+            hwsim.create(options.name)
+            # Mininet-WiFi reads the number.
+            return f"Created device with ID {hwsim.ids()[options.name]}"
+        if options.delname is not None:
+            hwsim.remove(options.delname)
+            return f"Successfully deleted device with name '{options.delname}'"
+        number = options.delid if options.delid is not None else options.setrssi
+        name = next((name for name, other in hwsim.ids().items() if other == number), None)
+        if name is None:
+            raise RadioError(f"there is no radio with ID {number} in this network namespace")
+        if options.delid is not None:
+            hwsim.remove(name)
+            return f"Successfully deleted device with ID {number}"
+        _set_rssi(name, -abs(options.rssi))
+        return f"new RSSI defined to interface {number}"
+
+
+def _set_rssi(name: str, dbm: int) -> None:
+    if not (_DEBUG / "ieee80211").exists():  # as in a node's namespace, which has a /sys of its own
+        subprocess.run(["mount", "-t", "debugfs", "debugfs", str(_DEBUG)], check=False)
+    try:
+        (_DEBUG / "ieee80211" / name / "hwsim" / "rx_rssi").write_text(str(dbm))
+    except OSError as error:
+        raise RadioError(f"radio {name} takes no signal of {dbm} dBm ({error.strerror})") from None
+
+
+def main() -> int:
+    """Run as a program; the exit status."""
+    try:
+        said = run(arguments(sys.argv[1:]))
+    except RadioError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    print(said)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Nodes and radios by plain Mininet and the kernel: what works wherever there is a testbed."""
+
+from __future__ import annotations
+
+import os
+
+from mininet.net import Mininet
+from mininet.node import Node
+
+from topologies import model
+from topologies.nodes import AccessPoint, Station
+from topologies.radio import Radios
+
+
+class OnMininet:
+    """A network's nodes and their radios. A context manager: the radios vanish when it closes."""
+
+    def __init__(self, network: model.Network) -> None:
+        self._network = network
+        self.net = Mininet(controller=None, build=False)
+        self._radios = Radios()
+
+    def __enter__(self) -> OnMininet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._radios.__exit__()
+
+    def add_nodes(self) -> None:
+        """A namespace for every node, and a common one for all access points."""
+        first: AccessPoint | None = None
+        for name, node in self._network.nodes.items():
+            if node.kind == "access_point":
+                made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
+                first = first or made
+            else:
+                kind = Station if node.kind == "station" else Node
+                self.net.addHost(name, cls=kind, ip=None)
+
+    def add_radios(self) -> None:
+        """Every radio with its interface in its node's namespace; the interfaces are down."""
+        for name, node in self._network.nodes.items():
+            for port, interface in node.interfaces.items():
+                if interface.radio:
+                    self.net[name].add_radio(self._radios, port, interface.radio,
+                                             phy=f"qop{os.getpid()}-{name}")

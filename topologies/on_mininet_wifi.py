@@ -1,0 +1,154 @@
+"""Nodes and radios by Mininet-WiFi, where it is installed; the daemons and the air stay ours.
+
+Of what Mininet-WiFi does, this takes what comes before `build`: nodes, and radios with their
+interfaces. Its `stop` is left alone, because it ends every hostapd of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mininet.node import Node
+from mn_wifi.module import Mac80211Hwsim
+from mn_wifi.net import Mininet_wifi
+from mn_wifi.node import AP
+
+from topologies import hwsim_mgmt, model, radio
+from topologies.nodes import Together
+
+#: Where Mininet-WiFi looks for its radios: all of the machine's, in whichever namespace.
+_ALL_RADIOS = Path("/sys/kernel/debug/ieee80211")
+#: Its names for them begin with the process that made them.
+_ITS_NAME = re.compile(r"mn(\d{5,})p\d+s\d+")
+# A namespace gives its radios back a moment after its last process has ended.
+_BACK_S = 5.0
+_POLL_S = 0.02
+
+
+class AccessPoint(Together, AP):  # type: ignore[misc]
+    """Mininet-WiFi's access point, in the namespace that all of a testbed share."""
+
+
+class OnMininetWifi:
+    """A network's nodes and their radios. A context manager: the radios vanish when it closes."""
+
+    def __init__(self, network: model.Network) -> None:
+        self._network = network
+        # Otherwise it has all that any library debugs written to a file.
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        # All that it keeps about radios belongs to its class: begin anew. The module is there.
+        Mac80211Hwsim.reset()
+        Mac80211Hwsim.externally_managed = True
+        self.net = Mininet_wifi(controller=None, build=False, allAutoAssociation=False)
+
+    def __enter__(self) -> OnMininetWifi:
+        _remove_radios_of_the_dead()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Mac80211Hwsim.reset()
+        _remove_radios(os.getpid())
+
+    def add_nodes(self) -> None:
+        """A namespace for every node, and a common one for all access points."""
+        with _lines_to_standard_error():
+            for number, (name, node) in enumerate(self._network.nodes.items(), 1):
+                self._add(name, node, number)
+
+    def add_radios(self) -> None:
+        """Every radio with its interface in its node's namespace; the interfaces are down."""
+        if not _ALL_RADIOS.exists():
+            raise radio.RadioError(f"Mininet-WiFi looks for radios below {_ALL_RADIOS}, which is "
+                                   "not there; give 'modprobe mac80211_hwsim radios=0' and "
+                                   "'mount -t debugfs debugfs /sys/kernel/debug'")
+        with _lines_to_standard_error(), hwsim_mgmt.in_path():
+            try:
+                self.net.configureNodes()
+            except SystemExit:
+                raise radio.RadioError("Mininet-WiFi could not make its radios; what it said is "
+                                       "in the machine's log") from None
+        for name, node in self._network.nodes.items():
+            for port, interface in node.interfaces.items():
+                if interface.radio:
+                    self._take_over(name, port, interface.radio)
+
+    def _add(self, name: str, node: model.Node, number: int) -> None:
+        radios = {port: i.radio for port, i in node.interfaces.items() if i.radio}
+        mac = list(radios.values())
+        if node.kind == "station":
+            made = self.net.addStation(name, ip=None, ip6=None, mac=mac)
+        elif node.kind == "access_point":
+            # With a "link" of its own, an access point gets no hostapd from Mininet-WiFi. Its
+            # number is for switches; without one the name would have to have digits.
+            made = self.net.addAccessPoint(
+                name, cls=AccessPoint, beside=self.net.aps[0] if self.net.aps else None,
+                dpid=f"{number:x}", link=None, ssid=node.ssid, channel=str(node.channel), mac=mac)
+        else:
+            self.net.addHost(name, cls=Node, ip=None)
+            return
+        # Interfaces are called as the network says, not NODE-wlan0.
+        made.params["wlan"] = list(radios)
+
+    def _take_over(self, name: str, port: str, address: str) -> None:
+        """Check that an interface is what it should be, and leave it to its daemon."""
+        node = self.net[name]
+        node.cmd(f"ip link set dev {port} down")
+        has = node.cmd(f"cat /sys/class/net/{port}/address").strip()
+        if has != address:
+            raise radio.RadioError(f"{name}: Mininet-WiFi made no interface {port} with address "
+                                   f"{address} ({has})")
+
+
+def _radios_of(pid: int) -> list[str]:
+    return [path.name for path in sorted(_ALL_RADIOS.glob("mn*"))
+            if (match := _ITS_NAME.fullmatch(path.name)) and int(match[1]) == pid]
+
+
+def _remove_radios(pid: int) -> None:
+    """Remove the radios of a process as their namespaces give them back."""
+    until = time.monotonic() + _BACK_S
+    with radio.Hwsim() as hwsim:
+        while left := _radios_of(pid):
+            for name in left:
+                if (radio.HERE / name).exists():
+                    hwsim.remove(name)
+            if time.monotonic() > until:
+                return  # somebody else is in that namespace; the next testbed tries again
+            time.sleep(_POLL_S)
+
+
+def _remove_radios_of_the_dead() -> None:
+    """Remove what processes left that were killed: nothing else ends Mininet-WiFi's radios."""
+    found = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
+    makers = {match[1] for match in found if match}
+    with radio.Hwsim() as hwsim:
+        for maker in makers:
+            if Path("/proc", str(int(maker))).exists():
+                continue
+            for name in _radios_of(int(maker)):
+                if (radio.HERE / name).exists():
+                    hwsim.remove(name)
+
+
+@contextlib.contextmanager
+def _lines_to_standard_error() -> Iterator[None]:
+    """What Mininet-WiFi's commands print must not come between the lines of a program that uses it.
+
+    (A worker's standard output is read by the harness.)
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
