@@ -32,7 +32,8 @@ def main() -> int:
     samples = []
     while script.poll() is None:
         time.sleep(INTERVAL_S)
-        if len(observers) == 1 and (inside := node(agent)) and inside("ip", "link", "show", "core0"):
+        inside = node(agent) if len(observers) == 1 else None
+        if inside and inside("ip", "link", "show", "core0"):
             observers.append(subprocess.Popen(inside.argv(
                 *tcpdump, folder / "core.pcap", "-i", "core0")))
         samples.append({"at_s": time.time(), "link": link(mobile), "bindings": bindings(agent)})

@@ -119,8 +119,8 @@ def _validate(cls: type[Any], document: Any, path: Path) -> Any:
         # The scripts of this folder run on machines without it; its own files are valid.
         if path.is_relative_to(ROOT):
             return from_json(cls, document)
-        raise TopologyError(f"{path}: without pydantic 2 no file of your own can be checked; "
-                            "install it, or use /opt/qop/venv/bin/python3") from None
+        raise TopologyError(f"{path}: no file of your own can be checked without pydantic 2; "
+                            "install it") from None
     try:
         text = json.dumps(document, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

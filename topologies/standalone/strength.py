@@ -43,7 +43,7 @@ class Dial:
         self._file = _DEBUGFS / phy_of(access_point) / "hwsim" / "rx_rssi"
         self.by_power = not self._file.exists()
         self._power = round(access_point.wintfs[0].txpower)
-        self._set: int | None = None
+        self.last: int | None = None
 
     def set(self, signal: float) -> None:
         """Have the kernel report this for every frame from now on, as near as it can."""
@@ -51,9 +51,9 @@ class Dial:
             value = round(min(max(signal + _SHIFT_DB + 50, 0), 20))
         else:
             value = round(min(max(signal - self._power, -100), -1))
-        if value == self._set:
+        if value == self.last:
             return
-        self._set = value
+        self.last = value
         if self.by_power:
             run(self._node, ["iw", "dev", self._interface, "set", "txpower", "fixed",
                              str(100 * value)])
