@@ -193,7 +193,7 @@ def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
     for name, run in zip(names, (a, b), strict=True):
         yield from (f"{name}: {line}" for line in (run.left_out, flagged_line(run)) if line)
     goods = a.good, b.good
-    for column in ("medium", "machine", "fault"):
+    for column in ("medium", "machine", "builder", "fault"):
         first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
         if first != second:
             yield f"The runs differ in {column}: {first or 'none'} and {second or 'none'}."

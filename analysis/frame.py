@@ -2,8 +2,8 @@
 
 Columns: `policy`, `scenario`, `repetition`, `status`, `reason`, `attempt`, `verified` (there is
 evidence, and all of it is ok), `checks_ok`, `checks`, `policy_sha256`, `medium`, `clock`,
-`machine`, `fault`, `flagged` (it waited long for the processor), `alone` (measured with nothing
-beside it), the metrics (see METRICS), `authentication_sum` (components, joined by `+`),
+`machine`, `builder`, `fault`, `flagged` (it waited long for the processor), `alone` (measured with
+nothing beside it), the metrics (see METRICS), `authentication_sum` (components, joined by `+`),
 `handoff_sum_s`, `tcp_bytes`, `udp_bytes`, `udp_sent_packets`, `udp_lost_packets` (iperf3's counts),
 `started_s` (wall clock), `processor_busy_s`, `processor_idle_s` (of the machine while the
 repetition ran; not in virtual time), and for every NAME that any record has `component_NAME_s`, and

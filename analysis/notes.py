@@ -135,7 +135,8 @@ def size(count: float) -> str:
 def _circumstances(frame: Frame) -> str:
     medium = _values(frame, "medium") or "none given (as fast as the emulator)"
     return (f"Medium: {medium}. Clock: {_values(frame, 'clock') or 'not recorded'}. "
-            f"Machine: {_values(frame, 'machine') or 'not recorded'}.")
+            f"Machine: {_values(frame, 'machine') or 'not recorded'}. "
+            f"Builder: {_values(frame, 'builder') or 'not recorded'}.")
 
 
 def _values(frame: Frame, column: str) -> str:
@@ -148,7 +149,7 @@ def _mixtures(frame: Frame, good: Frame) -> Iterator[str]:
     if changed := [str(policy) for policy in versions.index[versions > 1]]:
         yield (f"{', '.join(changed)}: records of different versions of the policy are "
                "averaged; keep each version in a folder of its own.")
-    for column in ("medium", "machine"):
+    for column in ("medium", "machine", "builder"):
         if len(good[column].unique()) > 1:
             yield (f"Records of different {column} ({_values(good, column)}) are averaged; keep "
                    "each in a folder of its own.")

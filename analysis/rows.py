@@ -14,7 +14,7 @@ from measure.record import Record, RecordError, StreamRecord
 FOREIGN = "foreign_"
 #: How far an authentication time may be from the sum of its components: rounding.
 _ROUNDING_S = 1e-6
-_CIRCUMSTANCES = ("policy_sha256", "medium", "clock", "machine", "fault")
+_CIRCUMSTANCES = ("policy_sha256", "medium", "clock", "machine", "builder", "fault")
 #: Uses of processor time that are no work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 

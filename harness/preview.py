@@ -28,7 +28,8 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
     click.echo(f"{len(plan.policies)} policies x {len(plan.scenarios)} scenarios x "
                f"{settings.repetitions} repetitions of {settings.tcp_bytes / 1e6:g} MB (TCP) and "
                f"{settings.udp_bytes / 1e6:g} MB (UDP); clock {settings.clock}, "
-               f"medium {plan.medium.name if plan.medium else 'none'}, seed {settings.seed}")
+               f"builder {settings.builder}, medium {plan.medium.name if plan.medium else 'none'}, "
+               f"seed {settings.seed}")
     click.echo(f"Results: {folder}/, {len(steps)} of {len(plan.steps())} repetitions to measure")
     _show_order(steps)
     if not steps:

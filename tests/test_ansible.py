@@ -5,7 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 import itertools
+import json
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -754,3 +758,69 @@ def test_nothing_secret_is_in_the_repository() -> None:
     ]
     assert texts
     assert not [text for text in texts if "-----BEGIN" in text]
+
+
+# Mininet-WiFi -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> tuple[Path, str]:
+    """A repository that could be Mininet-WiFi's, and the number of its first commit of two."""
+    place = tmp_path / "upstream"
+    git("init", "--quiet", str(place))
+    for version in ("2.6", "2.7"):
+        (place / "net.py").write_text(f'VERSION = "{version}"\n')
+        git("-C", str(place), "add", ".")
+        git("-C", str(place), "commit", "--quiet", "--message", version)
+    return place, git("-C", str(place), "rev-parse", "HEAD^")
+
+
+def git(*arguments: str) -> str:
+    """What git prints; commits need somebody who makes them."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def fetch(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The role's part that fetches, really played, into a folder."""
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False,
+             "vars": {"ansible_python_interpreter": sys.executable}, "tasks": [
+        {"ansible.builtin.include_role": {"name": "mininet_wifi", "tasks_from": "fetch.yml"}}]}]
+    (folder / "play.yml").write_text(json.dumps(play))
+    extra = {"mininet_wifi_home": str(folder / "home"), **variables}
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,",
+         str(folder / "play.yml"), "-e", json.dumps(extra)], capture_output=True, text=True,
+        check=False, timeout=120, env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+                                       "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
+
+
+def test_mininet_wifi_is_fetched_at_its_revision(upstream: tuple[Path, str],
+                                                 tmp_path: Path) -> None:
+    """An earlier commit, from a clone; the second time nothing is changed and nobody is asked."""
+    place, revision = upstream
+    done = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
+    assert done.returncode == 0, done.stdout
+    assert "2.6" in (tmp_path / "home/net.py").read_text()
+    place.rename(tmp_path / "gone")
+    again = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
+    assert "changed=0" in again.stdout
+    assert "failed=0" in again.stdout
+    assert "No Mininet-WiFi" not in again.stdout
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("nowhere", "is out of reach (fatal: '{}' does not appear to be a git repository)"),
+    ("upstream", f"lacks {'0' * 40}"),
+])
+def test_without_mininet_wifi_the_play_goes_on(upstream: tuple[Path, str], tmp_path: Path,
+                                               source: str, said: str) -> None:
+    """Out of reach, or without the revision: one line that says so, and no failure."""
+    del upstream
+    where = tmp_path / source
+    done = fetch(tmp_path, mininet_wifi_source=str(where), mininet_wifi_revision="0" * 40)
+    assert done.returncode == 0, done.stdout
+    [line] = [line for line in done.stdout.splitlines() if "No Mininet-WiFi: " in line]
+    assert f"{where} {said.format(where)}." in line
+    assert "--mininet-wifi-source" in line

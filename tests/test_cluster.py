@@ -56,7 +56,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     for one in fields(Script):
         setattr(SCRIPT, one.name, getattr(Script(), one.name))
     found = image.Image(Path("linux"), Path("root"), seccomp=True, key=IMAGE, manifest={})
-    monkeypatch.setattr(image, "find", lambda: found)
+    monkeypatch.setattr(image, "find", lambda **_: found)
     monkeypatch.setattr(campaign, "WAIT_S", 1.0)
     # Asking programs for their versions takes its time, and is tested where it is done.
     monkeypatch.setattr(provenance, "describe", lambda *_: {"host": provenance.host()})
@@ -307,14 +307,14 @@ class Claims:
 
 @pytest.mark.parametrize(("odd", "words"), [
     (Identity("d" * 64, IMAGE, 2), "measures with other code (dddddddddddd, here cccccccccccc)"),
-    (Identity(CODE, "", 2), "has no guest image; give './qop provision' there"),
+    (Identity(CODE, "", 2), "has no guest image for builder mininet; give './qop provision' there"),
     (Identity(CODE, "other-root", 2), "has another guest image (other-root, not kernel-root)"),
     (WorkerFailed("ModuleNotFoundError: No module named 'harness'"), "No module named 'harness'"),
 ])
 async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
     """One line with its address and what differs, before anything is measured or kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda: CODE)
-    monkeypatch.setattr(image, "find", lambda: SimpleNamespace(key=IMAGE))
+    monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
     checker = checking.Checker(plan_of(), Claims(Identity(CODE, IMAGE, 2), odd), tmp_path)
     with pytest.raises(UserError) as caught:
         await checker.first(0)
@@ -326,7 +326,7 @@ async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, mo
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
     """A client that has none of its own still refuses two kinds."""
     monkeypatch.setattr(provenance, "code_digest", lambda: CODE)
-    monkeypatch.setattr(image, "find", lambda: None)
+    monkeypatch.setattr(image, "find", lambda **_: None)
     same, other = Identity(CODE, IMAGE, 2), Identity(CODE, "other-root", 2)
     assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path).first(0)) == 2
     with pytest.raises(UserError, match="other-root"):

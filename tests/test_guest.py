@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from guest import kernel, progress, root
+from guest import kernel, mininet_wifi, progress, root
 from guest.cache import Store, cache_root, key_of
 from guest.commands import BuildError, Commands
 
@@ -44,14 +46,20 @@ def _append(path: Path) -> None:
 
 
 def test_real_keys_follow_their_files(tmp_path, monkeypatch):
-    """Kernel and root file system each notice their own inputs and not the other's."""
+    """Kernel, root file system and its variant each notice their own inputs and no others."""
     for name in ("guest", "ansible", "requirements"):
         shutil.copytree(PROJECT / name, tmp_path / name)
     monkeypatch.setattr(kernel, "HERE", tmp_path / "guest")
     monkeypatch.setattr(root, "HERE", tmp_path / "guest")
     monkeypatch.setattr(root, "PROJECT", tmp_path)
-    monkeypatch.setattr(root, "ROLE", tmp_path / "ansible/roles/testbed")
+    for module, name in ((root, "testbed"), (mininet_wifi, "mininet_wifi")):
+        monkeypatch.setattr(module, "ROLE", tmp_path / f"ansible/roles/{name}")
+        monkeypatch.setattr(module, "PLAYBOOK", tmp_path / f"ansible/{name}.yml")
     kernel_key, root_key = kernel.key(), root.key()
+    variant = mininet_wifi.WithMininetWifi()
+    variant_key = variant.key()
+    assert variant_key != root_key
+    assert mininet_wifi.WithMininetWifi("elsewhere").key() == variant_key
     for name in ("kernel.config", "kernel.sh"):
         _append(tmp_path / "guest" / name)
         assert kernel.key() != kernel_key
@@ -68,7 +76,18 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
     ):
         _append(tmp_path / name)
         assert root.key() != root_key, name
-        root_key = root.key()
+        assert variant.key() != variant_key, name
+        root_key, variant_key = root.key(), variant.key()
+    for name in (
+        "guest/mininet_wifi.py",
+        "ansible/mininet_wifi.yml",
+        "ansible/roles/mininet_wifi/defaults/main.yml",
+        "ansible/roles/mininet_wifi/tasks/install.yml",
+    ):
+        _append(tmp_path / name)
+        assert variant.key() != variant_key, name
+        variant_key = variant.key()
+    assert root.key() == root_key
     assert kernel.key() == kernel_key
 
 
@@ -195,6 +214,65 @@ def test_packages_are_read_from_the_role():
     assert {"mininet", "hostapd", "freeradius", "iperf3"} <= set(names)
     with pytest.raises(BuildError, match="testbed_packages"):
         root.packages("testbed_packages: []\n")
+
+
+def _git(*arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def upstream(tmp_path) -> tuple[Path, list[str]]:
+    """A repository that could be Mininet-WiFi's, and its two revisions."""
+    place = tmp_path / "upstream"
+    (place / "mn_wifi").mkdir(parents=True)
+    _git("init", "--quiet", str(place))
+    revisions = []
+    for version in ("2.6", "2.7"):
+        (place / "mn_wifi/net.py").write_text(f'VERSION = "{version}"\n')
+        _git("-C", str(place), "add", ".")
+        _git("-C", str(place), "commit", "--quiet", "--message", version)
+        revisions.append(_git("-C", str(place), "rev-parse", "HEAD"))
+    return place, revisions
+
+
+def test_upstream_is_fetched_at_its_revision(upstream, tmp_path):
+    """An earlier revision comes from a clone, by its number and without the repository."""
+    place, revisions = upstream
+    for number, version in zip(revisions, ("2.6", "2.7"), strict=True):
+        tree = tmp_path / version
+        commands = Commands("variant", tmp_path / "log")
+        assert mininet_wifi._fetch(str(place), number, tree, commands) == version
+        assert version in (tree / "mn_wifi/net.py").read_text()
+        assert not (tree / ".git").exists()
+
+
+@pytest.mark.parametrize(("source", "reason"), [
+    ("nowhere", "does not appear to be a git repository"),
+    ("upstream", "not our ref"),
+])
+def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
+    """A source that is none, or lacks the revision: what git said, and what to do."""
+    del upstream
+    with pytest.raises(BuildError) as caught:
+        mininet_wifi._fetch(str(tmp_path / source), "0" * 40, tmp_path / "tree",
+                            Commands("variant", tmp_path / "log"))
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path / source}: Mininet-WiFi cannot be fetched from there")
+    assert reason in said
+    assert "--mininet-wifi-source" in said
+    assert "\n" not in said
+
+
+def test_the_roles_settings_are_read():
+    """Revision and address stand in the role, once; a full revision of 40 digits."""
+    defaults = (PROJECT / "ansible/roles/mininet_wifi/defaults/main.yml").read_text()
+    assert re.fullmatch("[0-9a-f]{40}", mininet_wifi.setting(defaults, "revision"))
+    assert mininet_wifi.setting(defaults, "source").startswith("https://")
+    assert "rfkill" in root.packages(defaults, "mininet_wifi_packages")
+    with pytest.raises(BuildError, match="mininet_wifi_revision"):
+        mininet_wifi.setting("", "revision")
 
 
 def test_progress():

@@ -24,7 +24,8 @@ MACHINE_ONLY = {"mininet", "mn_wifi", "pyroute2"}
 #: Whole packages that run outside a machine, and the modules that both sides share.
 OUTSIDE = ("policies", "guest", "analysis", "harness")
 SHARED = ("measure.assemble", "measure.record", "measure.evidence", "measure.phases",
-          "measure.dissect", "measure.errors", "topologies.loader", "topologies.model")
+          "measure.dissect", "measure.errors", "topologies.builders", "topologies.loader",
+          "topologies.model")
 
 
 def sources(package: str, root: Path = ROOT) -> list[Path]:

@@ -17,8 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from topologies.radio import Hwsim, RadioError
-
 PROGRAM = "hwsim_mgmt"
 _DEBUG = Path("/sys/kernel/debug")
 
@@ -64,6 +62,8 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> str:
     """Do as the options say; what to print. Raises RadioError."""
+    from topologies.radio import Hwsim, RadioError  # pyroute2 is on machines only
+
     with Hwsim() as hwsim:
         if options.create:
             hwsim.create(options.name)
@@ -79,24 +79,27 @@ def run(options: argparse.Namespace) -> str:
         if options.delid is not None:
             hwsim.remove(name)
             return f"Successfully deleted device with ID {number}"
-        _set_rssi(name, -abs(options.rssi))
+        if refused := _set_rssi(name, -abs(options.rssi)):
+            raise RadioError(f"radio {name} takes no signal of {options.rssi} -dBm ({refused})")
         return f"new RSSI defined to interface {number}"
 
 
-def _set_rssi(name: str, dbm: int) -> None:
+def _set_rssi(name: str, dbm: int) -> str:
+    """Set it; what was wrong, or ""."""
     if not (_DEBUG / "ieee80211").exists():  # as in a node's namespace, which has a /sys of its own
         subprocess.run(["mount", "-t", "debugfs", "debugfs", str(_DEBUG)], check=False)
     try:
         (_DEBUG / "ieee80211" / name / "hwsim" / "rx_rssi").write_text(str(dbm))
     except OSError as error:
-        raise RadioError(f"radio {name} takes no signal of {dbm} dBm ({error.strerror})") from None
+        return str(error.strerror)
+    return ""
 
 
 def main() -> int:
     """Run as a program; the exit status."""
     try:
         said = run(arguments(sys.argv[1:]))
-    except RadioError as error:
+    except RuntimeError as error:  # a RadioError
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     print(said)

@@ -43,8 +43,7 @@ class OnMininetWifi:
         self._network = network
         # Otherwise it has all that any library debugs written to a file.
         logging.basicConfig(handlers=[logging.NullHandler()])
-        # All that it keeps about radios belongs to its class: begin anew. The module is there.
-        Mac80211Hwsim.reset()
+        # The module is there: it is neither loaded nor removed.
         Mac80211Hwsim.externally_managed = True
         self.net = Mininet_wifi(controller=None, build=False, allAutoAssociation=False)
 
@@ -53,7 +52,8 @@ class OnMininetWifi:
         return self
 
     def __exit__(self, *_: object) -> None:
-        Mac80211Hwsim.reset()
+        # What it knows of radios belongs to its class: the next network begins anew.
+        Mac80211Hwsim.hwsim_ids = []
         _remove_radios(os.getpid())
 
     def add_nodes(self) -> None:

@@ -164,9 +164,9 @@ def _facts(results: Results, folder: Path) -> tuple[tuple[str, str], ...]:
          f"{', by clocks of virtual time' * (results.clock == VIRTUAL)}" if len(started) else ""),
         ("Policies", ", ".join(dict.fromkeys(frame["policy"]))),
         ("Scenarios", "; ".join(scenarios)),
-        ("Medium, clock, machine", "; ".join(
+        ("Medium, clock, machine, builder", "; ".join(
             ", ".join(sorted(set(frame[name]) - {""})) or "not recorded"
-            for name in ("medium", "clock", "machine"))),
+            for name in ("medium", "clock", "machine", "builder"))),
         ("Received a stream", ", ".join(sizes)),
         ("Verified", (f"{int(results.good['verified'].sum())} of {len(results.good)} good "
                      f"repetitions, by {int(results.good['checks'].sum())} checks")),

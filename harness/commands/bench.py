@@ -24,6 +24,7 @@ from harness.plan import Plan, Settings
 from harness.testbed import Testbed
 from measure import record
 from policies import load_all
+from topologies.builders import MININET
 from topologies.loader import load_medium, load_scenario
 
 _STREAM_BYTES = 1_000_000
@@ -102,8 +103,8 @@ def _first_measurement(policy: str, runs: int) -> Figure:
         with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
             begun = time.time()
             subprocess.run([str(ROOT / "qop"), "run", "--scenarios", "N2", "--policies", policy,
-                            "--repetitions", "1", "--stream-bytes", "50k", "--out", folder],
-                           check=True,
+                            "--builder", MININET, "--repetitions", "1",
+                            "--stream-bytes", "50k", "--out", folder], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             [path] = Path(folder, "records").glob("*.json")
             samples.append(record.read(path).raw["stamps"]["start"] - begun)

@@ -19,10 +19,11 @@ from harness.cluster import extra
 from harness.errors import UserError
 from harness.machine import ROOT
 from measure import record
+from topologies.builders import MININET
 
 #: The share of one worker's time that two may take.
 BOUND = 0.6
-PLAN = ("--scenarios", "N2", "--repetitions", "3", "--stream-bytes", "1M")
+PLAN = ("--builder", MININET, "--scenarios", "N2", "--repetitions", "3", "--stream-bytes", "1M")
 _ENDING_S = 60
 
 

@@ -30,6 +30,7 @@ from harness.machine import ROOT
 from harness.plan import Plan, Settings
 from harness.private_disk import PrivateDisk
 from policies import load_all
+from topologies.builders import MININET
 from topologies.loader import load_medium, load_scenario
 
 #: What may be found, each of which misses the bound.
@@ -272,5 +273,6 @@ def _plan(policies: tuple[str, ...], repetitions: int) -> Plan:
 def _command(out: Path, policies: tuple[str, ...], clock: str,
              repetitions: int) -> list[str]:
     return [sys.executable, "-P", "-m", "harness.sabotage", "run", "--out", str(out),
-            "--scenarios", "N2", "--policies", ",".join(policies), "--clock", clock,
+            "--builder", MININET, "--scenarios", "N2", "--policies", ",".join(policies),
+            "--clock", clock,
             "--repetitions", str(repetitions), "--stream-bytes", str(_STREAM_BYTES)]

@@ -31,7 +31,8 @@ from topologies.loader import TopologyError, load_medium, load_scenario
 @click.option("--node", default="", help="Where to go; default: the mobile node.")
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True)
 @click.option("--builder", type=click.Choice(builders.CHOICES), default=builders.AUTO,
-              show_default=True, help="Who makes nodes and radios; auto: the first that works.")
+              envvar="QOP_BUILDER", show_default=True,
+              help="Who makes nodes and radios; auto: the first that works.")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
 def command(name: str, scenario: str, medium: str, node: str, on: str, builder: str,
             argv: tuple[str, ...]) -> int:

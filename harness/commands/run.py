@@ -68,7 +68,8 @@ DEFAULT_MEDIUM = "802.11b-short"
 @click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True,
               help="Embedded guests, or this Linux machine itself (root, mac80211_hwsim).")
 @click.option("--builder", type=click.Choice(builders.CHOICES), default=builders.AUTO,
-              show_default=True, help="Who makes nodes and radios; auto: the first that works.")
+              envvar="QOP_BUILDER", show_default=True,
+              help="Who makes nodes and radios; auto: the first that works.")
 @click.option("--cluster", metavar="WHERE", help="Measure on other machines: a scheduler's "
               "tcp://HOST:PORT whose workers './qop worker' started, or ssh:HOST1,HOST2.")
 @click.option("--fault", type=click.Choice(list(FAULTS)),
