@@ -335,7 +335,7 @@ async def test_transmit_power_does_where_the_kernel_is_old(image: Image, tmp_pat
 @pytest.mark.guest
 async def test_command_line_afterwards(image: Image, tmp_path: Path) -> None:
     """Mininet's command line follows; a station that is moved there hears it; exit ends all."""
-    typed = ("a2 iw dev a2-wlan0 link\\npy a2.setPosition(\"90,50,0\")\\nsh sleep 1\\n"
+    typed = ('a2 iw dev a2-wlan0 link\\npy a2.setPosition("90,50,0")\\nsh sleep 1\\n'
              "a2 iw dev a2-wlan0 link\\nexit\\n")
     ran = await run(image, tmp_path, "a2", "ha-a", "/bin/sh", "-c",
                     f"printf '{typed}' | python3 /host/code/topologies/to_the_agent.py")
