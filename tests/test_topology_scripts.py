@@ -228,16 +228,14 @@ def _bssid(name: str, scenario: Scenario) -> str:
 
 
 def _check_hops(ran: Ran, scenario: Scenario) -> None:
-    """A reply passes the air as often as it should: once for each station that it comes from or to.
-
-    Every frame is captured once; a reply from a station to another one has two.
-    """
+    """A reply passes the air once for each station that it comes from or goes to."""
     stations = [scenario.mobile_node, scenario.peer]
     hops = sum(name in scenario.network.of_kind("station") for name in stations)
     replies = [packet for packet in dissect.read(ran.folder / "air.pcap")
                if packet.icmp_type == dissect.ECHO_REPLY]
     answered = PING.search(ran.said)
-    assert answered and len(replies) == hops * int(answered[1])
+    # The last one may come when ping has ended.
+    assert answered and 0 <= len(replies) - hops * int(answered[1]) <= hops
 
 
 def _check_move(ran: Ran, home: str, away: str) -> None:

@@ -25,7 +25,8 @@ _RADIOS = Path("/sys/kernel/debug/ieee80211")
 _OPEN_FILES = 256
 # Packets take the way that Mobile IP gives them, and none is there but what the scenario sends.
 _SYSCTLS = ("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0",
-            "net.ipv4.conf.all.accept_redirects=0", "net.ipv6.conf.all.disable_ipv6=1")
+            "net.ipv4.conf.all.accept_redirects=0", "net.ipv6.conf.all.disable_ipv6=1",
+            "net.ipv6.conf.default.disable_ipv6=1")
 
 
 class AccessPoint(AP):  # type: ignore[misc]
