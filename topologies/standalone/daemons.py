@@ -20,12 +20,12 @@ from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Node, Scenario
 from topologies.standalone.network import command, radio_of
-from topologies.standalone.strength import shift_db
 
 _ROOT = Path(__file__).parent.parent.parent
 _READY_S = 20.0
 _SPI = 256
-# Below this signal a station that may roam looks for a better access point, every so often.
+# Below this signal a station that may roam looks for a better access point, every so often. What
+# wpa_supplicant 2.10 leaves must be weaker than -67 dBm, 25 above the noise.
 _THRESHOLD_DBM = -70
 _EVERY_S = 2
 _HOSTAPD = """\
@@ -222,7 +222,7 @@ class Daemons:
         home = nodes[self._scenario.home_of(name)]
         choice = f"bssid={home.interfaces[home.radio_interface].radio}"
         if name == self._scenario.mobile_node and self._scenario.mobility:
-            choice = f'bgscan="simple:{_EVERY_S}:{_THRESHOLD_DBM + shift_db()}:{10 * _EVERY_S}"'
+            choice = f'bgscan="simple:{_EVERY_S}:{_THRESHOLD_DBM}:{10 * _EVERY_S}"'
         channels = {nodes[point].channel or 1
                     for point in self._scenario.network.of_kind("access_point")}
         return self._start("wpa_supplicant", name, [

@@ -19,8 +19,8 @@ from mn_wifi.node import AP
 
 from topologies import hwsim_mgmt, model
 
-# Where Mininet-WiFi looks for the radios that it has had made.
-_RADIOS = Path("/sys/kernel/debug/ieee80211")
+#: Where Mininet-WiFi looks for the radios that it has had made.
+RADIOS = Path("/sys/kernel/debug/ieee80211")
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
 # Packets take the way that Mobile IP gives them, and none is there but what the scenario sends.
@@ -62,12 +62,12 @@ def ending(net: Mininet_wifi) -> Iterator[None]:
 
 def _load_radios() -> None:
     """Have mac80211_hwsim ready, without radios. Raises RuntimeError."""
-    if not _RADIOS.exists() and subprocess.run(
+    if not RADIOS.exists() and subprocess.run(
             ["modprobe", "mac80211_hwsim", "radios=0"], capture_output=True, check=False,
             ).returncode:
         raise RuntimeError("the kernel has no mac80211_hwsim that 'modprobe' could load")
-    if not _RADIOS.exists():
-        raise RuntimeError(f"{_RADIOS} is not there; give 'mount -t debugfs debugfs "
+    if not RADIOS.exists():
+        raise RuntimeError(f"{RADIOS} is not there; give 'mount -t debugfs debugfs "
                            "/sys/kernel/debug'")
     # Loaded it is; Mininet-WiFi could not load what is built in.
     Mac80211Hwsim.externally_managed = True

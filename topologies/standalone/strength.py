@@ -10,54 +10,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from mininet.node import Node
 from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Scenario
-from topologies.standalone.network import phy_of, radio_of, run
+from topologies.standalone.network import RADIOS, phy_of
 
 _INTERVAL_S = 0.2
-_DEBUGFS = Path("/sys/kernel/debug/ieee80211")
-# What is added to a signal where only the transmit power can be set: cells meet at about -80 dBm.
-_SHIFT_DB = 40
-
-
-def shift_db() -> int:
-    """What reported signals lie above Mininet-WiFi's: 0, unless only the power can be set."""
-    return 0 if any(_DEBUGFS.glob("*/hwsim/rx_rssi")) else _SHIFT_DB
 
 
 class Dial:
-    """Sets what is reported of the frames of one access point. Units are dBm.
+    """Sets the signal, in dBm, that is reported of the frames of one access point.
 
-    Since Linux 5.18 a radio has a file for it, `rx_rssi` in debugfs, to which the kernel adds the
-    transmit power. Before, there is only the power, of 0 to 20, and 50 less is reported; what the
-    model says is then shifted into that range.
+    Its radio has a file for it in debugfs, to which the kernel adds the transmit power; it takes
+    -100 to -1. Raises RuntimeError before Linux 5.18, which has none. (There is only the power then,
+    and nothing weaker than -50 dBm to be had by it: wpa_supplicant 2.10 does not leave that.)
     """
 
     def __init__(self, access_point: Node) -> None:
-        self._node = access_point
-        self._interface = radio_of(access_point)
-        self._file = _DEBUGFS / phy_of(access_point) / "hwsim" / "rx_rssi"
-        self.by_power = not self._file.exists()
+        self._file = RADIOS / phy_of(access_point) / "hwsim" / "rx_rssi"
+        if not self._file.exists():
+            raise RuntimeError(f"{self._file} is not there: no signal can be set; take Linux 5.18 "
+                               "or later")
         self._power = round(access_point.wintfs[0].txpower)
-        self.last: int | None = None
+        self._last: int | None = None
 
     def set(self, signal: float) -> None:
         """Have the kernel report this for every frame from now on, as near as it can."""
-        if self.by_power:
-            value = round(min(max(signal + _SHIFT_DB + 50, 0), 20))
-        else:
-            value = round(min(max(signal - self._power, -100), -1))
-        if value == self.last:
-            return
-        self.last = value
-        if self.by_power:
-            run(self._node, ["iw", "dev", self._interface, "set", "txpower", "fixed",
-                             str(100 * value)])
-        else:
+        value = round(min(max(signal - self._power, -100), -1))
+        if value != self._last:
+            self._last = value
             self._file.write_text(f"{value}\n")
 
 
