@@ -45,7 +45,7 @@ class WithMininetWifi:
             role=ROLE,
             packages=root.packages(defaults, "mininet_wifi_packages"),
             variables={"mininet_wifi_tree": "/qop/mininet-wifi"},
-            compiled=(setting(defaults, "home"),),
+            compiled=(setting(defaults, "home") + "/mn_wifi",),
         )
         manifest = root.build(unfinished, commands, track, addition)
         return {**manifest, "mininet_wifi": {"version": version, "revision": revision}}

@@ -20,6 +20,8 @@ TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
 #: A guest's memory: a base, and for each node its daemons. Its kernel fills what is left with pages
 #: of files, so all of it is taken from the host in the end.
 _MEMORY_MB, _NODE_MB = 98, 23
+#: What the worker takes more where Mininet-WiFi brings numpy and matplotlib.
+_MININET_WIFI_MB = 64
 _AT_ONCE = 8
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
@@ -89,10 +91,12 @@ class EmbeddedMachine:
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
         self.terminal: tuple[int, int] | None = None
         self.processors = sorted(os.sched_getaffinity(0))
+        has_mininet_wifi = "mininet_wifi" in found.manifest.get("root", {})
+        self._base_mb = _MEMORY_MB + (_MININET_WIFI_MB if has_mininet_wifi else 0)
 
     def memory_mb(self, nodes: int) -> int:
         """The memory that a guest is given; its kernel fills what its programs leave."""
-        return _MEMORY_MB + nodes * _NODE_MB
+        return self._base_mb + nodes * _NODE_MB
 
     def mount(self, job_dir: Path) -> str:
         """A guest has its own /tmp, so one place serves all."""

@@ -57,8 +57,8 @@ class Progress:
         steps = len(plan.steps())
         going_on = f", {already} of them measured already" if already else ""
         self._console.print(f"{len(plan.policies)} policies x {len(plan.scenarios)} scenarios x "
-                            f"{plan.settings.repetitions} repetitions{going_on}; results in "
-                            f"{folder}/")
+                            f"{plan.settings.repetitions} repetitions{going_on}, on "
+                            f"{plan.settings.builder}; results in {folder}/")
         if about := caveat(plan.settings.clock):
             self._console.print(about)
         self._bar = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),

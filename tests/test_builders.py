@@ -32,7 +32,7 @@ from policies import load_all
 from tests.conftest import Qop, checks
 from topologies import hwsim_mgmt
 from topologies.builders import MININET, MININET_WIFI, NAMES
-from topologies.loader import load_medium, load_scenario
+from topologies.loader import load_medium, load_scenario, to_json
 from topologies.model import Node, Scenario
 
 SCENARIOS = ("N2", "R1")
@@ -446,6 +446,7 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
     job.mkdir()
     copy_code(job / "code")
     (job / "script.py").write_text(script)
+    (job / "network.json").write_text(json.dumps(to_json(load_scenario("N2").network)))
     async with asyncio.timeout(120), await boot(
             setup.embedded(name).image, job, console_log=folder / "console.log",
             scratch=folder / "scratch",
@@ -497,9 +498,10 @@ async def test_hwsim_mgmt_makes_and_removes_radios(tmp_path: Path) -> None:
 
 LIFETIME = """
 import json, os, signal, subprocess, sys
-from topologies import loader
+from pathlib import Path
+from topologies import model
 from topologies.builder import Testbed
-network = loader.load_scenario("N2").network
+network = model.from_json(model.Network, json.loads(Path("/host/network.json").read_text()))
 def radios():
     print(len(os.listdir("/sys/kernel/debug/ieee80211")), flush=True)
 def killed():
