@@ -24,8 +24,8 @@ class Dial:
     """Sets the signal, in dBm, that is reported of the frames of one access point.
 
     Its radio has a file for it in debugfs, to which the kernel adds the transmit power; it takes
-    -100 to -1. Raises RuntimeError before Linux 5.18, which has none. (There is only the power then,
-    and nothing weaker than -50 dBm to be had by it: wpa_supplicant 2.10 does not leave that.)
+    -100 to -1. Raises RuntimeError before Linux 5.18, which has none. (There is only the power
+    then, and by it nothing weaker than -50 dBm, which wpa_supplicant 2.10 does not leave.)
     """
 
     def __init__(self, access_point: Node) -> None:
