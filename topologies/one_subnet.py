@@ -53,7 +53,7 @@ def topology(args: argparse.Namespace) -> bool:
         network.add_addresses(net, plan)
 
         if args.plot:
-            net.plotGraph(max_x=200, max_y=100)
+            net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Starting daemons\n")
         with strength.following(net, scenario), daemons.serving(net, scenario) as stations:

@@ -54,7 +54,7 @@ def topology(args: argparse.Namespace) -> bool:
         network.add_addresses(net, plan)
 
         if args.plot:
-            net.plotGraph(max_x=200, max_y=100)
+            net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Configuring mobility\n")
         drive.add_mobility(net, scenario)

@@ -104,7 +104,7 @@ def save_plot(file: str) -> None:
     from matplotlib import pyplot as plt
 
     if plt.get_backend().lower() == "agg" and plt.fignum_exists(1):
-        plt.figure(1).savefig(file)
+        plt.figure(1).savefig(file, bbox_inches="tight")
         output(f"plot: {file}\n")
 
 
