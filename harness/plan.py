@@ -177,10 +177,19 @@ class Plan:
         settings = {key: value for key, value in asdict(self.settings).items()
                     if key not in _HOW_MUCH}
         what = [p.id for p in self.policies]
-        where = [asdict(s) for s in self.scenarios]
+        where = [_measured(s) for s in self.scenarios]
         medium = asdict(self.medium) if self.medium else None
         text = json.dumps([what, where, medium, settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _measured(scenario: Scenario) -> dict[str, Any]:
+    """What of a scenario decides what is measured: not where its nodes stand or drive."""
+    whole = asdict(scenario)
+    del whole["mobility"]
+    for node in whole["network"]["nodes"].values():
+        del node["position"]
+    return whole
 
 
 def read_description(folder: Path) -> dict[str, Any] | None:

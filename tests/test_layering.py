@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,3 +187,17 @@ def test_what_is_allowed_passes(package: str, code: str, tmp_path: Path) -> None
     (tmp_path / package).mkdir()
     (tmp_path / package / "x.py").write_text(code)
     assert violations(package, tmp_path) == []
+
+
+def test_nothing_imports_the_scripts() -> None:
+    """Scenarios as scripts are for people to run: the testbeds and the harness do without them."""
+    scripts = {file.stem for file in (ROOT / "topologies").glob("*.py") if os.access(file, os.X_OK)}
+    assert len(scripts) == 5
+    own = {ROOT / f"topologies/{name}.py" for name in scripts}
+    own |= set((ROOT / "topologies/standalone").rglob("*.py"))
+    for package in ALLOWED:
+        for file in set(sources(package)) - own:
+            for line, name in imports(ast.parse(file.read_text()), module_name(file)):
+                parts = name.split(".")
+                assert parts[0] != "topologies" or len(parts) < 2 or parts[1] not in {
+                    "standalone", *scripts}, f"{file}:{line}: {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -41,6 +42,7 @@ def scenario(found: Scenario, path: Path) -> None:
     for name, node in network.nodes.items():
         _node(name, node, path)
     _radios(network, path)
+    _places(found, path)
     if not any(i.address for i in network.nodes[found.peer].interfaces.values()):
         raise TopologyError(f"{path}: peer: {found.peer} has no address; give it one")
 
@@ -65,6 +67,30 @@ def _radios(network: Network, path: Path) -> None:
     for radio, count in radios.items():
         if count > 1:
             raise TopologyError(f"{path}: radio {radio} is there {count} times; give each another")
+
+
+def _places(found: Scenario, path: Path) -> None:
+    """Refuse positions that are none, and a drive without a beginning or an end."""
+    places = {name: node.position for name, node in found.network.nodes.items() if node.position}
+    for name, node in found.network.nodes.items():
+        _position(node.position, f"{path}: {name}: position")
+    drive = found.mobility
+    if drive is None:
+        return
+    _position(drive.to, f"{path}: mobility.to")
+    if not 0 <= drive.start_s < drive.stop_s:
+        raise TopologyError(f"{path}: mobility: from {drive.start_s} s to {drive.stop_s} s; "
+                            "start at 0 or later and stop after that")
+    # The strength of a signal follows from both ends' places.
+    for name in (found.mobile_node, *found.network.of_kind("access_point")):
+        if name not in places:
+            raise TopologyError(f"{path}: mobility: {name} has no position; give it one in the "
+                                "network")
+
+
+def _position(position: list[float] | None, where: str) -> None:
+    if position is not None and not (len(position) in (2, 3) and all(map(math.isfinite, position))):
+        raise TopologyError(f"{where}: {position}; write [x, y] or [x, y, z] in metres")
 
 
 def _node(name: str, node: Node, path: Path) -> None:

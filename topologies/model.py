@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import math
+import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -36,6 +37,7 @@ class Node(_Strict):
     """A node and its duties; `agent` names the home agent that serves it.
 
     `routes` maps further prefixes to next hops; `serves` is the prefix behind a home agent.
+    `position` is where it stands, x and y or x, y and z in metres.
     """
 
     kind: Kind
@@ -47,6 +49,7 @@ class Node(_Strict):
     serves: str | None = None
     ssid: str | None = None
     channel: int | None = None
+    position: list[float] | None = None
 
     @property
     def address(self) -> str:
@@ -115,6 +118,15 @@ class Network(_Strict):
 
 
 @dataclass(frozen=True)
+class Mobility(_Strict):
+    """The mobile node's drive: from its position straight to another one (m), from when to when."""
+
+    to: list[float]
+    start_s: int
+    stop_s: int
+
+
+@dataclass(frozen=True)
 class Scenario(_Strict):
     """Who talks to whom from where; node names refer to the network.
 
@@ -128,6 +140,7 @@ class Scenario(_Strict):
     mobile_node: str
     peer: str
     roams_to: str | None = None
+    mobility: Mobility | None = None
 
     @property
     def agent(self) -> str:
@@ -263,6 +276,8 @@ class Medium(_Strict):
 def from_json(cls: Any, value: Any) -> Any:
     """Build a dataclass of this module from plain JSON values, without validating it again."""
     origin = typing.get_origin(cls)
+    if origin is types.UnionType:  # of something and None
+        return None if value is None else from_json(typing.get_args(cls)[0], value)
     if origin is dict:
         item = typing.get_args(cls)[1]
         return {key: from_json(item, entry) for key, entry in value.items()}

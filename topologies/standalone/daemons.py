@@ -1,0 +1,268 @@
+"""The daemons of an open network: hostapd, wpa_supplicant, Mobile IP's agents and nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mininet.log import info
+from mn_wifi.net import Mininet_wifi
+
+from topologies.model import Node, Scenario
+from topologies.standalone.network import command, radio_of
+
+_ROOT = Path(__file__).parent.parent.parent
+_READY_S = 20.0
+_SPI = 256
+# Below this signal a station that may roam looks for a better access point, every so often. What
+# wpa_supplicant 2.10 leaves must be weaker than -67 dBm, 25 above the noise.
+_THRESHOLD_DBM = -70
+_EVERY_S = 2
+_HOSTAPD = """\
+interface={interface}
+bridge={bridge}
+driver=nl80211
+ctrl_interface={control}
+ssid={ssid}
+hw_mode=b
+channel={channel}
+ap_isolate=1
+"""
+_SUPPLICANT = """\
+ctrl_interface={control}
+p2p_disabled=1
+network={{
+    ssid="{ssid}"
+    key_mgmt=NONE
+    scan_freq={frequencies}
+    {choice}
+}}
+"""
+
+
+class DaemonError(RuntimeError):
+    """A daemon did not come up or a station not onto the network; the text is one line."""
+
+
+class Daemon:
+    """A program on a node; every line it writes is kept and handed on."""
+
+    def __init__(self, what: str, node: object, argv: list[str], log: Path,
+                 on_line: Callable[[str], None] = lambda _: None) -> None:
+        self.what = what
+        self._log = log
+        self._on_line = on_line
+        self._news = threading.Condition()
+        self._lines: list[str] = []
+        self.process = subprocess.Popen(
+            command(node, argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            # Ctrl-C on Mininet's command line is for what runs there.
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)})
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, text: str) -> None:
+        """Until a line holds `text`. Raises DaemonError."""
+        with self._news:
+            if not self._news.wait_for(lambda: any(text in line for line in self._lines)
+                                       or self.process.poll() is not None, _READY_S) or not any(
+                    text in line for line in self._lines):
+                last = self._lines[-1] if self._lines else "it says nothing"
+                raise DaemonError(f"{self.what}: no {text!r} within {_READY_S:g} s; it said last: "
+                                  f"{last}")
+
+    def tell(self, order: str) -> None:
+        """A command, for one that reads them."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": order}) + "\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """End it and wait."""
+        self.process.terminate()
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self._log.open("w") as log:
+            for line in self.process.stdout:
+                log.write(line)
+                log.flush()
+                with self._news:
+                    self._lines.append(line.rstrip())
+                    self._news.notify_all()
+                self._on_line(line)
+        with self._news:
+            self._news.notify_all()
+
+
+@dataclass(frozen=True)
+class Association:
+    """A link that came up; times are of the monotonic clock."""
+
+    at_s: float
+    access_point: str
+
+
+@dataclass(frozen=True)
+class Registration:
+    """An accepted registration; at home there is no care-of address."""
+
+    at_s: float
+    agent: str
+    care_of: str | None
+
+
+@dataclass
+class Station:
+    """What a station's daemons have said: where it is, and where it is registered."""
+
+    name: str
+    access_points: dict[str, str]  # names by BSSID
+    mobile_ip: Daemon | None = None
+    associated: list[Association] = field(default_factory=list)
+    registered: list[Registration] = field(default_factory=list)
+
+    @property
+    def access_point(self) -> str | None:
+        """Where the link goes."""
+        return self.associated[-1].access_point if self.associated else None
+
+    def supplicant_says(self, line: str) -> None:
+        """A move of the link; Mobile IP is told, as RFC 5944 has link layers do."""
+        if "CTRL-EVENT-CONNECTED" not in line:
+            return
+        bssid = line.partition("Connection to ")[2].partition(" ")[0]
+        self.associated.append(Association(time.monotonic(),
+                                           self.access_points.get(bssid, bssid)))
+        if self.mobile_ip is not None:
+            self.mobile_ip.tell("attached")
+
+    def node_says(self, line: str) -> None:
+        """A registration."""
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "registered":
+            self.registered.append(Registration(time.monotonic(), event["agent"],
+                                                event["care_of"]))
+
+
+class Daemons:
+    """All daemons of a scenario. A mobile node that drives chooses its access point itself."""
+
+    def __init__(self, net: Mininet_wifi, scenario: Scenario, folder: Path,
+                 stack: ExitStack) -> None:
+        self._net = net
+        self._scenario = scenario
+        self._folder = folder
+        self._stack = stack
+        self._keys = {name: secrets.token_hex(16) for name in scenario.network.of_kind("station")}
+        nodes = scenario.network.nodes
+        bssids = {nodes[name].interfaces[nodes[name].radio_interface].radio or "": name
+                  for name in scenario.network.of_kind("access_point")}
+        self.stations = {name: Station(name, bssids) for name in self._keys}
+
+    def start(self) -> None:
+        """Bring everything up. Raises DaemonError."""
+        network = self._scenario.network
+        agents = [self._agent(name) for name in network.of_kind("home_agent")]
+        points = [self._access_point(name) for name in network.of_kind("access_point")]
+        for daemon in agents:
+            daemon.wait_for('"ready"')
+        for daemon in points:
+            daemon.wait_for("AP-ENABLED")
+        for name, station in self.stations.items():
+            station.mobile_ip = self._mobile_node(name, station)
+            station.mobile_ip.wait_for('"ready"')
+        for daemon in [self._supplicant(*item) for item in self.stations.items()]:
+            daemon.wait_for("CTRL-EVENT-CONNECTED")
+        for station in self.stations.values():
+            assert station.mobile_ip is not None
+            station.mobile_ip.wait_for('"registered"')
+
+    def _start(self, what: str, name: str, argv: list[str],
+               on_line: Callable[[str], None] = lambda _: None) -> Daemon:
+        daemon = Daemon(f"{what} on {name}", self._net[name], argv,
+                        self._folder / f"{name}-{what}.log", on_line)
+        self._stack.callback(daemon.stop)
+        return daemon
+
+    def _file(self, name: str, text: str) -> str:
+        path = self._folder / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return str(path)
+
+    def _node(self, name: str) -> Node:
+        return self._scenario.network.nodes[name]
+
+    def _access_point(self, name: str) -> Daemon:
+        node = self._node(name)
+        return self._start("hostapd", name, ["hostapd", self._file(f"{name}.conf", _HOSTAPD.format(
+            interface=radio_of(self._net[name]), ssid=node.ssid, channel=node.channel,
+            bridge=node.interfaces[node.radio_interface].bridge, control=self._folder / name))])
+
+    def _supplicant(self, name: str, station: Station) -> Daemon:
+        nodes = self._scenario.network.nodes
+        home = nodes[self._scenario.home_of(name)]
+        choice = f"bssid={home.interfaces[home.radio_interface].radio}"
+        if name == self._scenario.mobile_node and self._scenario.mobility:
+            choice = f'bgscan="simple:{_EVERY_S}:{_THRESHOLD_DBM}:{10 * _EVERY_S}"'
+        channels = {nodes[point].channel or 1
+                    for point in self._scenario.network.of_kind("access_point")}
+        return self._start("wpa_supplicant", name, [
+            "wpa_supplicant", "-i", radio_of(self._net[name]), "-c",
+            self._file(f"{name}.conf", _SUPPLICANT.format(
+                control=self._folder / name, ssid=home.ssid, choice=choice,
+                frequencies=" ".join(str(2407 + 5 * channel) for channel in sorted(channels))))],
+            station.supplicant_says)
+
+    def _agent(self, name: str) -> Daemon:
+        node = self._node(name)
+        return self._python("agent", name, {
+            "interface": node.interface_of(node.address), "address": node.address,
+            "care_of": node.outer_address, "wired_interface": node.interface_of(node.outer_address),
+            "home": [{"address": self._node(station).address, "spi": _SPI, "key_hex": key}
+                     for station, key in self._keys.items()
+                     if self._node(station).agent == name]})
+
+    def _mobile_node(self, name: str, station: Station) -> Daemon:
+        node = self._node(name)
+        return self._python("node", name, {
+            "interface": radio_of(self._net[name]), "home_address": node.address,
+            "home_agent": self._node(node.agent or "").address, "spi": _SPI,
+            "key_hex": self._keys[name]}, station.node_says)
+
+    def _python(self, program: str, name: str, settings: dict[str, object],
+                on_line: Callable[[str], None] = lambda _: None) -> Daemon:
+        path = self._file(f"{name}-mobile-ip.json", json.dumps(settings))
+        return self._start("mobile-ip", name, [
+            sys.executable, "-m", f"topologies.mobile_ip.{program}", path], on_line)
+
+
+@contextmanager
+def serving(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, Station]]:
+    """The daemons while this holds, with every station at home; their files are gone afterwards.
+
+    Raises DaemonError.
+    """
+    with tempfile.TemporaryDirectory(prefix="qop-") as folder, ExitStack() as stack:
+        daemons = Daemons(net, scenario, Path(folder), stack)
+        daemons.start()
+        info(f"logs, control sockets: {folder}\n")
+        yield daemons.stations

@@ -1,0 +1,137 @@
+"""What happens on the air, line by line: a ping to the peer while the station stands or drives."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from mininet.log import output
+from mn_wifi.net import Mininet_wifi
+
+from topologies.model import Scenario
+from topologies.standalone.daemons import Station
+from topologies.standalone.network import as_position, command, radio_of, run
+
+_PING_S = 0.2
+#: How long a ping goes on where nobody drives, and after a drive.
+STANDING_S = 4
+_SIGNAL = re.compile(r"signal: (-?\d+) dBm")
+_ROW = "{:>5}  {:>13}  {:>8}  {:<14} {:<22} {}\n"
+
+
+@dataclass
+class Echoes:
+    """Echo requests with a reply, and without one."""
+
+    answered: int = 0
+    lost: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.answered} of {self.answered + self.lost} answered"
+
+
+@contextmanager
+def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
+    """Ping from a node while this holds, counting as it goes."""
+    argv = ["ping", "-n", "-O", "-i", str(_PING_S), address]
+    process = subprocess.Popen(command(net[name], argv), stdout=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    echoes = Echoes()
+
+    def count() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            echoes.answered += "bytes from" in line
+            echoes.lost += "no answer yet" in line
+
+    reader = threading.Thread(target=count, daemon=True)
+    reader.start()
+    try:
+        yield echoes
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=10)
+        reader.join()
+
+
+def watch(net: Mininet_wifi, scenario: Scenario, station: Station) -> bool:
+    """Ping the peer as long as the station drives, and a while; whether all is well in the end.
+
+    A line a second says where the mobile node is and what it hears: the signal is the kernel's, the
+    access point wpa_supplicant's, the agent that of the last accepted registration. All is well if
+    it is where the scenario wants it, and the peer answers.
+    """
+    names = {node.address: name for name, node in scenario.network.nodes.items()
+             if node.kind == "home_agent"}
+    seconds = STANDING_S + (scenario.mobility.stop_s if scenario.mobility else 0)
+    output(_ROW.format("t", "position", "signal", "access point", "registered with",
+                       f"ping to {scenario.peer}"))
+    started = time.monotonic()
+    before = now = Echoes()
+    with pinging(net, station.name, scenario.network.nodes[scenario.peer].address) as echoes:
+        for second in range(1, seconds + 1):
+            time.sleep(max(0.0, started + second - time.monotonic()))
+            before, now = now, replace(echoes)
+            output(_ROW.format(
+                f"{second} s", position(net, station.name), f"{signal_dbm(net, station.name)} dBm",
+                station.access_point or "none", registration(station, names),
+                Echoes(now.answered - before.answered, now.lost - before.lost)))
+    tell_moves(station, names)
+    output(f"ping: {echoes}\n")
+    return station.access_point == scenario.access_point and now.answered > before.answered
+
+
+def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
+    """The mobile node's drive, in Mininet-WiFi's terms. It begins with `net.build()`."""
+    start = scenario.network.nodes[scenario.mobile_node].position
+    drive = scenario.mobility
+    assert start is not None and drive is not None
+    station = net[scenario.mobile_node]
+    net.startMobility(time=0)
+    net.mobility(station, "start", time=drive.start_s, position=as_position(start))
+    net.mobility(station, "stop", time=drive.stop_s, position=as_position(drive.to))
+    net.stopMobility(time=drive.stop_s + 1)
+
+
+def save_plot(file: str) -> None:
+    """Where the plot has no window, leave it as a picture."""
+    from matplotlib import pyplot as plt
+
+    if plt.get_backend().lower() == "agg" and plt.fignum_exists(1):
+        plt.figure(1).savefig(file, bbox_inches="tight")
+        output(f"plot: {file}\n")
+
+
+def position(net: Mininet_wifi, name: str) -> str:
+    """Where a node is now, in metres."""
+    return ", ".join(f"{value:g}" for value in net[name].position[:2])
+
+
+def signal_dbm(net: Mininet_wifi, name: str) -> int | None:
+    """What the kernel of a station reports of its access point; None without one."""
+    said = _SIGNAL.search(run(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
+    return int(said[1]) if said else None
+
+
+def registration(station: Station, names: dict[str, str]) -> str:
+    """The agent of the last accepted registration, and the care-of address if it is away."""
+    if not station.registered:
+        return "none"
+    last = station.registered[-1]
+    return names.get(last.agent, last.agent) + (f", {last.care_of}" if last.care_of else ", home")
+
+
+def tell_moves(station: Station, names: dict[str, str]) -> None:
+    """Every move of the link since the first, and how long its registration took."""
+    for move in station.associated[1:]:
+        after = next((done for done in station.registered if done.at_s >= move.at_s), None)
+        registered = (f"registered with {names.get(after.agent, after.agent)} "
+                      f"{1000 * (after.at_s - move.at_s):.0f} ms later" if after
+                      else "not registered since")
+        output(f"{station.name} moved to {move.access_point} by itself; {registered}\n")

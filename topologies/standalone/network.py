@@ -1,0 +1,176 @@
+"""A scenario's nodes, wires, addresses and routes on Mininet-WiFi's own API; and its tidy end."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mininet.link import Link
+from mininet.log import info
+from mininet.node import Node
+from mn_wifi.module import Mac80211Hwsim
+from mn_wifi.net import Mininet_wifi
+from mn_wifi.node import AP
+
+from topologies import hwsim_mgmt, model
+
+#: Where Mininet-WiFi looks for the radios that it has had made.
+RADIOS = Path("/sys/kernel/debug/ieee80211")
+# mnexec closes every descriptor a process might have: few allowed means quick starts.
+_OPEN_FILES = 256
+# Packets take the way that Mobile IP gives them, and none is there but what the scenario sends.
+_SYSCTLS = ("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0",
+            "net.ipv4.conf.all.accept_redirects=0", "net.ipv6.conf.all.disable_ipv6=1",
+            "net.ipv6.conf.default.disable_ipv6=1")
+
+
+class AccessPoint(AP):  # type: ignore[misc]
+    """An access point in a namespace of its own: a bridge between its wire and its radio."""
+
+    def __init__(self, name: str, **params: Any) -> None:
+        # With a `link`, Mininet-WiFi leaves hostapd to us.
+        super().__init__(name, **{**params, "inNamespace": True, "link": Link})
+
+
+@contextmanager
+def ending(net: Mininet_wifi) -> Iterator[None]:
+    """When this ends, so do the network's nodes and radios, and nothing else.
+
+    Mininet-WiFi's `net.stop()` would do more: end every hostapd and wpa_supplicant of the machine,
+    and unload mac80211_hwsim.
+    """
+    _load_radios()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+    with hwsim_mgmt.in_path():
+        try:
+            yield
+        finally:
+            info("*** Stopping network\n")
+            net.stop_graph_params()
+            for node in net.stations + net.aps:
+                if phy := phy_of(node):
+                    run(node, ["hwsim_mgmt", "-x", phy])
+            for node in net.hosts + net.stations + net.aps:
+                node.terminate()
+
+
+def _load_radios() -> None:
+    """Have mac80211_hwsim ready, without radios. Raises RuntimeError."""
+    if not RADIOS.exists() and subprocess.run(
+            ["modprobe", "mac80211_hwsim", "radios=0"], capture_output=True, check=False,
+            ).returncode:
+        raise RuntimeError("the kernel has no mac80211_hwsim that 'modprobe' could load")
+    if not RADIOS.exists():
+        raise RuntimeError(f"{RADIOS} is not there; give 'mount -t debugfs debugfs "
+                           "/sys/kernel/debug'")
+    # Loaded it is; Mininet-WiFi could not load what is built in.
+    Mac80211Hwsim.externally_managed = True
+    # Otherwise it has all that any library debugs written to a file.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+
+
+def wireless(network: model.Network, name: str) -> dict[str, Any]:
+    """What Mininet-WiFi wants to know of a station or access point."""
+    node = network.nodes[name]
+    known: dict[str, Any] = {"mac": node.interfaces[node.radio_interface].radio, "mode": "b"}
+    if node.position:
+        known["position"] = as_position(node.position)
+    if node.kind == "station":
+        return known | {"ip": None, "ip6": None}
+    # Mininet-WiFi numbers its switches by the digits in their names; these need have none.
+    number = list(network.nodes).index(name) + 1
+    return known | {"ssid": node.ssid, "channel": str(node.channel), "dpid": f"{number:x}"}
+
+
+def wired(network: model.Network) -> list[str]:
+    """Names of the nodes without a radio."""
+    return [name for name, node in network.nodes.items()
+            if node.kind not in ("station", "access_point")]
+
+
+def as_position(place: Sequence[float]) -> str:
+    """A position as Mininet-WiFi writes it: "x,y,z" in metres."""
+    return ",".join(f"{value:g}" for value in (*place, 0)[:3])
+
+
+def add_links(net: Mininet_wifi, network: model.Network) -> None:
+    """The wires; radios meet on their channel."""
+    for link in network.links:
+        ends = [end.split("/") for end in link.ends]
+        net.addLink(*(net[name] for name, _ in ends), cls=Link, intfName1=ends[0][1],
+                    intfName2=ends[1][1])
+        for name, port in ends:
+            _told(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
+            if link.delay_ms or link.loss_percent:
+                _told(net[name], f"tc qdisc add dev {port} root netem limit 100000 "
+                                 f"delay {link.delay_ms}ms loss {link.loss_percent}%")
+
+
+def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
+    """Bridges, addresses and routes of every node."""
+    linked = {end for link in network.links for end in link.ends}
+    for name, node in network.nodes.items():
+        bridges = {i.bridge for i in node.interfaces.values() if i.bridge}
+        steps = ["ip link set lo up", f"sysctl -qw {' '.join(_SYSCTLS)}"]
+        steps += [f"ip link add {bridge} type bridge forward_delay 0 mcast_snooping 0"
+                  for bridge in sorted(bridges)]
+        for port, interface in node.interfaces.items():
+            here = radio_of(net[name]) if interface.radio else port
+            if f"{name}/{port}" in linked:
+                steps += [f"ip link set {port} master {interface.bridge}"] * bool(interface.bridge)
+            elif not interface.radio and port not in bridges:
+                # Its wire leads to a node that does not take part.
+                steps.append(f"ip link add {port} type dummy")
+            if interface.address:
+                steps.append(f"ip addr add {interface.address} brd + dev {here}")
+            steps.append(f"ip link set {here} up")
+        for step in steps + _routes(net[name], node):
+            _told(net[name], step)
+
+
+def radio_of(node: Node) -> str:
+    """Mininet-WiFi's name for a node's wireless interface, `a2-wlan0`."""
+    return str(node.params["wlan"][0])
+
+
+def phy_of(node: Node) -> str:
+    """The kernel's name for a node's radio, "" if it has none (yet)."""
+    return run(node, ["cat", f"/sys/class/net/{radio_of(node)}/phy80211/name"]).strip()
+
+
+def command(node: Node, argv: Sequence[str]) -> list[str]:
+    """`argv` as it must be started to run on a node and to die with this process."""
+    return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(node.pid), *argv]
+
+
+def run(node: Node, argv: Sequence[str], timeout_s: float = 10.0) -> str:
+    """Run a short command on a node, beside its shell; what it prints."""
+    return subprocess.run(command(node, argv), capture_output=True, text=True, timeout=timeout_s,
+                          check=False).stdout
+
+
+def _routes(machine: Node, node: model.Node) -> list[str]:
+    """Commands for a node's routes beyond its own subnets, and for routing itself."""
+    steps = []
+    if node.kind == "station":
+        # All traffic goes by the agent, whatever the station's own prefix.
+        port = radio_of(machine)
+        steps += [f"ip route add {node.gateway} dev {port}",
+                  f"ip route add default via {node.gateway} dev {port} onlink"]
+    elif node.gateway:
+        steps.append(f"ip route add default via {node.gateway}")
+    steps += [f"ip route add {prefix} via {hop}" for prefix, hop in node.routes.items()]
+    return steps + (["sysctl -qw net.ipv4.ip_forward=1"] if node.forwarding else [])
+
+
+def _told(node: Node, step: str) -> None:
+    """Run one command in a node's shell; anything it prints is an error. Raises RuntimeError."""
+    said = " ".join(node.cmd(step).split())
+    if said:
+        raise RuntimeError(f"{node.name}: {step}: {said}")

@@ -1,0 +1,82 @@
+"""What a script does around its topology: options, one line where it cannot run, an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+#: The environment that `./qop provision --on host` makes; Mininet-WiFi may be in there alone.
+PROVISIONED = Path("/opt/qop/venv/bin/python3")
+_PROGRAMS = ("hostapd", "wpa_supplicant", "iw", "rfkill", "ping", "setpriv", "mnexec")
+
+
+class CannotRun(Exception):
+    """This machine lacks something; the text is one line that says what to do."""
+
+
+def main(topology: Callable[[argparse.Namespace], bool], about: str,
+         argv: Sequence[str] | None = None) -> int:
+    """Run a script on the command line's options; its exit status.
+
+    0: what the scenario is for has happened; 1: it has not, or something failed; 2: this machine
+    cannot run it; 130: interrupted.
+    """
+    options = _options(about).parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        check()
+        from mininet.log import setLogLevel
+
+        setLogLevel("info")
+        return 0 if topology(options) else 1
+    except CannotRun as error:
+        return _say(error, 2)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except (RuntimeError, ValueError, OSError) as error:
+        # Errors of ours are one line each: a daemon that does not start, a file that is not right.
+        return _say(error, 1)
+
+
+def check() -> None:
+    """Refuse a machine that lacks what every script needs. Raises CannotRun."""
+    if importlib.util.find_spec("mn_wifi") is None:
+        if PROVISIONED.exists() and Path(sys.prefix) != PROVISIONED.parent.parent:
+            # The same script there, where qop has put its packages.
+            os.execv(PROVISIONED, [str(PROVISIONED), *sys.argv])  # noqa: S606 - as meant
+        raise CannotRun("Mininet-WiFi is not installed; see docs/mininet-wifi.md, or take "
+                        "'./qop lab', which needs none")
+    if importlib.util.find_spec("yaml") is None:
+        raise CannotRun("PyYAML is not installed; on Debian: apt-get install python3-yaml")
+    missing = [name for name in _PROGRAMS if shutil.which(name) is None]
+    if missing:
+        raise CannotRun(f"not installed: {', '.join(missing)}; on Debian: apt-get install hostapd "
+                        "wpasupplicant iw rfkill iputils-ping util-linux mininet")
+    if os.geteuid() != 0:
+        raise CannotRun("Mininet needs root; start it with sudo")
+
+
+def _options(about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("-p", "--plot", action="store_true",
+                        help="show Mininet-WiFi's plot; without a screen it becomes a picture, "
+                             "SCENARIO.png in the current folder")
+    parser.add_argument("--no-cli", dest="cli", action="store_false",
+                        help="end after one pass, without Mininet's command line")
+    return parser
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _say(what: object, status: int) -> int:
+    sys.stderr.write(f"{Path(sys.argv[0]).name}: {what}\n")
+    return status
