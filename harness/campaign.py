@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.processes import processor_s
-from harness import load, render, room, secrets
+from harness import load, memory, render, room, secrets
 from harness.dissectors import DissectorLost, Dissectors
 from harness.machine import Machine
 from harness.plan import Plan, Step, Streams
@@ -78,7 +78,7 @@ class Campaign:
         self._renewal = Renewal(wanted=self.plan.settings.fault is None)
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.most_testbeds,
-            _available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
+            memory.available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
         self.scheduler.add(steps)
         try:
             # One group for measuring and dissecting: what cannot be recorded ends the run.
@@ -337,11 +337,3 @@ def _line(found: Record) -> str:
     what = f": {found.reason}" if found.reason else ""
     return (f"{found.name}: {found.status}, attempt {found.attempt}, {found.elapsed_s:.1f} s, "
             f"processor {found.environment.get('processor')}{what}")
-
-
-def _available_mb() -> int:
-    """Memory that can be used without swapping, in MB (Linux' own estimate)."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) // 1024
-    return 0
