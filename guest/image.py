@@ -6,11 +6,10 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from guest import debian, kernel, root
 from guest.cache import Store, cache_root
@@ -34,13 +33,29 @@ class Image:
     manifest: Mapping[str, Any]
 
 
+class Maker(Protocol):
+    """What makes a part: a module, or an object like one."""
+
+    @property
+    def EXPECTED_S(self) -> Mapping[str, float]:  # noqa: N802 - a constant of modules
+        """Its stages, and how many seconds each usually takes."""
+
+    @property
+    def key(self) -> Callable[[], str]:
+        """Names what it would make now."""
+
+    @property
+    def build(self) -> Callable[[Path, Commands, Track], Mapping[str, Any]]:
+        """Makes it in a folder; the manifest."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One half of the image: where it is kept, and the module that makes it (`key`, `build`)."""
+    """One thing to build: where it is kept, and what makes it."""
 
     name: str
     store: Store
-    module: ModuleType
+    module: Maker
 
 
 def parts(cache: Path | None = None) -> tuple[Part, Part]:
@@ -73,12 +88,7 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    printer = None if progress else Printer()
-    try:
-        _build_all(parts(cache), cache or cache_root(), progress or printer or Printer())
-    finally:
-        if printer:
-            printer.close()
+    build_all(parts(cache), cache or cache_root(), progress)
     built = find(cache)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
@@ -118,8 +128,20 @@ class _Build(threading.Thread):
             raise self.commands.error("stopped")
 
 
-def _build_all(halves: tuple[Part, ...], cache: Path, progress: Progress) -> None:
-    builds = [_Build(part, cache) for part in halves]
+def build_all(
+    wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
+) -> None:
+    """Build what is missing of these, side by side; `progress` as for `ensure`."""
+    printer = None if progress else Printer(what=what)
+    try:
+        _build_all(wanted, cache, progress or printer or Printer())
+    finally:
+        if printer:
+            printer.close()
+
+
+def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
+    builds = [_Build(part, cache) for part in wanted]
     for build in builds:
         build.start()
     try:
