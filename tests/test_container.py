@@ -269,7 +269,8 @@ def test_every_command(walked: object, person: Person) -> None:
                  "verify results/kept.tar.gz",
                  "import results/kept.tar.gz --out results/again", f"compare {base} results/again",
                  "prune results/again --captures none", "completion bash", "report --published",
-                 "lab --policy P1 --node ha-a ip -brief link", "doctor", "provision"):
+                 "lab --policy P1 --node ha-a ip -brief link", "doctor", "provision",
+                 f"run {ONE_CELL} --clock virtual --out results/virtual"):
         done = person(f"{RUN} qop {line}")
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr and "arning" not in done.stderr, (line, done.stderr)

@@ -7,11 +7,13 @@ left suffices is tested by giving every command in the image (tests/test_contain
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 SITE = "opt/qop/python/lib/python3.11/site-packages"
 #: Patterns below the file system's root, by reason.
 RULES: dict[str, tuple[str, ...]] = {
@@ -52,17 +54,20 @@ RULES: dict[str, tuple[str, ...]] = {
         "usr/lib/x86_64-linux-gnu/gconv"),
 }
 
+#: Packages whose compiled modules are a fifth symbols, or more. Not what wheels bring in *.libs:
+#: it was edited in a way that strip breaks.
+STRIPPED = ("PIL", "kiwisolver", "pyarrow", "yaml")
+
 
 def _strip(folder: Path) -> None:
-    """Take symbols for debuggers off compiled modules: a third of some of them."""
-    for module in folder.rglob("*.so*"):
+    """Take off compiled modules what only debuggers and linkers read."""
+    for module in (path for path in folder.rglob("*.so*") if _LIBRARY.search(path.name)):
         subprocess.run(["strip", "--strip-unneeded", str(module)], check=True)
 
 
 def main() -> int:
-    """Strip compiled modules below the folder given, and remove all that the rules name."""
+    """Remove what the rules name below the folder given, and strip what is left."""
     root = Path(sys.argv[1])
-    _strip(root / SITE)
     for patterns in RULES.values():
         for pattern in patterns:
             found = list(root.glob(pattern))
@@ -74,6 +79,8 @@ def main() -> int:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
+    for package in STRIPPED:
+        _strip(root / SITE / package)
     return 0
 
 
