@@ -22,7 +22,7 @@ _TYPE = "application/vnd.oci.image"
 #: Where podman, and docker's newer image store (containerd), look for an image's name.
 _NAMES = {"org.opencontainers.image.ref.name": "{}",
           "io.containerd.image.name": "docker.io/library/{}"}
-_LEVEL = "-12"
+_LEVEL = "-15"
 
 
 @dataclass(frozen=True)

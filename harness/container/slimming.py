@@ -24,7 +24,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "installing: the image is not changed any more": (
         f"{SITE}/pip", f"{SITE}/pip-*", f"{SITE}/setuptools", f"{SITE}/setuptools-*",
         f"{SITE}/pkg_resources", f"{SITE}/_distutils_hack",
-        f"{SITE}/distutils-precedence.pth"),
+        f"{SITE}/distutils-precedence.pth", "usr/share/python-wheels"),
     "plotly but for the script that reports embed": (
         f"{SITE}/plotly/graph_objs", f"{SITE}/plotly/validators", f"{SITE}/plotly/labextension",
         f"{SITE}/plotly/package_data/widgetbundle.js", f"{SITE}/narwhals",
@@ -37,10 +37,10 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{SITE}/scipy/{part}" for part in (
             "cluster", "constants", "datasets", "differentiate", "fft", "fftpack", "integrate",
             "interpolate", "io", "linalg", "misc", "ndimage", "odr", "optimize", "signal",
-            "sparse", "spatial", "stats")),
-    "NumPy's compiler of Fortran": (f"{SITE}/numpy/f2py",),
+            "sparse", "spatial", "stats", "special/cython_special.*")),
     "fonts in PDF and PostScript: figures are SVG and PNG": (
-        f"{SITE}/fontTools/[!am_]*", f"{SITE}/matplotlib/mpl-data/fonts/afm",
+        f"{SITE}/fontTools/[!am_]*", f"{SITE}/fontTools/m[!i]*", f"{SITE}/fontTools/misc/*.so",
+        f"{SITE}/matplotlib/mpl-data/fonts/afm",
         f"{SITE}/matplotlib/mpl-data/fonts/pdfcorefonts"),
     "fonts of formulas, and windows and examples of Matplotlib's": (
         f"{SITE}/matplotlib/mpl-data/fonts/ttf/STIX*", f"{SITE}/matplotlib/mpl-data/images",
@@ -49,6 +49,9 @@ RULES: dict[str, tuple[str, ...]] = {
     "Ansible's vault, which nothing here is in": (
         f"{SITE}/cryptography", f"{SITE}/cffi", f"{SITE}/_cffi_backend*", f"{SITE}/pycparser"),
     "highlighting of source code": (f"{SITE}/pygments/lexers", f"{SITE}/pygments/styles"),
+    "Python's help, tests and turtles": (
+        "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3",
+        "usr/lib/python3.11/turtle.py"),
     "all of Perl but perl-base, and character sets but UTF-8": (
         "usr/lib/x86_64-linux-gnu/perl", "usr/share/perl", "usr/lib/x86_64-linux-gnu/libperl*",
         "usr/lib/x86_64-linux-gnu/gconv"),
