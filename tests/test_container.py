@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import re
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -34,6 +35,8 @@ PAGE = PROJECT / "docs" / "container.md"
 SKIPPED = "# not executed: "
 MOST_BYTES, MOST_PACKED_BYTES = 700e6, 250e6
 RUN = "podman run --rm --network none -v $PWD/results:/results"
+#: Control groups of both versions at once are refused by crun.
+RUNTIME = "runc" if Path("/sys/fs/cgroup/unified").exists() else "crun"
 KERNELS = "/opt/qop/cache/kernels"
 ONE_CELL = "--scenarios N2 --policies P8 --repetitions 1 --stream-bytes 200k"
 
@@ -63,6 +66,9 @@ class Person:
         self._environment = {"HOME": str(folder), "PATH": os.environ["PATH"] + ":/usr/sbin",
                              "XDG_RUNTIME_DIR": str(folder / "run"), "TMPDIR": str(folder),
                              "STORAGE_DRIVER": "overlay"}
+        if RUNTIME != "crun":
+            (folder / "containers.conf").write_text(f'[engine]\nruntime = "{RUNTIME}"\n')
+            self._environment["CONTAINERS_CONF"] = str(folder / "containers.conf")
         self("mkdir -p run")
         if self("podman info").returncode:  # an older kernel, or an overlay below
             shutil.rmtree(folder / ".local", ignore_errors=True)
@@ -257,6 +263,52 @@ def test_stopping_keeps_what_was_measured(walked: object, person: Person) -> Non
     assert person(line).returncode == 0
     assert len(list(records.glob("*.json"))) == 6
     assert all((records / name).read_bytes() == content for name, content in kept.items())
+
+
+@pytest.fixture(scope="session")
+def by_root(made: ContainerImage) -> Iterator[str]:
+    """How the machine's root runs the image, as docker's daemon does for everybody."""
+    if os.geteuid() != 0 or shutil.which("podman") is None:
+        pytest.skip("only root can run containers as docker does, and only with podman here")
+    with tempfile.TemporaryDirectory(prefix="qop-by-root-", dir="/var/tmp") as place:
+        podman = (f"podman --root {place}/root --runroot {place}/run --runtime {RUNTIME} "
+                  "--cgroup-manager cgroupfs --storage-driver overlay")
+        # No more than this process may give; podman would want more of the kernel.
+        limits = " ".join(f"--ulimit {name}={resource.getrlimit(number)[1]}" for name, number in
+                          (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)))
+        for line in (f"{podman} load -q -i {made.archive}",
+                     f"{podman} run --rm --network none {limits} qop --version"):
+            done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"podman does not work for root here: {done.stderr.strip()[-200:]}")
+        yield f"{podman} run --rm --network none {limits}"
+        subprocess.run(["sh", "-c", f"{podman} rmi --all --force"], check=True,
+                       capture_output=True)
+
+
+@pytest.mark.parametrize("how", ["", "--user 4321:4321 --tmpfs /tmp:exec,size=1g"])
+def test_started_by_root(by_root: str, tmp_path: Path, how: str) -> None:
+    """As docker runs it: results belong to the user named, or to the owner of their folder."""
+    results = tmp_path / "results"
+    results.mkdir()
+    os.chown(results, 4321, 4321)
+    tmp_path.chmod(0o755)
+    done = subprocess.run(["sh", "-c", f"{by_root} {how} -v {results}:/results qop run {ONE_CELL}"],
+                          capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "P8   N2 repetition 1: authenticated in" in done.stdout
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in results.rglob("*")} == {
+        (4321, 4321)}
+
+
+def test_limits_of_the_container_count(by_root: str) -> None:
+    """What the container may have of memory and processors is what doctor sees."""
+    core = min(os.sched_getaffinity(0))
+    said = subprocess.run(
+        ["sh", "-c", f"{by_root} --memory 1500m --cpuset-cpus {core} qop doctor"],
+        capture_output=True, text=True, check=False).stdout
+    assert "memory: 1500 MB" in said
+    assert "processors: 1," in said
 
 
 def test_every_command(walked: object, person: Person) -> None:
