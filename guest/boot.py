@@ -20,6 +20,7 @@ from guest.image import Image
 from guest.processes import members, memory_of_group
 
 SHARED_MEMORY = Path("/dev/shm")
+MOUNTS = Path("/proc/self/mountinfo")
 INIT = Path(__file__).parent / "init"
 LINE_LIMIT = 64 * 1024 * 1024
 CONSOLE_LINES = 8
@@ -226,18 +227,46 @@ def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) ->
 
 
 def _memory_dir(memory_mb: int, scratch: Path) -> Path:
-    """Where the file that is the guest's memory goes; it needs room and to be executable."""
+    """Where the file that is the guest's memory goes: in memory, on a disk if it has to be."""
     scratch.mkdir(parents=True, exist_ok=True)
-    for place in (SHARED_MEMORY, scratch):
-        with contextlib.suppress(OSError):
-            state = os.statvfs(place)
-            room = state.f_bavail * state.f_frsize >= memory_mb << 20
-            if room and not state.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK):
-                return place.absolute()
-    raise GuestError(
-        f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
-        "(room, write permission, not mounted noexec); make room or choose another folder"
-    )
+    place = memory_place(memory_mb) or (scratch if can_hold(scratch, memory_mb) else None)
+    if place is None:
+        raise GuestError(
+            f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
+            "(room, write permission, not mounted noexec); make room or choose another folder"
+        )
+    return place.absolute()
+
+
+def memory_place(memory_mb: int) -> Path | None:
+    """The file system in memory that can hold a guest's: /dev/shm, or the one for temporary files.
+
+    Containers have a /dev/shm that is small and noexec, and often a /tmp that is neither.
+    """
+    for place in (SHARED_MEMORY, Path(tempfile.gettempdir())):
+        if is_in_memory(place) and can_hold(place, memory_mb):
+            return place
+    return None
+
+
+def can_hold(place: Path, memory_mb: int) -> bool:
+    """Whether a file there can be a guest's memory: room, permission, and may be executed."""
+    with contextlib.suppress(OSError):
+        state = os.statvfs(place)
+        room = state.f_bavail * state.f_frsize >= memory_mb << 20
+        return room and not state.f_flag & os.ST_NOEXEC and os.access(place, os.W_OK)
+    return False
+
+
+def is_in_memory(place: Path) -> bool:
+    """Whether a folder lies on a tmpfs."""
+    with contextlib.suppress(OSError):
+        device = place.stat().st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        for line in MOUNTS.read_text().splitlines():
+            if line.split()[2] == number:
+                return line.partition(" - ")[2].split()[0] == "tmpfs"
+    return False
 
 
 def _next_core() -> int:

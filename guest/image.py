@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class Image:
 
 
 class Recipe(Protocol):
-    """What makes one half of the image; a module can be one."""
+    """What makes a part; a module can be one."""
 
     @property
     def EXPECTED_S(self) -> Mapping[str, float]:  # noqa: N802 - a constant of modules
@@ -52,7 +52,7 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """One half of the image: where it is kept, and what makes it."""
+    """One thing to build: where it is kept, and what makes it."""
 
     name: str
     store: Store
@@ -97,13 +97,7 @@ def ensure(
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    printer = None if progress else Printer()
-    try:
-        halves = parts(cache, variant, source)
-        _build_all(halves, cache or cache_root(), progress or printer or Printer())
-    finally:
-        if printer:
-            printer.close()
+    build_all(parts(cache, variant, source), cache or cache_root(), progress)
     built = find(cache, variant)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
@@ -143,8 +137,20 @@ class _Build(threading.Thread):
             raise self.commands.error("stopped")
 
 
-def _build_all(halves: tuple[Part, ...], cache: Path, progress: Progress) -> None:
-    builds = [_Build(part, cache) for part in halves]
+def build_all(
+    wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
+) -> None:
+    """Build what is missing of these, side by side; `progress` as for `ensure`."""
+    printer = None if progress else Printer(what=what)
+    try:
+        _build_all(wanted, cache, progress or printer or Printer())
+    finally:
+        if printer:
+            printer.close()
+
+
+def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
+    builds = [_Build(part, cache) for part in wanted]
     for build in builds:
         build.start()
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.processes import processor_s
-from harness import load, packing, room, secrets
+from harness import load, memory, packing, room, secrets
 from harness.dissectors import DissectorLost, Dissectors
 from harness.machine import Machine
 from harness.plan import Plan, Step
@@ -59,7 +59,7 @@ class Campaign(Tally):
         self._secrets = secrets.make(self.plan.settings.fault)
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.most_testbeds,
-            _available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
+            memory.available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
         self._testbeds = Testbeds(self.plan, self.machine, self.results, self.scheduler,
                                   self._secrets, self.started)
 
@@ -263,23 +263,15 @@ class Campaign(Tally):
         medium = self.plan.medium.name if self.plan.medium else None
         settings = self.plan.settings
         return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
-                "medium": medium,
-                "plan": self.plan.digest(), "fault": settings.fault,
+                "medium": medium, "plan": self.plan.digest(), "fault": settings.fault,
                 "code_sha256": code_digest(), "image": self.machine.image_key,
                 "load_average": os.getloadavg()[0], "guests": self.testbeds,
                 "side_by_side": len(self.scheduler.running),
                 **(testbed.environment if testbed else {})}
+
 
 def _line(found: Record) -> str:
     """What the log of a cell says of a repetition."""
     what = f": {found.reason}" if found.reason else ""
     return (f"{found.name}: {found.status}, attempt {found.attempt}, {found.elapsed_s:.1f} s, "
             f"processor {found.environment.get('processor')}{what}")
-
-
-def _available_mb() -> int:
-    """Memory that can be used without swapping, in MB (Linux' own estimate)."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) // 1024
-    return 0

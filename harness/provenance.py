@@ -16,11 +16,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from harness import memory
 from harness.machine import ROOT, EmbeddedMachine, Machine
 from harness.plan import Plan
 from topologies import loader
 
 FILE = "provenance.json"
+#: Which code this is, where there is no git: in a container image.
+REVISION = ROOT / "revision.json"
 _PACKAGES = ("ansible", "guest", "harness", "measure", "policies", "topologies")
 _SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".config", ".cfg", ""})
 _PROGRAMS = (("tshark", "--version"), ("mergecap", "--version"), ("git", "--version"))
@@ -60,8 +63,7 @@ def keep(folder: Path, found: dict[str, Any]) -> None:
 
 def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
     """One set of circumstances, the same for every record made under them."""
-    return {"code": {"sha256": code_digest(), "revision": _said("git", "rev-parse", "HEAD"),
-                     "changed": bool(_said("git", "status", "--porcelain"))},
+    return {"code": {"sha256": code_digest(), **revision()},
             "image": dict(machine.image.manifest) if isinstance(machine, EmbeddedMachine)
             else None,
             "programs": {name: _said(name, option).partition("\n")[0]
@@ -73,16 +75,24 @@ def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
             "medium": loader.to_json(plan.medium) if plan.medium else None}
 
 
+def revision() -> dict[str, Any]:
+    """The commit that the code is of, "" if unknown, and whether it was changed since."""
+    try:
+        found: dict[str, Any] = json.loads(REVISION.read_text())
+    except OSError:
+        return {"revision": _said("git", "rev-parse", "HEAD"),
+                "changed": bool(_said("git", "status", "--porcelain"))}
+    return found
+
+
 def host() -> dict[str, Any]:
     """The machine in front of the user: processor, memory, kernel, distribution."""
     lines = [line.partition(":") for line in _read("/proc/cpuinfo").splitlines()]
     models = [value.strip() for key, _, value in lines if key.strip() == "model name"]
-    memory_kb = next((line.split()[1] for line in _read("/proc/meminfo").splitlines()
-                      if line.startswith("MemTotal:")), "0")
     release = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines()
                    if "=" in line)
     return {"processor": models[0] if models else platform.machine(),
-            "processors": len(os.sched_getaffinity(0)), "memory_mb": int(memory_kb) // 1024,
+            "processors": len(os.sched_getaffinity(0)), "memory_mb": memory.total_mb(),
             "kernel": platform.release(), "platform": sys.platform,
             "distribution": release.get("PRETTY_NAME", "").strip('"')}
 

@@ -71,14 +71,16 @@ class Capture:
                  snap_bytes: int = 0, in_blocks: bool = False) -> None:
         self.point = point
         self.file = file
-        argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", str(file),
+        # To standard output: a file of its own tcpdump would give to another user, which fails
+        # where the file is the host's and the host's user not root.
+        argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", "-",
                 "-B", str(_BUFFER_KIB), "-s", str(snap_bytes)]
         argv += [] if in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
         argv = testbed.command(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
-                              stop_signal=signal.SIGINT)
+                              stop_signal=signal.SIGINT, data=file)
 
     def wait_ready(self) -> None:
         """Block until packets are being captured."""

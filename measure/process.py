@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -18,12 +19,13 @@ _TAIL_LINES = 12
 class Daemon:
     """A running daemon whose output goes to `log` and is watched for a line that says "ready".
 
-    A context manager; leaving it ends the daemon.
+    With `data`, standard output is what it makes and goes to that file, and only standard error is
+    looked at. A context manager; leaving it ends the daemon.
     """
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, ready: str, *,
                  timeout_s: float = 10.0, env: Mapping[str, str] | None = None,
-                 stop_signal: signal.Signals = signal.SIGTERM) -> None:
+                 stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None) -> None:
         self.name = name
         self.log = log
         self._ready = re.compile(ready)
@@ -32,8 +34,11 @@ class Daemon:
         self._seen = threading.Event()
         self._is_ready = False
         self._tail: list[str] = []
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, env=dict(env) if env else None)
+        with data.open("wb") if data else contextlib.nullcontext(subprocess.PIPE) as output:
+            self.process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.PIPE if data else subprocess.STDOUT,
+                env=dict(env) if env else None)
         self._pump = threading.Thread(target=self._read, daemon=True, name=f"log {name}")
         self._pump.start()
 
@@ -88,9 +93,10 @@ class Daemon:
         self._pump.join(_STOP_S)
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
+        said = self.process.stderr or self.process.stdout
+        assert said is not None
         try:
-            with self.process.stdout as output, self.log.open("ab", buffering=0) as log:
+            with said as output, self.log.open("ab", buffering=0) as log:
                 for raw in output:
                     log.write(raw)
                     line = raw.decode("utf-8", "replace").rstrip()

@@ -158,6 +158,20 @@ def test_is_quick(cache):
     assert min(once() for _ in range(10)) < 0.03
 
 
+@needs_tools
+def test_more_packages_include_fewer(cache):
+    """What was set up for a command that wants more serves all others; and not the reverse."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    enough = stamp.read_text()
+    stamp.write_text(enough.replace("\n", " zstd\n"))
+    before = stamp.stat().st_mtime_ns
+    assert _qop(os.environ["PATH"], cache, "run").stdout.startswith("harness ")
+    assert stamp.stat().st_mtime_ns == before
+    stamp.write_text(enough.replace(" openssl", ""))
+    _qop(os.environ["PATH"], cache, "run")
+    assert stamp.read_text() == enough
+
+
 def test_half_an_environment_is_not_used(cache, tools):
     """Without its stamp an environment is not there, whatever is in it."""
     (stamp,) = cache.glob("python/harness-*/.complete")
@@ -165,7 +179,8 @@ def test_half_an_environment_is_not_used(cache, tools):
     assert _qop(tools, cache, "run").returncode == 2
 
 
-@pytest.mark.parametrize("name", ["qop", "guest/init", "guest/first-init", "guest/kernel.sh"])
+@pytest.mark.parametrize("name", ["qop", "guest/init", "guest/first-init", "guest/kernel.sh",
+                                  "harness/container/start"])
 def test_shell_syntax(name):
     """The POSIX shell takes every script."""
     subprocess.run(["dash", "-n", str(PROJECT / name)], check=True)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from guest.boot import Exit, Guest, GuestError, boot
+from guest.boot import Exit, Guest, GuestError, boot, can_hold, is_in_memory
 from guest.image import Image, ensure
 from guest.processes import members
 
@@ -352,3 +352,15 @@ async def test_too_little_memory(tmp_path):
         await boot(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
     with pytest.raises(GuestError, match="can hold a guest"):
         await boot(image, tmp_path, memory_mb=1 << 30, console_log=tmp_path / "c", scratch=tmp_path)
+
+
+def test_where_memory_may_go(tmp_path):
+    """What lies on a tmpfs, as stat(1) says it; what cannot hold a guest's memory is no place."""
+    for place in (Path("/dev/shm"), Path("/proc"), Path("/"), tmp_path):
+        said = subprocess.run(["stat", "--file-system", "--format=%T", str(place)],
+                              capture_output=True, text=True, check=True).stdout
+        assert is_in_memory(place) == (said.strip() == "tmpfs")
+    assert not is_in_memory(tmp_path / "nowhere")
+    assert can_hold(tmp_path, 1)
+    assert not can_hold(tmp_path, 1 << 40)
+    assert not can_hold(tmp_path / "nowhere", 1)

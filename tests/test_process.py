@@ -242,3 +242,14 @@ def test_environment_is_the_one_given(log: Path) -> None:
     daemon.process.wait(10)
     daemon.stop()
     assert daemon.output() == ["ready yes none"]
+
+
+def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
+    """With a file for data, standard output is kept there to the octet, and only the rest read."""
+    data = tmp_path / "data"
+    with Daemon("test daemon", ["sh", "-c", r"printf 'ready\000\377'; echo ready >&2; sleep 60"],
+                log, "^ready", data=data) as daemon:
+        daemon.wait_ready()
+        assert data.read_bytes() == b"ready\0\xff"
+        assert daemon.output() == ["ready"]
+    assert log.read_bytes() == b"ready\n"

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 from numpy.typing import NDArray
 
 from analysis.protection.design import Design
@@ -107,7 +108,5 @@ def _reorder(perturbed: _Draws, design: Design) -> _Draws:
 
 def _ranks(sigmas: _Draws) -> _Draws:
     """Ranks along the rows, 1 the largest, equal ones at their mean; shape as given."""
-    from scipy import stats  # slow to import
-
     # Sums of the same weights in another order differ in their last bits.
-    return np.asarray(stats.rankdata(-np.round(sigmas, 9), axis=1))
+    return np.asarray(pd.DataFrame(-np.round(sigmas, 9)).rank(axis=1))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from guest import image
+from guest import boot, image
 from guest.cache import cache_root
-from harness import builders
+from harness import builders, memory
 from harness.machine import TESTBED_PYTHON
 
 _GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
@@ -84,16 +85,20 @@ def _seccomp() -> Finding:
 
 
 def _memory() -> Finding:
-    mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    mb = memory.total_mb()
     return Finding(mb >= 4 * _GUEST_ROOM_MB, f"memory: {mb} MB",
                    f"a guest may take {_GUEST_ROOM_MB} MB")
 
 
 def _shared_memory() -> Finding:
-    state = os.statvfs("/dev/shm")
-    mb = state.f_bavail * state.f_frsize >> 20
-    return Finding(mb >= _GUEST_ROOM_MB, f"/dev/shm: {mb} MB free for guests' memory",
-                   "guests keep their memory on disk instead, which is slower", needed=False)
+    place = boot.memory_place(_GUEST_ROOM_MB)
+    if place is None:
+        return Finding(False, "a file system in memory for guests' memory",
+                       "guests keep it on a disk instead, which is slower: "
+                       f"{boot.SHARED_MEMORY} and {tempfile.gettempdir()} are on a disk, too small "
+                       "or noexec (for a container: --tmpfs /tmp:exec,size=4g)", needed=False)
+    mb = shutil.disk_usage(place).free >> 20
+    return Finding(True, f"{place}: {mb} MB free for guests' memory")
 
 
 def _disk() -> Finding:

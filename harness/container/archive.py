@@ -1,0 +1,130 @@
+"""Builds the image's archive: the base, the guest's image, the project; and how it is started."""
+
+from __future__ import annotations
+
+import compileall
+import json
+import shutil
+import sys
+import tarfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Any
+
+from guest.cache import Store, key_of
+from guest.commands import Commands
+from guest.debian import clear_scratch, scratch
+from guest.image import Image
+from guest.progress import Track
+from harness import provenance
+from harness.container import base, layout
+from harness.machine import ROOT
+
+HERE = Path(__file__).parent
+FILE = "qop-container.tar"
+NAME = "qop:latest"
+PROJECT = "/opt/qop/project"
+CACHE = "/opt/qop/cache"
+START = "/usr/local/bin/qop"
+EXPECTED_S = {"layers": 8, "pack": 4}
+#: Of the project: what commands read. Guests' images are found by what they were made of.
+CONTENTS = ("analysis", "ansible", "examples", "guest", "harness", "measure", "policies",
+            "requirements", "topologies", "pyproject.toml")
+_PYTHON_OF_THE_BASE = "cpython-311"
+CONFIG = {
+    "Entrypoint": [START],
+    "Cmd": ["--help"],
+    "Env": [f"PATH={base.ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            f"PYTHONPATH={PROJECT}", f"QOP_CACHE={CACHE}", "LC_ALL=C.UTF-8"],
+    # Results lie in results/ below it, which is where their folder is mounted.
+    "WorkingDir": "/",
+}
+
+
+class Archive:
+    """What `guest.image.build_all` makes in its cache, once the base and the guest are there."""
+
+    EXPECTED_S = EXPECTED_S
+
+    def __init__(self, base: Path, guest: Image) -> None:
+        self._base = base
+        self._guest = guest
+        self._revision = provenance.revision()
+
+    def key(self) -> str:
+        """Changes with everything that goes into the image, the name of the commit included."""
+        inputs = {str(path.relative_to(ROOT)): path.read_bytes() for path in _project_files()}
+        inputs["parts"] = repr((self._base.name, self._guest.key, self._revision)).encode()
+        return key_of(inputs)
+
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+        """Leave the archive in the folder; returns the manifest."""
+        track.stage("layers")
+        target = scratch(unfinished)
+        layers = [base.layer(self._base)]
+        unpacked = Store.manifest(self._base)["unpacked_bytes"]
+        for name, what, fill in (("guest", "the guest's image", self._add_guest),
+                                 ("project", "the project", self._add_project)):
+            tar = target / f"{name}.tar"
+            with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as layer:
+                fill(layer, target)
+            unpacked += tar.stat().st_size
+            layers.append(layout.pack(tar, what, commands))
+
+        track.stage("pack")
+        layout.archive(layers, NAME, CONFIG, self._annotations(), unfinished / FILE)
+        clear_scratch(unfinished)
+        return {"name": NAME, "unpacked_bytes": unpacked, **self._revision}
+
+    def _annotations(self) -> dict[str, str]:
+        about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        known = {"title": about["name"], "description": about["description"],
+                 "version": about["version"], "revision": self._revision["revision"]}
+        return {f"org.opencontainers.image.{name}": value for name, value in known.items() if value}
+
+    def _add_guest(self, layer: tarfile.TarFile, _scratch: Path) -> None:
+        """The guest's image where the image's cache has it: the very files of the cache here."""
+        for kind, place in (("kernels", self._guest.kernel.parent),
+                            ("roots", self._guest.root.parent)):
+            for file in sorted(place.iterdir()):
+                layer.add(file, f"{CACHE}/{kind}/{place.name}/{file.name}", filter=_owned)
+
+    def _add_project(self, layer: tarfile.TarFile, folder: Path) -> None:
+        """The project as it is here, compiled, because nobody can write there; and its start."""
+        copy = folder / "project"
+        for path in _project_files():
+            target = copy / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        (copy / provenance.REVISION.name).write_text(json.dumps(self._revision))
+        if sys.implementation.cache_tag == _PYTHON_OF_THE_BASE:
+            compileall.compile_dir(copy, quiet=1, stripdir=str(copy), prependdir=PROJECT,
+                                   invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+            layer.add(path, f"{PROJECT}/{path.relative_to(copy)}", filter=_owned)
+        layer.add(HERE / "start", START, filter=_program)
+
+
+def _project_files() -> list[Path]:
+    found: list[Path] = []
+    for name in CONTENTS:
+        place = ROOT / name
+        found += [place] if place.is_file() else [
+            path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return sorted(found)
+
+
+def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Root's and readable by all, of no time: the same files give the same layer."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = 0
+    entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+    return entry
+
+
+def _program(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode = 0o755
+    return _owned(entry)

@@ -1,0 +1,97 @@
+"""Builds the image's base: Debian with tshark, and the harness' locked Python environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from guest import root
+from guest.cache import Store, key_of
+from guest.commands import Commands
+from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
+from guest.progress import Track
+from harness.container import layout
+from harness.machine import ROOT
+
+HERE = Path(__file__).parent
+LOCK = ROOT / "requirements" / "harness.lock"
+#: Where the environment is in the image.
+ENVIRONMENT = "/opt/qop/python"
+# What the harness starts: tshark and mergecap, openssl, setpriv and taskset (of util-linux, which
+# is essential); and tini, the container's first process.
+PACKAGES = ("openssl", "python3", "tini", "tshark")
+#: What it takes to make the environment, removed afterwards.
+MAKING = ("binutils", "python3-venv")
+EXPECTED_S = {"wheels": 15, "packages": 45, "environment": 45, "layer": 25}
+
+
+def key() -> str:
+    """Changes with everything that goes into the base."""
+    files = [HERE / name for name in ("base.py", "layout.py", "slimming.py")]
+    inputs = {path.name: path.read_bytes() for path in (*files, LOCK)}
+    inputs["suite"] = repr((root.SUITE, root.WHEELS_FOR)).encode()
+    return key_of(inputs)
+
+
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+    """Leave the layer in the folder; returns the manifest."""
+    track.stage("wheels")
+    inside = unfinished / "qop"
+    commands.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input",
+                  "download", "--dest", str(inside / "wheels"), *root.WHEELS_FOR,
+                  "--require-hashes", "--no-deps", "--quiet", "--requirement", str(LOCK)])
+    shutil.copy(LOCK, inside)
+    shutil.copy(HERE / "slimming.py", inside)
+
+    track.stage("packages")
+    target = scratch(unfinished)
+    tar = unfinished / "base.tar"
+    suites = (root.SUITE, f"{root.SUITE}-updates", f"{root.SUITE}-security")
+    commands.run(
+        mmdebstrap(root.SUITE, str(tar), mirrors().sources(*suites), PACKAGES + MAKING,
+                   _hooks(inside)),
+        each_line=lambda line: _follow(line, track),
+        environment={**os.environ, "TMPDIR": str(target)})
+
+    track.stage("layer")
+    clear_scratch(unfinished)
+    shutil.rmtree(inside)
+    size = tar.stat().st_size
+    made = layout.pack(tar, "Debian, tshark, the harness' Python environment", commands)
+    return {"suite": root.SUITE, "packages": PACKAGES, "unpacked_bytes": size,
+            "file": made.file.name, "digest": made.digest, "diff_id": made.diff_id,
+            "made_by": made.made_by}
+
+
+def layer(place: Path) -> layout.Layer:
+    """The layer of a finished base."""
+    said = Store.manifest(place)
+    return layout.Layer(place / said["file"], said["digest"], said["diff_id"], said["made_by"])
+
+
+def _hooks(inside: Path) -> list[str]:
+    python = f"{ENVIRONMENT}/bin/python"
+    compiled = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+    return [
+        in_root("mkdir", "/qop", "/results"),
+        hook("sync-in", inside, "/qop"),
+        "--customize-hook=echo @stage environment",
+        in_root("python3", "-m", "venv", ENVIRONMENT),
+        in_root(python, "-m", "pip", "install", "--quiet", "--no-input", "--no-index",
+                "--disable-pip-version-check", "--no-compile", "--require-hashes", "--find-links",
+                "/qop/wheels", "--requirement", f"/qop/{LOCK.name}"),
+        in_root("python3", "/qop/slimming.py", "/"),
+        in_root("rm", "-rf", "/qop"),
+        in_root("apt-get", "-q", "-y", "purge", "--auto-remove", *MAKING),
+        # Nobody can write there: what is not compiled now would be compiled at every start.
+        in_root("python3", *compiled, f"{ENVIRONMENT}/lib"),
+    ]
+
+
+def _follow(line: str, track: Track) -> None:
+    if line.startswith("@stage "):
+        track.stage(line.removeprefix("@stage "))

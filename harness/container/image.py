@@ -1,0 +1,68 @@
+"""The container image: found in the cache, or built into it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from guest import debian, image
+from guest.cache import Store, cache_root
+from guest.commands import BuildError
+from guest.image import Part
+from harness.container import archive, base
+
+TOOLS = ("mmdebstrap", "zstd", "setpriv", "apt-get")
+_WHAT = "container image"
+
+
+@dataclass(frozen=True)
+class ContainerImage:
+    """The image as a file. `key` names what it was made of."""
+
+    archive: Path
+    name: str
+    key: str
+    packed_bytes: int
+    unpacked_bytes: int
+
+
+def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
+    """The image with this guest in it, built first where necessary (a few minutes).
+
+    Raises BuildError, whose text is for the user.
+    """
+    place = cache or cache_root()
+    foundation = _ensure(Part("base", _store(place, "container-bases"), base), place)
+    made = archive.Archive(foundation, guest)
+    found = _ensure(Part("image", _store(place, "containers"), made), place)
+    manifest: dict[str, Any] = Store.manifest(found)
+    file = found / archive.FILE
+    return ContainerImage(file, manifest["name"], found.name, file.stat().st_size,
+                          manifest["unpacked_bytes"])
+
+
+def _ensure(part: Part, cache: Path) -> Path:
+    """The part's folder. Once it had to be made, older ones are removed: they are large."""
+    key = part.recipe.key()
+    found = part.store.find(key)
+    if found:
+        return found
+    missing = [name for name in TOOLS if shutil.which(name) is None]
+    if missing:
+        raise BuildError(f"building the {_WHAT} needs {', '.join(missing)}; './qop image' on "
+                         "Debian installs them")
+    image.build_all([part], cache, what=_WHAT)
+    found = part.store.find(key)
+    if found is None:
+        raise BuildError(f"the inputs of the {_WHAT} changed while it was built; run the command "
+                         "again")
+    for older in found.parent.glob("[0-9a-f]*"):
+        if older != found:
+            shutil.rmtree(older, ignore_errors=True)
+    return found
+
+
+def _store(cache: Path, kind: str) -> Store:
+    return Store(cache / kind, _WHAT, debian.dispose)

@@ -1,0 +1,91 @@
+"""Removes from the image's file system what nothing in it reads. Runs in it, with Debian's Python.
+
+The environment is 730 MB as installed, more than the whole image may have. Every rule has to find
+something, so that none outlives the version of the package that it was written for. That what is
+left suffices is tested by giving every command in the image (tests/test_container.py).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+SITE = "opt/qop/python/lib/python3.11/site-packages"
+#: Patterns below the file system's root, by reason.
+RULES: dict[str, tuple[str, ...]] = {
+    "packages' own tests": (f"{SITE}/**/tests", f"{SITE}/ansible_test"),
+    "sources and headers of compiled modules, and their types": tuple(
+        f"{SITE}/**/*.{suffix}" for suffix in ("pyi", "pyx", "pxd", "pxi", "h", "hpp", "a"))
+        + (f"{SITE}/pyarrow/include", f"{SITE}/pyarrow/src"),
+    "installing: the image is not changed any more": (
+        f"{SITE}/pip", f"{SITE}/pip-*", f"{SITE}/setuptools", f"{SITE}/setuptools-*",
+        f"{SITE}/pkg_resources", f"{SITE}/_distutils_hack",
+        f"{SITE}/distutils-precedence.pth", "usr/share/python-wheels"),
+    "plotly but for the script that reports embed": (
+        f"{SITE}/plotly/graph_objs", f"{SITE}/plotly/validators", f"{SITE}/plotly/labextension",
+        f"{SITE}/plotly/package_data/widgetbundle.js", f"{SITE}/narwhals",
+        "opt/qop/python/share/jupyter"),
+    "Arrow's network services and foreign stores: tables are written to files": (
+        f"{SITE}/pyarrow/*_flight*", f"{SITE}/pyarrow/libarrow_s3*", f"{SITE}/pyarrow/_s3fs*"),
+    "second and third copies of one library: the loader wants the first": (
+        f"{SITE}/pyarrow/libarrow_python.so", f"{SITE}/pyarrow/libarrow_python.so.*.*.*"),
+    "SciPy but for its special functions, all that the analysis takes": tuple(
+        f"{SITE}/scipy/{part}" for part in (
+            "cluster", "constants", "datasets", "differentiate", "fft", "fftpack", "integrate",
+            "interpolate", "io", "linalg", "misc", "ndimage", "odr", "optimize", "signal",
+            "sparse", "spatial", "stats", "special/cython_special.*")),
+    "fonts in PDF and PostScript: figures are SVG and PNG": (
+        f"{SITE}/fontTools/[!am_]*", f"{SITE}/fontTools/m[!i]*", f"{SITE}/fontTools/misc/*.so",
+        f"{SITE}/matplotlib/mpl-data/fonts/afm",
+        f"{SITE}/matplotlib/mpl-data/fonts/pdfcorefonts"),
+    "fonts of formulas, and windows and examples of Matplotlib's": (
+        f"{SITE}/matplotlib/mpl-data/fonts/ttf/STIX*", f"{SITE}/matplotlib/mpl-data/images",
+        f"{SITE}/matplotlib/mpl-data/sample_data"),
+    "photographs' formats": (f"{SITE}/PIL/_avif*", f"{SITE}/pillow.libs/libavif*"),
+    "Ansible's vault, which nothing here is in": (
+        f"{SITE}/cryptography", f"{SITE}/cffi", f"{SITE}/_cffi_backend*", f"{SITE}/pycparser"),
+    "highlighting of source code": (f"{SITE}/pygments/lexers", f"{SITE}/pygments/styles"),
+    "Python's help, tests and turtles": (
+        "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3",
+        "usr/lib/python3.11/turtle.py"),
+    "all of Perl but perl-base, and character sets but UTF-8": (
+        "usr/lib/x86_64-linux-gnu/perl", "usr/share/perl", "usr/lib/x86_64-linux-gnu/libperl*",
+        "usr/lib/x86_64-linux-gnu/gconv"),
+}
+
+#: Packages whose compiled modules are a fifth symbols, or more. Not what wheels bring in *.libs:
+#: it was edited in a way that strip breaks.
+STRIPPED = ("PIL", "kiwisolver", "pyarrow", "yaml")
+
+
+def _strip(folder: Path) -> None:
+    """Take off compiled modules what only debuggers and linkers read."""
+    for module in (path for path in folder.rglob("*.so*") if _LIBRARY.search(path.name)):
+        subprocess.run(["strip", "--strip-unneeded", str(module)], check=True)
+
+
+def main() -> int:
+    """Remove what the rules name below the folder given, and strip what is left."""
+    root = Path(sys.argv[1])
+    for patterns in RULES.values():
+        for pattern in patterns:
+            found = list(root.glob(pattern))
+            if not found:
+                print(f"slimming: {pattern} matches nothing any more", file=sys.stderr)
+                return 1
+            for path in found:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+    for package in STRIPPED:
+        _strip(root / SITE / package)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

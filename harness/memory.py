@@ -1,0 +1,77 @@
+"""How much memory there is and may be used: the machine's, or what a container's limit leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+#: Files of a memory control group: the limit, what is used, and of that (in memory.stat) what
+#: would be given up at once. Control groups version 2, then version 1.
+_V2 = ("memory.max", "memory.current", "inactive_file")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A control group's limit and what may still be used below it, in bytes."""
+
+    most_bytes: int
+    available_bytes: int
+
+
+def total_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+    """Memory that this process may have in all, in MB."""
+    found = [_meminfo_mb("MemTotal:", proc)]
+    return min(found + [limit.most_bytes >> 20 for limit in limits(proc, cgroups)])
+
+
+def available_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+    """Memory that can be used without swapping, in MB (Linux' own estimate, below all limits)."""
+    found = [_meminfo_mb("MemAvailable:", proc)]
+    return min(found + [limit.available_bytes >> 20 for limit in limits(proc, cgroups)])
+
+
+def limits(proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[Limit]:
+    """The limits of this process's control groups, its own and those above.
+
+    In a container the path may be the host's, which is not seen there; the root of the mount is
+    then the container's own group.
+    """
+    for line in _lines(proc / "self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _along(cgroups, path, _V2)
+        elif "memory" in controllers.split(","):
+            yield from _along(cgroups / "memory", path, _V1)
+
+
+def _along(root: Path, path: str, names: tuple[str, str, str]) -> Iterator[Limit]:
+    inner = PurePosixPath(path.lstrip("/"))
+    for below in (inner, *inner.parents):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            yield _limit(root / below, *names)
+
+
+def _limit(group: Path, most: str, used: str, spare: str) -> Limit:
+    """Raises ValueError where there is no limit ("max"), OSError where there is no such group."""
+    limit_bytes = int((group / most).read_text())
+    used_bytes = int((group / used).read_text())
+    stat = dict(line.split() for line in _lines(group / "memory.stat"))
+    return Limit(limit_bytes, limit_bytes - used_bytes + int(stat[spare]))
+
+
+def _meminfo_mb(name: str, proc: Path) -> int:
+    for line in _lines(proc / "meminfo"):
+        if line.startswith(name):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
+def _lines(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return path.read_text().splitlines()
+    return []
