@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -36,7 +36,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Part:
-    """One half of the image: where it is kept, and the module that makes it (`key`, `build`)."""
+    """Something to build: where it is kept, and the module that makes it (`key`, `build`)."""
 
     name: str
     store: Store
@@ -70,19 +70,31 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image
     found = find(cache)
     if found:
         return found
-    missing = [name for name in TOOLS if shutil.which(name) is None]
-    if missing:
-        raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    printer = None if progress else Printer()
-    try:
-        _build_all(parts(cache), cache or cache_root(), progress or printer or Printer())
-    finally:
-        if printer:
-            printer.close()
+    require_tools("the guest", TOOLS)
+    build_parts("the guest", parts(cache), cache or cache_root(), progress)
     built = find(cache)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
     return built
+
+
+def require_tools(what: str, tools: Sequence[str]) -> None:
+    """Raise BuildError unless the programs that building takes are there."""
+    missing = [name for name in tools if shutil.which(name) is None]
+    if missing:
+        raise BuildError(f"building {what} needs {', '.join(missing)}; ./qop installs them")
+
+
+def build_parts(
+    what: str, missing: Sequence[Part], cache: Path, progress: Progress | None = None
+) -> None:
+    """Build the parts side by side; `progress` and errors are as for `ensure`."""
+    printer = None if progress else Printer(what)
+    try:
+        _build_all(missing, cache, progress or printer or Printer(what))
+    finally:
+        if printer:
+            printer.close()
 
 
 class _Build(threading.Thread):
@@ -118,7 +130,7 @@ class _Build(threading.Thread):
             raise self.commands.error("stopped")
 
 
-def _build_all(halves: tuple[Part, ...], cache: Path, progress: Progress) -> None:
+def _build_all(halves: Sequence[Part], cache: Path, progress: Progress) -> None:
     builds = [_Build(part, cache) for part in halves]
     for build in builds:
         build.start()
