@@ -26,7 +26,7 @@ from guest.debian import (
     mmdebstrap,
     scratch,
 )
-from guest.image import Part, Progress, build_parts, require_tools
+from guest.image import Part, Progress, build_all
 from guest.progress import Track
 
 HERE = Path(__file__).parent / "vagrant"
@@ -65,8 +65,11 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
     part = Part("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
     found = part.store.find(key())
     if found is None:
-        require_tools("the box", TOOLS)
-        build_parts("the box", (part,), base, progress)
+        missing = [name for name in TOOLS if shutil.which(name) is None]
+        if missing:
+            raise BuildError("building the box needs " + ", ".join(missing)
+                             + "; './qop image box' installs them")
+        build_all((part,), base, progress, "box")
         found = part.store.find(key())
     if found is None:
         raise BuildError("the box's inputs changed while it was built; run the command again")

@@ -36,7 +36,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Part:
-    """Something to build: where it is kept, and the module that makes it (`key`, `build`)."""
+    """One thing to build: where it is kept, and the module that makes it (`key`, `build`)."""
 
     name: str
     store: Store
@@ -70,31 +70,14 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Image
     found = find(cache)
     if found:
         return found
-    require_tools("the guest", TOOLS)
-    build_parts("the guest", parts(cache), cache or cache_root(), progress)
+    missing = [name for name in TOOLS if shutil.which(name) is None]
+    if missing:
+        raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
+    build_all(parts(cache), cache or cache_root(), progress)
     built = find(cache)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
     return built
-
-
-def require_tools(what: str, tools: Sequence[str]) -> None:
-    """Raise BuildError unless the programs that building takes are there."""
-    missing = [name for name in tools if shutil.which(name) is None]
-    if missing:
-        raise BuildError(f"building {what} needs {', '.join(missing)}; ./qop installs them")
-
-
-def build_parts(
-    what: str, missing: Sequence[Part], cache: Path, progress: Progress | None = None
-) -> None:
-    """Build the parts side by side; `progress` and errors are as for `ensure`."""
-    printer = None if progress else Printer(what)
-    try:
-        _build_all(missing, cache, progress or printer or Printer(what))
-    finally:
-        if printer:
-            printer.close()
 
 
 class _Build(threading.Thread):
@@ -130,8 +113,20 @@ class _Build(threading.Thread):
             raise self.commands.error("stopped")
 
 
-def _build_all(halves: Sequence[Part], cache: Path, progress: Progress) -> None:
-    builds = [_Build(part, cache) for part in halves]
+def build_all(
+    wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
+) -> None:
+    """Build what is missing of these, side by side; `progress` as for `ensure`."""
+    printer = None if progress else Printer(what=what)
+    try:
+        _build_all(wanted, cache, progress or printer or Printer())
+    finally:
+        if printer:
+            printer.close()
+
+
+def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
+    builds = [_Build(part, cache) for part in wanted]
     for build in builds:
         build.start()
     try:

@@ -116,7 +116,7 @@ def status_of(tracks: list[Track]) -> Status:
 class Printer:
     """Writes the line: redrawn on a terminal, otherwise a new one now and then."""
 
-    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, what: str = "guest") -> None:
         self._what = what
         self._stream = stream or sys.stderr
         self._tty = self._stream.isatty()
@@ -130,7 +130,8 @@ class Printer:
         self._last = now
         minutes, seconds = divmod(round(status.remaining_s), 60)
         left = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
-        line = f"building {self._what}, {status.fraction:4.0%}, about {left} left; {status.text}"
+        far = f"{status.fraction:4.0%}, about {left} left"
+        line = f"building the {self._what}, {far}; {status.text}"
         if self._tty:
             self._stream.write(f"\r\033[K{line[:_width()]}")
         else:

@@ -1,4 +1,4 @@
-"""A Vagrant box started with QEMU, without any network: its serial console, and ssh through a port."""
+"""A Vagrant box started with QEMU, without any network: a serial console, and ssh by a port."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Box:
         argv = ["qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-smp", "2",
                 "-m", "2048", "-nodefaults", "-display", "none", "-nic", "none",
                 "-drive", f"file={self.disk},if=virtio,format=qcow2,snapshot=on",
-                "-chardev", f"socket,id=console,fd={console},server=on,wait=off,"
-                            f"logfile={self._console}",
+                "-chardev",
+                f"socket,id=console,fd={console},server=on,wait=off,logfile={self._console}",
                 "-serial", "chardev:console", "-device", "virtio-serial-pci",
                 "-chardev", f"socket,id=ssh,fd={ssh},server=on,wait=off",
                 "-device", "virtserialport,chardev=ssh,name=ssh", "-device", "virtio-rng-pci"]

@@ -1,0 +1,126 @@
+"""The Vagrant box: made of files, starts by itself, and measures on Debian's own kernel."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT, checks
+from qemu_box import Box, missing
+
+from guest import box
+from guest.commands import BuildError
+from measure import record
+
+KEYS = "/usr/share/rubygems-integration/all/gems"
+needs_vagrant = pytest.mark.skipif(bool(missing(["vagrant"])), reason="vagrant is not installed")
+needs_qemu = pytest.mark.skipif(
+    bool(missing(["qemu-system-x86_64", "ssh"])), reason=f"not installed: "
+    f"{missing(['qemu-system-x86_64', 'ssh'])} (Debian: qemu-system-x86, openssh-client)")
+# As Vagrant copies a checkout in.
+LEFT_OUT = (".git", "results", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
+
+
+def vagrant(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Vagrant with a home of its own."""
+    return subprocess.run(["vagrant", *arguments], cwd=PROJECT, text=True, capture_output=True,
+                          timeout=300, check=False,
+                          env={**os.environ, "VAGRANT_HOME": str(home), **environment})
+
+
+@pytest.fixture(scope="module")
+def made() -> Path:
+    """The box, from the cache where it is there."""
+    return box.ensure()
+
+
+def test_the_entry_points_packages_are_found() -> None:
+    """What goes into the box is what ./qop asks for; another form of that line is noticed."""
+    assert "mmdebstrap" in box.entry_packages((PROJECT / "qop").read_text())
+    with pytest.raises(BuildError, match="packages="):
+        box.entry_packages('packages="other"\n')
+
+
+def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
+    """A file of the box, the role and the entry point each make another box."""
+    first = box.key()
+    assert box.key() == first
+    monkeypatch.setattr(box.root, "key", lambda: "another")
+    assert box.key() != first
+
+
+@needs_vagrant
+@pytest.mark.parametrize("environment", [{}, {"QOP_BOX": "somebody/elses"}])
+def test_vagrantfile_is_valid(tmp_path, environment) -> None:
+    """By Vagrant's own judgement."""
+    done = vagrant(tmp_path, "validate", "--ignore-provider", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "validated successfully" in done.stdout
+
+
+@pytest.mark.guest
+def test_box_is_what_vagrant_takes(made, tmp_path) -> None:
+    """Three files, the disk of the announced kind and size."""
+    with tarfile.open(made) as packed:
+        assert packed.getnames() == ["metadata.json", "Vagrantfile", "box.img"]
+        packed.extractall(tmp_path, filter="data")
+    about = json.loads((tmp_path / "metadata.json").read_text())
+    shown = subprocess.run(["qemu-img", "info", "--output=json", tmp_path / "box.img"], text=True,
+                           capture_output=True, check=True).stdout
+    disk = json.loads(shown)
+    assert about["provider"] == "libvirt" and about["format"] == disk["format"] == "qcow2"
+    assert disk["virtual-size"] == about["virtual_size"] << 30
+    assert subprocess.run(["qemu-img", "check", "-q", tmp_path / "box.img"],
+                          check=False).returncode == 0
+
+
+@needs_vagrant
+@pytest.mark.guest
+def test_vagrant_adds_the_box(made, tmp_path) -> None:
+    """Vagrant itself reads it; to start it, it would need a hypervisor."""
+    done = vagrant(tmp_path, "box", "add", "--name", "qop", str(made))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "qop (libvirt, 0)" in vagrant(tmp_path, "box", "list").stdout
+
+
+def checkout() -> bytes:
+    """The project as a tar."""
+    def chosen(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if Path(entry.name).name in LEFT_OUT or entry.name.endswith(".box") else entry
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(PROJECT, ".", filter=chosen)
+    return packed.getvalue()
+
+
+@needs_qemu
+@needs_vagrant
+@pytest.mark.guest
+@pytest.mark.slow
+def test_box_measures_on_its_own_kernel(made, tmp_path) -> None:
+    """From its boot loader to a record: P1 in N2, proven, without any network to the outside."""
+    with tarfile.open(made) as packed:
+        packed.extract("box.img", tmp_path, filter="data")
+    key = tmp_path / "key"
+    key.write_bytes(next(Path(KEYS).glob("vagrant-*/keys/vagrant")).read_bytes())
+    key.chmod(0o600)
+    with Box(tmp_path / "box.img", tmp_path, key) as machine:
+        put = machine.ssh("sudo mkdir /vagrant && sudo tar -x -C /vagrant", data=checkout())
+        assert put.returncode == 0, put.stderr
+        done = machine.ssh("cd /vagrant && sudo ./qop run --on host --policies P1 --scenarios N2 "
+                           "--repetitions 1 --stream-bytes 300k --out results/box")
+        kept = machine.ssh("sudo tar -c -C /vagrant results")
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+    with tarfile.open(fileobj=io.BytesIO(kept.stdout)) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (one,), complaints = record.read_all(tmp_path / "results/box/records")
+    assert not complaints
+    assert (one.name, one.status) == ("P1-N2-1", "ok"), one.reason
+    assert one.environment["kernel"].startswith("Linux 6.")
+    assert len(checks(one)) == len(one.evidence) > 0
