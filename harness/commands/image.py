@@ -1,4 +1,4 @@
-"""`qop image`: build what others can run without this checkout's set-up."""
+"""`qop image`: everything that measuring takes as one file for another machine."""
 
 from __future__ import annotations
 
@@ -8,50 +8,53 @@ from pathlib import Path
 
 import click
 
-from guest import box
 from guest.commands import BuildError
 from harness.errors import UserError
 
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
-@click.group("image", context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group("image", context_settings=_SETTINGS)
 def command() -> None:
-    """Build what others can run."""
+    """Build everything that measuring takes as one file for another machine."""
 
 
-@command.command("box")
-@click.option("--out", type=click.Path(path_type=Path), default=Path(box.NAME), show_default=True,
-              metavar="FILE", help="Where to put it.")
-def make_box(out: Path) -> None:
-    """Build a Vagrant box that is a testbed, for './qop run --on host' inside.
+@command.command("box", context_settings=_SETTINGS)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("qop.box"), metavar="FILE",
+              show_default=True, help="Where to put the box.")
+def box(out: Path) -> None:
+    """Build a Vagrant box for libvirt: Debian 12 with its own kernel, as a testbed.
 
-    Debian 12 with its own kernel, for libvirt. The Vagrantfile takes qop.box where it lies beside
-    it, or the file that QOP_BOX names.
+    In it './qop run --on host' finds all it needs. The Vagrantfile takes qop.box where that lies
+    beside it, or the file that QOP_BOX names. docs/vagrant.md tells how to start it.
     """
+    from guest.box import ensure
+
     _check(out)
     try:
-        built = box.ensure()
+        made = ensure()
     except BuildError as error:
         raise UserError(str(error), status=1) from None
-    _place(built, out)
-    click.echo(f"{out}: {out.stat().st_size >> 20} MB, a Vagrant box for libvirt")
+    _place(made, out)
+    click.echo(f"box ready: {out} ({out.stat().st_size / 1e6:.0f} MB)")
 
 
 def _check(out: Path) -> None:
     """Refuse, before minutes are spent, where the file cannot be put."""
     folder = out.absolute().parent
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder; give the name of a file")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UserError(f"--out {out}: cannot write to {folder}; give another place")
+    if out.is_dir() or not folder.is_dir():
+        raise UserError(f"--out {out}: name a file in a folder that exists")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--out {out}: you may not write to {folder}; name another place")
 
 
-def _place(built: Path, out: Path) -> None:
+def _place(made: Path, out: Path) -> None:
     """Copy under another name, then rename: the file is whole or not there."""
     new = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        shutil.copyfile(built, new)
+        shutil.copyfile(made, new)
         new.rename(out)
     except OSError as error:
-        raise UserError(f"--out {out}: {error.strerror}", status=1) from None
+        raise UserError(f"--out {out}: cannot be written ({error.strerror})", status=1) from None
     finally:
         new.unlink(missing_ok=True)
