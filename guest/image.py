@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from guest import debian, kernel, root
 from guest.cache import Store, cache_root
@@ -34,13 +33,29 @@ class Image:
     manifest: Mapping[str, Any]
 
 
+class Maker(Protocol):
+    """What makes a part: a module, or an object like one."""
+
+    @property
+    def EXPECTED_S(self) -> Mapping[str, float]:  # noqa: N802 - a constant of modules
+        """Its stages, and how many seconds each usually takes."""
+
+    @property
+    def key(self) -> Callable[[], str]:
+        """Names what it would make now."""
+
+    @property
+    def build(self) -> Callable[[Path, Commands, Track], Mapping[str, Any]]:
+        """Makes it in a folder; the manifest."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One thing to build: where it is kept, and the module that makes it (`key`, `build`)."""
+    """One thing to build: where it is kept, and what makes it."""
 
     name: str
     store: Store
-    module: ModuleType
+    module: Maker
 
 
 def parts(cache: Path | None = None) -> tuple[Part, Part]:

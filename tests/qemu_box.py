@@ -13,7 +13,7 @@ from pathlib import Path
 # What the boot loader says (guest/vagrant/root/boot/grub/grub.cfg), well before the kernel.
 FIRST_WORDS = "starting Debian"
 #: Seconds for each step; emulated in software on a busy machine, a start takes a minute or two.
-FIRMWARE_S, START_S, LOGIN_S = 30, 400, 60
+FIRMWARE_S, START_S, LOGIN_S = 30, 400, 120
 
 
 class Box:
@@ -98,7 +98,9 @@ class Box:
         self._processes.append(subprocess.Popen(
             [*client, "vagrant@127.0.0.1"], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=(self.folder / "ssh.log").open("wb")))
-        self._type("sudo sh -c 'exec /usr/sbin/sshd -i <>/dev/virtio-ports/ssh >&0 2>/dev/null'")
+        # Host keys are made at the first start, which takes a while.
+        self._type("sudo systemctl start ssh && "
+                   "sudo sh -c 'exec /usr/sbin/sshd -i <>/dev/virtio-ports/ssh >&0'")
         until = time.monotonic() + LOGIN_S
         while not self._control.exists():
             said = (self.folder / "ssh.log").read_text()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import tarfile
 from pathlib import Path
 
+import doc_commands
 import pytest
 from conftest import PROJECT, checks
 from qemu_box import Box, missing
 
 from guest import box
 from guest.commands import BuildError
-from measure import record
 
+PAGE = "docs/vagrant.md"
 KEYS = "/usr/share/rubygems-integration/all/gems"
 needs_vagrant = pytest.mark.skipif(bool(missing(["vagrant"])), reason="vagrant is not installed")
 needs_qemu = pytest.mark.skipif(
@@ -26,9 +28,10 @@ needs_qemu = pytest.mark.skipif(
 LEFT_OUT = (".git", "results", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 
 
-def vagrant(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def vagrant(home: Path, *arguments: str, folder: Path = PROJECT,
+            **environment: str) -> subprocess.CompletedProcess[str]:
     """Vagrant with a home of its own."""
-    return subprocess.run(["vagrant", *arguments], cwd=PROJECT, text=True, capture_output=True,
+    return subprocess.run(["vagrant", *arguments], cwd=folder, text=True, capture_output=True,
                           timeout=300, check=False,
                           env={**os.environ, "VAGRANT_HOME": str(home), **environment})
 
@@ -81,11 +84,16 @@ def test_box_is_what_vagrant_takes(made, tmp_path) -> None:
 
 @needs_vagrant
 @pytest.mark.guest
-def test_vagrant_adds_the_box(made, tmp_path) -> None:
-    """Vagrant itself reads it; to start it, it would need a hypervisor."""
-    done = vagrant(tmp_path, "box", "add", "--name", "qop", str(made))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "qop (libvirt, 0)" in vagrant(tmp_path, "box", "list").stdout
+def test_vagrant_takes_the_box(made, tmp_path) -> None:
+    """The page's commands for Vagrant, beside a box; to start it, they would need a hypervisor."""
+    (tmp_path / "Vagrantfile").symlink_to(PROJECT / "Vagrantfile")
+    (tmp_path / "qop.box").symlink_to(made)
+    home = tmp_path / "home"
+    for command in doc_commands.commands(PAGE, "vagrant"):
+        done = vagrant(home, *shlex.split(command.text)[1:], folder=tmp_path)
+        assert done.returncode == command.status, f"{command}\n{done.stdout}{done.stderr}"
+        assert command.missing(done.stdout) is None
+    assert "qop (libvirt, 0)" in vagrant(home, "box", "list").stdout
 
 
 def checkout() -> bytes:
@@ -103,7 +111,7 @@ def checkout() -> bytes:
 @needs_vagrant
 @pytest.mark.guest
 @pytest.mark.slow
-def test_box_measures_on_its_own_kernel(made, tmp_path) -> None:
+def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     """From its boot loader to a record: P1 in N2, proven, without any network to the outside."""
     with tarfile.open(made) as packed:
         packed.extract("box.img", tmp_path, filter="data")
@@ -113,14 +121,15 @@ def test_box_measures_on_its_own_kernel(made, tmp_path) -> None:
     with Box(tmp_path / "box.img", tmp_path, key) as machine:
         put = machine.ssh("sudo mkdir /vagrant && sudo tar -x -C /vagrant", data=checkout())
         assert put.returncode == 0, put.stderr
-        done = machine.ssh("cd /vagrant && sudo ./qop run --on host --policies P1 --scenarios N2 "
-                           "--repetitions 1 --stream-bytes 300k --out results/box")
-        kept = machine.ssh("sudo tar -c -C /vagrant results")
-    assert done.returncode == 0, (done.stdout + done.stderr).decode()
-    with tarfile.open(fileobj=io.BytesIO(kept.stdout)) as packed:
-        packed.extractall(tmp_path, filter="data")
-    (one,), complaints = record.read_all(tmp_path / "results/box/records")
-    assert not complaints
+        for command in doc_commands.commands(PAGE, "box"):
+            done = machine.ssh(command.text)
+            output = (done.stdout + done.stderr).decode()
+            assert done.returncode == command.status, f"{command}\n{output}"
+            assert command.missing(output) is None, f"{command}\n{output}"
+        kept = machine.ssh("cat /tmp/box.tar.gz")
+    (tmp_path / "box.tar.gz").write_bytes(kept.stdout)
+    assert qop("import", "box.tar.gz").returncode == 0
+    (one,) = qop.records("results/box").values()
     assert (one.name, one.status) == ("P1-N2-1", "ok"), one.reason
     assert one.environment["kernel"].startswith("Linux 6.")
     assert len(checks(one)) == len(one.evidence) > 0
