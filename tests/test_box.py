@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -55,6 +56,22 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
     assert box.key() == first
     monkeypatch.setattr(box.root, "key", lambda: "another")
     assert box.key() != first
+
+
+@pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")
+def test_a_missing_kernel_module_is_named(tmp_path) -> None:
+    """Provisioning a machine whose kernel has no such radios says which module, and what to do."""
+    play = {"hosts": "localhost", "gather_facts": False,
+            "vars": {"testbed_services": [], "testbed_modules": ["qop_no_such_module"],
+                     "ansible_python_interpreter": "/usr/bin/python3"},
+            "tasks": [{"ansible.builtin.import_tasks": str(box.root.ROLE / "tasks/live.yml")}]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local",
+         tmp_path / "play.yml"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "Module qop_no_such_module not found" in done.stdout + done.stderr
+    assert "install linux-image-amd64" in done.stdout + done.stderr
 
 
 @needs_vagrant
