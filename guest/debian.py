@@ -128,7 +128,7 @@ def mmdebstrap(
 
 def _mode() -> list[str]:
     """Namespaces wherever they are allowed; root in a locked-down container does without."""
-    spaces = [*_as_root(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    spaces = [*as_root(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if _works([*spaces, "true"]):
         return [*spaces, "mmdebstrap", "--mode=unshare"]
     if os.geteuid() == 0:
@@ -139,8 +139,8 @@ def _mode() -> list[str]:
     )
 
 
-def _as_root() -> list[str]:
-    """A namespace in which an ordinary user is root, and their other ids are its users."""
+def as_root() -> list[str]:
+    """What starts a command where an ordinary user is root, and their other ids are its users."""
     mapped = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     return ["unshare", *mapped]
 
@@ -165,4 +165,4 @@ def dispose(folder: Path) -> None:
     """Remove an unfinished build; for an ordinary user, some of its files belong to mapped ids."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists() and os.geteuid() != 0:
-        _works([*_as_root(), "rm", "-rf", "--one-file-system", str(folder)])
+        _works([*as_root(), "rm", "-rf", "--one-file-system", str(folder)])

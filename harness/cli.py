@@ -23,7 +23,7 @@ COMMANDS = {
     "lab": "Open a shell on a node of a running testbed.",
     "doctor": "Say what this machine can do and what is missing.",
     "provision": "Build what measuring needs, now.",
-    "image": "Build a container image to measure with elsewhere.",
+    "image": "Build a container image or a Vagrant box to measure with elsewhere.",
     "bench": "Measure the harness itself.",
     "test": "Run the project's tests.",
     "completion": "Print the shell's completion script.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def container(out: Path | None) -> None:
     """
     from harness.container import image
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise UserError(f"--out {out}: name a file in a folder that exists")
+    if out is not None:
+        _check(out)
     guest = setup.embedded().image
     try:
         made = image.ensure(guest)
@@ -40,11 +41,49 @@ def container(out: Path | None) -> None:
         raise UserError(str(error), status=1) from None
     file = made.archive
     if out is not None:
-        try:
-            file = Path(shutil.copyfile(made.archive, out))
-        except OSError as error:
-            raise UserError(f"--out {out}: cannot be written ({error.strerror})",
-                            status=1) from None
+        _place(file, out)
+        file = out
     click.echo(f"container image ready: {file} ({made.packed_bytes / 1e6:.0f} MB, "
                f"{made.unpacked_bytes / 1e6:.0f} MB unpacked), {made.name}\n"
                f"load it with 'podman load -i {file}' or 'docker load -i {file}'")
+
+
+@command.command("box", context_settings=_SETTINGS)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("qop.box"), metavar="FILE",
+              show_default=True, help="Where to put the box.")
+def box(out: Path) -> None:
+    """Build a Vagrant box for libvirt: Debian 12 with its own kernel, as a testbed.
+
+    In it './qop run --on host' finds all it needs. The Vagrantfile takes qop.box where that lies
+    beside it, or the file that QOP_BOX names. docs/vagrant.md tells how to start it.
+    """
+    from guest.box import ensure
+
+    _check(out)
+    try:
+        made = ensure()
+    except BuildError as error:
+        raise UserError(str(error), status=1) from None
+    _place(made, out)
+    click.echo(f"box ready: {out} ({out.stat().st_size / 1e6:.0f} MB)")
+
+
+def _check(out: Path) -> None:
+    """Refuse, before minutes are spent, where the file cannot be put."""
+    folder = out.absolute().parent
+    if out.is_dir() or not folder.is_dir():
+        raise UserError(f"--out {out}: name a file in a folder that exists")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"--out {out}: you may not write to {folder}; name another place")
+
+
+def _place(made: Path, out: Path) -> None:
+    """Copy under another name, then rename: the file is whole or not there."""
+    new = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(made, new)
+        new.rename(out)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written ({error.strerror})", status=1) from None
+    finally:
+        new.unlink(missing_ok=True)

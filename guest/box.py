@@ -1,0 +1,173 @@
+"""Builds a Vagrant box: the packages and the role of the guest's root, on Debian's own kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from guest import root
+from guest.cache import Store, cache_root, key_of
+from guest.commands import BuildError, Commands
+from guest.debian import (
+    as_root,
+    clear_scratch,
+    dispose,
+    hook,
+    in_root,
+    mirrors,
+    mmdebstrap,
+    scratch,
+)
+from guest.image import Part, Progress, build_all
+from guest.progress import Track
+
+HERE = Path(__file__).parent / "vagrant"
+PROJECT = root.PROJECT
+NAME = "qop.box"
+DISK_GIB = 16
+TOOLS = ("mmdebstrap", "setpriv", "apt-get", "sfdisk", "mke2fs", "qemu-img")
+# A machine of its own: kernel with modules, init, network, and what Vagrant expects of a box.
+# Boot loader: its parts are Debian's, put in place by finish.sh and disk.sh.
+PACKAGES = (
+    *("linux-image-amd64", "zstd", "systemd-sysv", "udev", "dbus", "kmod", "passwd", "adduser"),
+    *("ifupdown", "isc-dhcp-client", "netbase", "ca-certificates", "openssh-server", "sudo"),
+    *("rsync", "grub-common", "grub-pc-bin"),
+)
+# What ./qop needs to set itself up, and what its first line then says.
+ENTRY = ("qop", "requirements", "harness")
+LOCKS = ("testbed", "harness")
+VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels"}
+EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compress": 60}
+
+
+def key() -> str:
+    """Changes with everything that goes into the box."""
+    files = [Path(__file__), PROJECT / "qop", PROJECT / "requirements/harness.lock"]
+    files += [path for path in HERE.rglob("*") if path.is_file()]
+    inputs = {str(path.relative_to(PROJECT)): path.read_bytes() for path in files}
+    return key_of({**inputs, "root": root.key().encode()})
+
+
+def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
+    """The box, built first where necessary (minutes; needs the Debian archive and pip's index).
+
+    `progress` is as for `guest.image.ensure`. Raises BuildError, whose text is for the user.
+    """
+    base = cache or cache_root()
+    part = Part("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
+    found = part.store.find(key())
+    if found is None:
+        missing = [name for name in TOOLS if shutil.which(name) is None]
+        if missing:
+            raise BuildError("building the box needs " + ", ".join(missing)
+                             + "; './qop image box' installs them")
+        build_all((part,), base, progress, "box")
+        found = part.store.find(key())
+    if found is None:
+        raise BuildError("the box's inputs changed while it was built; run the command again")
+    return found / NAME
+
+
+def entry_packages(entry_point: str) -> list[str]:
+    """The packages that ./qop wants installed, from its own text."""
+    found = re.search(r"^packages='([^']+)'$", entry_point, re.M)
+    if not found:
+        raise BuildError("qop: there is no line packages='...'")
+    return found[1].split()
+
+
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+    """Leave `qop.box` in the folder; returns the manifest."""
+    track.stage("wheels")
+    inside = unfinished / "qop"
+    _gather(inside, commands)
+
+    track.stage("packages")
+    names = [*root.packages((root.ROLE / "defaults/main.yml").read_text()), *PACKAGES]
+    names += entry_packages((PROJECT / "qop").read_text())
+    suites = (root.SUITE, f"{root.SUITE}-updates", f"{root.SUITE}-security")
+    command = mmdebstrap(
+        root.SUITE, "-", mirrors().sources(*suites), dict.fromkeys(names), _hooks(inside)
+    )
+    target = scratch(unfinished)
+    disk = [*as_root(), "sh", str(HERE / "disk.sh"), str(unfinished), str(DISK_GIB)]
+    commands.run(
+        ["bash", "-o", "pipefail", "-c", f'"$@" | {shlex.join(disk)}', "bash", *command],
+        each_line=lambda line: _follow(line, track),
+        environment={**os.environ, "TMPDIR": str(target)},
+    )
+    clear_scratch(unfinished)
+    shutil.rmtree(inside)
+    _pack(unfinished)
+    return {"suite": root.SUITE, "packages": sorted(set(names))}
+
+
+def _gather(inside: Path, commands: Commands) -> None:
+    """What goes into the root while it is made: wheels, the entry point, the role, files."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+    for name in LOCKS:
+        lock = str(PROJECT / f"requirements/{name}.lock")
+        commands.run([*pip, "--dest", str(inside / "wheels"), *root.WHEELS_FOR, "--require-hashes",
+                      "--no-deps", "--quiet", "--requirement", lock])
+    project = inside / "project"
+    for name in ENTRY:
+        source = PROJECT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        project.mkdir(exist_ok=True)
+        copy(source, project / name)
+    (project / "ansible/roles").mkdir(parents=True)
+    for name in ("testbed.yml", "ansible.cfg"):
+        shutil.copy(PROJECT / "ansible" / name, project / "ansible")
+    shutil.copytree(root.ROLE, project / "ansible/roles/testbed")
+    shutil.copytree(HERE / "root", inside / "files")
+    for name in ("finish.sh", "vagrant.pub"):
+        shutil.copy(HERE / name, inside)
+    (inside / "variables.json").write_text(json.dumps(VARIABLES))
+
+
+def _hooks(inside: Path) -> list[str]:
+    """Files before the packages that read them; the environments, the role and the rest after."""
+    # As `sudo ./qop` will look for it, with everything it wants at hand.
+    offline = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root",
+               "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/qop/wheels")
+    playbook = (
+        "cd /qop/project/ansible && exec /root/.cache/qop/python/harness-*/bin/ansible-playbook "
+        "-i localhost, -c local -e @/qop/variables.json testbed.yml"
+    )
+    return [
+        '--essential-hook=mkdir "$1/qop"',
+        hook("sync-in", inside, "/qop").replace("customize", "essential", 1),
+        '--essential-hook=chroot "$1" cp -r /qop/files/. /',
+        "--customize-hook=echo @stage provision",
+        in_root(*offline, "/qop/project/qop", "--version"),
+        in_root(*offline, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=/qop/tmp",
+                "ANSIBLE_REMOTE_TEMP=/qop/tmp", "sh", "-c", playbook),
+        in_root("sh", "/qop/finish.sh"),
+        in_root("rm", "-rf", "/qop"),
+    ]
+
+
+def _pack(unfinished: Path) -> None:
+    """The box: a tar of the disk, what it is, and what it asks of Vagrant."""
+    disk = unfinished / "box.img"
+    about = {"provider": "libvirt", "format": "qcow2", "virtual_size": DISK_GIB}
+    (unfinished / "metadata.json").write_text(json.dumps(about) + "\n")
+    with tarfile.open(unfinished / NAME, "w") as box:  # the disk is compressed in itself
+        box.add(unfinished / "metadata.json", "metadata.json")
+        box.add(HERE / "Vagrantfile", "Vagrantfile")
+        box.add(disk, "box.img")
+    disk.unlink()
+    (unfinished / "metadata.json").unlink()
+
+
+def _follow(line: str, track: Track) -> None:
+    if line.startswith("@stage "):
+        track.stage(line.removeprefix("@stage "))
