@@ -34,7 +34,7 @@ class Reader:
         process = subprocess.Popen(
             ["bash", "-o", "pipefail", "-c", script, str(self._state)], cwd=self.here,
             stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-            env={**_environment(), "TERM": "dumb", "COLUMNS": "110", "LINES": "40"})
+            env=_environment())
         os.close(theirs)
         return process, ours
 
@@ -88,6 +88,7 @@ def _files(project: Path) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """A user's, not that of these tests."""
-    return {name: value for name, value in os.environ.items()
-            if not name.startswith(("PYTEST", "PYTHON", "VIRTUAL_ENV"))}
+    """A user's, not that of these tests; on a terminal of 80 columns that prints what it is told."""
+    ours = ("PYTEST", "PYTHON", "VIRTUAL_ENV", "COLUMNS", "LINES")
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)},
+            "TERM": "dumb"}
