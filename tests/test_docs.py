@@ -21,7 +21,7 @@ ROOT = PROJECT
 #: Surroundings that a test makes, and the module where it stands.
 EXECUTED = {
     **dict.fromkeys((CHECKOUT, "terminal", "cluster", "rendering"), "test_docs_run.py"),
-    "container": "test_container.py", "box": "test_box.py",
+    "container": "test_container.py", "box": "test_box.py", "vagrant": "test_box.py",
 }
 #: What no test can run, and why. Options are checked all the same.
 UNEXECUTED = {
