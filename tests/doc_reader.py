@@ -88,7 +88,7 @@ def _files(project: Path) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """A user's, not that of these tests; on a terminal of 80 columns that prints what it is told."""
+    """A user's, not that of these tests; on a terminal without abilities, of 80 columns."""
     ours = ("PYTEST", "PYTHON", "VIRTUAL_ENV", "COLUMNS", "LINES")
     return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)},
             "TERM": "dumb"}
