@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from doc_commands import PROJECT, Block, Command
@@ -59,6 +61,25 @@ class Reader:
         assert not (missing := command.missing(output)), (
             f"{command}: the page shows\n{missing}\nbut it printed\n{output}")
         self.here = Path(self._state.read_text().rstrip("\n"))
+
+    @contextmanager
+    def staying(self, command: Command, timeout_s: float = 300) -> Iterator[None]:
+        """A command that stays on; from when it has printed what the page shows, until Ctrl-C."""
+        process, terminal = self.start(command.text)
+        alarm = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
+        alarm.start()
+        said = bytearray()
+        while command.missing(said.decode(errors="replace")):
+            piece = _read(terminal)
+            assert piece, f"{command}: it ended: {said.decode(errors='replace')}"
+            said += piece
+        try:
+            yield
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait()
+        finally:
+            alarm.cancel()
+            os.close(terminal)
 
     def save(self, block: Block) -> None:
         """Write a block's text to the file that it names."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,27 +34,14 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.guest
 def test_more_machines(tmp_path: Path) -> None:
-    """The cluster's commands: those that lend a machine stay on while the others measure.
-
-    In a network namespace that has the page's address; with the environment of these tests, which
-    holds the extra.
-    """
+    """The cluster's commands: those that lend a machine stay on while the others measure."""
     reader = Reader(tmp_path)
-    (reader.folder / "qop").write_text(
-        f'#!/bin/sh\nexport PYTHONPATH={reader.folder}\n'
-        f'exec {sys.executable} -P -m harness "$@"\n')
-    lent = []
-    try:
+    with ExitStack() as lent:
         for command in doc_commands.commands("docs/cluster.md", "cluster"):
             if " worker " in command.text:
-                lent.append(reader.start(command.text))
+                lent.enter_context(reader.staying(command))
             else:
                 reader.type(command)
-    finally:
-        for process, terminal in lent:
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
-            os.close(terminal)
     assert reader.left_over() == []
 
 
