@@ -130,7 +130,8 @@ def _split(whole: Sequence[Column], groups: _Groups) -> list[_Part]:
 
 
 def _width(part: _Part, cells: Sequence[Cell]) -> int:
-    console = Console(width=_UNLIMITED)
+    # No terminal, because rich gives a dumb one 80 columns whatever is asked for.
+    console = Console(width=_UNLIMITED, force_terminal=False)
     return Measurement.get(console, console.options, _table(part, cells)).maximum
 
 

@@ -132,6 +132,12 @@ def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
         protects = [flags.get("MFP", "no") for flags in seen.stations]
         yield Check("management frames are protected", set(protects) == {"yes"},
                     f"access point's kernel: MFP {', '.join(protects)}")
+    if link.keys == "sae":  # which a station that kept its keys would pass over
+        frames = [sum(p.subtype == dissect.AUTHENTICATION_SUBTYPE  # commit and confirm
+                      and seen.mac in (p.transmitter, p.receiver) for p in stay)
+                  for stay in seen.by_stay("auth-air")]
+        yield Check("SAE exchange", min(frames) >= 4,
+                    f"{_listed(frames)} authentication frames, 4 in a whole exchange")
     keys = [sum(p.eapol_type == dissect.EAPOL_KEY for p in stay)
             for stay in seen.by_stay("auth-mn")]
     yield Check("four-way handshake", min(keys) >= 4, f"{_listed(keys)} EAPOL-Key frames")

@@ -51,6 +51,8 @@ class Station:
         """Give the link up and forget what was found; the tunnel's SAs go, its policies stay."""
         self.supplicant.command("DISABLE_NETWORK 0")
         self.supplicant.command("BSS_FLUSH 0")
+        # Or the next authentication would be a four-way handshake with the keys of this one.
+        self.supplicant.command("PMKSA_FLUSH")
         self.registration.detached()
         if self.charon:
             with ike.session(self.charon) as session:

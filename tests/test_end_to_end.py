@@ -115,6 +115,21 @@ def test_users_own_policy(qop: Qop) -> None:
     assert own.authentication_time_s and own.authentication_time_s > 0
 
 
+def test_every_authentication_is_whole(qop: Qop) -> None:
+    """Keys are not taken from an earlier repetition: EAP and SAE run again after the warm-up."""
+    (qop.folder / "eap.yml").write_text(
+        "id: WPA2-EAP\nname: 802.1X EAP-TLS, CCMP\nlayers:\n  link: {cipher: CCMP, keys: eap}\n"
+        "  dot1x: {eap: TLS}\n")
+    done, records = qop.run("whole", "--policy", "eap.yml", "--policy",
+                            str(PROJECT / "examples" / "wpa3-sae.yml"), "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    packets = {found.policy: {phase.name: phase.packets for phase in found.phases}
+               for found in records.values()}
+    assert packets["WPA2-EAP"]["dot1x"] >= 13 + 4  # EAP-TLS, and the four-way handshake
+    # Commit and confirm both ways, in place of two frames of open system authentication.
+    assert packets["WPA3-SAE"]["authentication"] == 4
+
+
 @pytest.mark.parametrize(("fault", "policy", "reason"), [
     ("wrong-password", "P5", "Access-Reject"),
     ("wrong-ca", "P6", "unable to get local issuer certificate"),
