@@ -447,7 +447,7 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
     copy_code(job / "code")
     (job / "script.py").write_text(script)
     (job / "network.json").write_text(json.dumps(to_json(load_scenario("N2").network)))
-    async with asyncio.timeout(120), await boot(
+    async with asyncio.timeout(300), await boot(
             setup.embedded(name).image, job, console_log=folder / "console.log",
             scratch=folder / "scratch",
             command=["/opt/qop/venv/bin/python3", "/host/script.py"]) as guest:

@@ -88,11 +88,16 @@ def _set_rssi(name: str, dbm: int) -> str:
     """Set it; what was wrong, or ""."""
     if not (_DEBUG / "ieee80211").exists():  # as in a node's namespace, which has a /sys of its own
         subprocess.run(["mount", "-t", "debugfs", "debugfs", str(_DEBUG)], check=False)
-    try:
-        (_DEBUG / "ieee80211" / name / "hwsim" / "rx_rssi").write_text(str(dbm))
-    except OSError as error:
-        return str(error.strerror)
-    return ""
+    refused = ""
+    # Kernels differ in whether they read a sign there.
+    for text in (str(dbm), str(dbm % (1 << 64))):
+        try:
+            (_DEBUG / "ieee80211" / name / "hwsim" / "rx_rssi").write_text(text)
+        except OSError as error:
+            refused = str(error.strerror)
+        else:
+            return ""
+    return refused
 
 
 def main() -> int:
