@@ -63,10 +63,9 @@ def topology(args: argparse.Namespace) -> bool:
         info("*** Starting daemons\n")
         with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
             info("*** Starting network\n")
-            net.build()
+            drive.begin(net)
             done = drive.watch(net, scenario, stations[scenario.mobile_node])
-            if args.plot:
-                drive.save_plot("R1.png")
+            drive.save_plot(net, "R1.png")
 
             if args.cli:
                 info("*** Running CLI\n")

@@ -79,7 +79,7 @@ def watch(net: Mininet_wifi, scenario: Scenario, station: Station) -> bool:
             time.sleep(max(0.0, started + second - time.monotonic()))
             before, now = now, replace(echoes)
             output(_ROW.format(
-                f"{second} s", position(net, station.name), f"{signal_dbm(net, station.name)} dBm",
+                f"{second} s", position(net, station.name), signal_of(net, station.name),
                 station.access_point or "none", registration(station, names),
                 Echoes(now.answered - before.answered, now.lost - before.lost)))
     tell_moves(station, names)
@@ -99,13 +99,32 @@ def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
     net.stopMobility(time=drive.stop_s + 1)
 
 
-def save_plot(file: str) -> None:
-    """Where the plot has no window, leave it as a picture."""
+def begin(net: Mininet_wifi) -> None:
+    """`net.build()`, with which mobility begins.
+
+    Mininet-WiFi moves a node by one step a drawing. Where nobody looks, that would only hold it up.
+    """
+    wanted = net.draw
+    net.draw = wanted and _has_screen()
+    net.build()
+    net.draw = wanted
+
+
+def save_plot(net: Mininet_wifi, file: str) -> None:
+    """Where Mininet-WiFi's plot has no window, leave it as a picture of where all are now."""
+    if not net.draw or _has_screen():
+        return
     from matplotlib import pyplot as plt
 
-    if plt.get_backend().lower() == "agg" and plt.fignum_exists(1):
-        plt.figure(1).savefig(file, bbox_inches="tight")
-        output(f"plot: {file}\n")
+    net.check_dimension(net.get_mn_wifi_nodes())
+    plt.figure(1).savefig(file, bbox_inches="tight")
+    output(f"plot: {file}\n")
+
+
+def _has_screen() -> bool:
+    from matplotlib import pyplot as plt
+
+    return plt.get_backend().lower() != "agg"
 
 
 def position(net: Mininet_wifi, name: str) -> str:
@@ -113,10 +132,10 @@ def position(net: Mininet_wifi, name: str) -> str:
     return ", ".join(f"{value:g}" for value in net[name].position[:2])
 
 
-def signal_dbm(net: Mininet_wifi, name: str) -> int | None:
-    """What the kernel of a station reports of its access point; None without one."""
+def signal_of(net: Mininet_wifi, name: str) -> str:
+    """What the kernel of a station reports of its access point."""
     said = _SIGNAL.search(run(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
-    return int(said[1]) if said else None
+    return f"{said[1]} dBm" if said else "none"
 
 
 def registration(station: Station, names: dict[str, str]) -> str:

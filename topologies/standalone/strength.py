@@ -41,7 +41,8 @@ class Dial:
         value = round(min(max(signal - self._power, -100), -1))
         if value != self._last:
             self._last = value
-            self._file.write_text(f"{value}\n")
+            # The kernel takes no minus sign here, but every number of 64 bits.
+            self._file.write_text(f"{value % 2**64}\n")
 
 
 @contextmanager
