@@ -245,7 +245,7 @@ def test_environment_is_the_one_given(log: Path) -> None:
 
 
 def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
-    """With a file for data, standard output is kept there to the octet, and only the rest read."""
+    """Standard output goes to the file as it is, and only standard error is read."""
     data = tmp_path / "data"
     with Daemon("test daemon", ["sh", "-c", r"printf 'ready\000\377'; echo ready >&2; sleep 60"],
                 log, "^ready", data=data) as daemon:
