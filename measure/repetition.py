@@ -128,6 +128,8 @@ class Repetition:
         self._stamp(f"{prefix}tunnel")
         answered = self.station.ping(self._peer, DATA_S)
         self._stamp(f"{prefix}first_packet")
+        # Once more: the access point opens its port a frame later than the station.
+        self.raw["kernel"][f"{prefix}station"] = self._station_flags(access_point)
         if not answered:
             raise MeasureError("data", f"{self.station.name}: associated, but no packet "
                                f"comes back from {self._peer} within {DATA_S:g} s")

@@ -22,6 +22,7 @@ ROOT = PROJECT
 EXECUTED = {
     **dict.fromkeys((CHECKOUT, "terminal", "cluster", "rendering"), "test_docs_run.py"),
     "container": "test_container.py", "box": "test_box.py", "vagrant": "test_box.py",
+    "mininet-wifi": "test_topology_scripts.py",
 }
 #: What no test can run, and why. Options are checked all the same.
 UNEXECUTED = {
