@@ -91,7 +91,8 @@ class Person:
 
     def leave(self) -> None:
         """Take along what was theirs: containers, files with mapped owners, the account."""
-        self("podman rm --all --force --time 0; podman unshare rm -rf .local; podman system migrate")
+        self("podman rm --all --force --time 0; podman unshare rm -rf .local; "
+             "podman system migrate")
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._name:
             subprocess.run(["userdel", self._name], check=True)
