@@ -59,11 +59,13 @@ class Hwsim:
 
     def create(self, name: str, **attributes: Any) -> None:
         """Make radio `name`; attributes are the kernel's, in lower case."""
+        # A name that is taken gets the kernel's next one instead, so it is not asked for. The
+        # acknowledgement carries the new radio's number where an error code belongs: what counts
+        # is whether the radio exists.
         is_taken = (HERE / name).exists()
-        # The acknowledgement carries the new radio's number where an error code belongs, so what
-        # counts is whether the radio exists.
-        with contextlib.suppress(NetlinkError):
-            self._ask(_NEW_RADIO, NLM_F_ACK, radio_name=name, **attributes)
+        if not is_taken:
+            with contextlib.suppress(NetlinkError):
+                self._ask(_NEW_RADIO, NLM_F_ACK, radio_name=name, **attributes)
         if is_taken or not (HERE / name).exists():
             address = attributes.get("perm_addr")
             raise RadioError(f"the kernel refused radio {name}{f' ({address})' if address else ''};"
