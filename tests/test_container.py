@@ -10,7 +10,6 @@ import json
 import os
 import pwd
 import re
-import resource
 import shutil
 import subprocess
 import tarfile
@@ -91,8 +90,8 @@ class Person:
 
     def leave(self) -> None:
         """Take along what was theirs: containers, files with mapped owners, the account."""
-        self("podman rm --all --force --time 0; podman unshare rm -rf .local; "
-             "podman system migrate")
+        self("podman rm --all --force --time 0; podman unshare rm -rf .local")
+        self("podman system migrate")  # ends the process that holds their user namespace
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._name:
             subprocess.run(["userdel", self._name], check=True)
@@ -186,10 +185,11 @@ def test_rules_are_for_packages_that_are_there() -> None:
 
 def test_the_page_measures(walked: object, person: Person) -> None:
     """The page's run: every record ok, every file the user's own."""
-    records, complaints = record.read_all(next((person.folder / "results").iterdir()) / "records")
-    assert not complaints
-    assert records and all(found.status == "ok" for found in records)
-    assert {found.policy for found in records} >= {"P8"}
+    read = [record.read_all(folder) for folder in person.folder.glob("results/*_N2/records")]
+    assert not any(complaints for _, complaints in read)
+    records = [found for several, _ in read for found in several]
+    assert {found.status for found in records} == {"ok"}
+    assert {found.policy for found in records} == {"P1", "P8", "WPA2-PSK"}
     owners = {path.stat().st_uid for path in (person.folder / "results").rglob("*")}
     assert owners == {person.uid}
     told = json.loads(next(person.folder.glob("results/*/provenance.json")).read_text())
@@ -252,7 +252,7 @@ def test_stopping_keeps_what_was_measured(walked: object, person: Person) -> Non
             "--stream-bytes 200k --out results/stopped")
     process = person.start(line)
     records = person.folder / "results/stopped/records"
-    wait_until(lambda: list(records.glob("*.json")), 90)
+    wait_until(lambda: list(records.glob("*.json")), 180)
     began = time.monotonic()
     assert person("podman stop --time 10 stopped").returncode == 0
     _, errors = process.communicate(timeout=30)
@@ -274,9 +274,8 @@ def by_root(made: ContainerImage) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="qop-by-root-", dir="/var/tmp") as place:
         podman = (f"podman --root {place}/root --runroot {place}/run --runtime {RUNTIME} "
                   "--cgroup-manager cgroupfs --storage-driver overlay")
-        # No more than this process may give; podman would want more of the kernel.
-        limits = " ".join(f"--ulimit {name}={resource.getrlimit(number)[1]}" for name, number in
-                          (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)))
+        # Less than root here may be allowed to give; podman's own choice may be more.
+        limits = "--ulimit nofile=4096 --ulimit nproc=4096"
         for line in (f"{podman} load -q -i {made.archive}",
                      f"{podman} run --rm --network none {limits} qop --version"):
             done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
@@ -297,7 +296,7 @@ def test_started_by_root(by_root: str, tmp_path: Path, how: str) -> None:
     done = subprocess.run(["sh", "-c", f"{by_root} {how} -v {results}:/results qop run {ONE_CELL}"],
                           capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "P8   N2 repetition 1: authenticated in" in done.stdout
+    assert "P8   N2 repetition 1: authenticated in" in done.stderr
     assert {(path.stat().st_uid, path.stat().st_gid) for path in results.rglob("*")} == {
         (4321, 4321)}
 
