@@ -13,6 +13,8 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 _STOP_S = 2.0
+# Daemons take a fraction of a second; more than 10 s were seen on an emulated, shared processor.
+_READY_S = 30.0
 _TAIL_LINES = 12
 
 
@@ -24,7 +26,7 @@ class Daemon:
     """
 
     def __init__(self, name: str, argv: Sequence[str], log: Path, ready: str, *,
-                 timeout_s: float = 10.0, env: Mapping[str, str] | None = None,
+                 timeout_s: float = _READY_S, env: Mapping[str, str] | None = None,
                  stop_signal: signal.Signals = signal.SIGTERM, data: Path | None = None) -> None:
         self.name = name
         self.log = log

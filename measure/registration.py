@@ -13,7 +13,7 @@ from typing import Any
 
 from measure.errors import MeasureError
 
-_READY_S = 10.0
+_READY_S = 30.0
 _STOP_S = 2.0
 
 

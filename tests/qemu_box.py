@@ -26,6 +26,7 @@ class Box:
         self.accelerator = ""
         self._console = folder / "console.log"
         self._control = folder / "ssh"
+        self._keyboard: socket.socket | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Box:
@@ -41,6 +42,8 @@ class Box:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
+        if self._keyboard is not None:
+            self._keyboard.close()
 
     def ssh(self, command: str, timeout_s: float = 600,
             data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -66,6 +69,7 @@ class Box:
                 return
             machine.kill()
             machine.wait()
+            self._keyboard.close()
         raise AssertionError(f"the boot loader never came: {self._tail()}")
 
     def _boot(self, accelerator: str, ssh: int, console: int) -> subprocess.Popen[bytes]:
@@ -78,10 +82,10 @@ class Box:
                 "-serial", "chardev:console", "-device", "virtio-serial-pci",
                 "-chardev", f"socket,id=ssh,fd={ssh},server=on,wait=off",
                 "-device", "virtserialport,chardev=ssh,name=ssh", "-device", "virtio-rng-pci"]
-        return subprocess.Popen(argv, pass_fds=(ssh, console), stdin=subprocess.DEVNULL,
-                                env={**os.environ, "TMPDIR": str(self.folder)},
-                                stdout=(self.folder / "qemu.log").open("wb"),
-                                stderr=subprocess.STDOUT)
+        with (self.folder / "qemu.log").open("wb") as log:
+            return subprocess.Popen(argv, pass_fds=(ssh, console), stdin=subprocess.DEVNULL,
+                                    env={**os.environ, "TMPDIR": str(self.folder)},
+                                    stdout=log, stderr=log)
 
     def _log_in(self) -> None:
         """On the console, to have an ssh server answer on the port; then by ssh."""
@@ -95,9 +99,10 @@ class Box:
                    f"UserKnownHostsFile={self.folder / 'known_hosts'}", "ConnectTimeout=120"]
         client = ["ssh", "-M", "-N", "-S", str(self._control), "-i", str(self.key),
                   "-p", str(self._port), *(word for option in options for word in ("-o", option))]
-        self._processes.append(subprocess.Popen(
-            [*client, "vagrant@127.0.0.1"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=(self.folder / "ssh.log").open("wb")))
+        with (self.folder / "ssh.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(
+                [*client, "vagrant@127.0.0.1"], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=log))
         # Host keys are made at the first start, which takes a while.
         self._type("sudo systemctl start ssh && "
                    "sudo sh -c 'exec /usr/sbin/sshd -i <>/dev/virtio-ports/ssh >&0'")
@@ -109,6 +114,7 @@ class Box:
             time.sleep(0.2)
 
     def _type(self, line: str) -> None:
+        assert self._keyboard is not None
         self._keyboard.sendall(line.encode() + b"\r")
 
     def _await(self, pattern: str, seconds: float) -> None:
