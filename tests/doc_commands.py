@@ -28,7 +28,7 @@ PROJECT = Path(__file__).parent.parent
 CHECKOUT = "checkout"
 SHELLS = ("sh", "console")
 _PARSER = MarkdownIt("commonmark").enable("table")
-_NUMBER = re.compile(r"[-+±(~]*\d[\d.,:]*[)%,;:.]*")
+_NUMBER = re.compile(r"[-+±(~]*\d[\d.,:-]*[)%,;:.]*")
 _RULE = re.compile(r"[─━┄│┃╵╷]+|[=-]{2,}")
 
 

@@ -28,6 +28,8 @@ EXECUTED = {
 UNEXECUTED = {
     "./qop run --cluster ssh:lab1,lab2,lab3": "needs three hosts; tests/test_cluster_guest.py logs "
                                               "in to this one instead",
+    "vagrant up": "needs a hypervisor", "vagrant ssh": "needs a hypervisor",
+    "docker ": "needs docker's daemon", "skopeo copy": "needs docker's daemon, or a registry",
     "for name in ansible harness": "asks the package index for the newest versions of everything",
 }
 #: Top-level folders; what looks like a path below one of them has to be there.
