@@ -27,9 +27,10 @@ patch_line() {
 patch_line arch/um/kernel/time.c 1 \
 	's/time_travel_update_time_rel(TIMER_MULTIPLIER);/time_travel_update_time_rel(20 * TIMER_MULTIPLIER);/'
 # Who polls in a loop until another thread has done something must let it run: here no time passes
-# in which the scheduler would think of it. (The kernel does so for sched_yield and for errors.)
+# in which the scheduler would think of it. (The kernel does so for sched_yield and for errors.) Select
+# counts as running long, and lets others go first: iperf3 selects over and over while it may write.
 patch_line arch/um/kernel/skas/syscall.c 2 \
-	's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll))/
+	's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll || syscall == __NR_pselect6))/
 	 s/if (IS_ERR_VALUE(ret) &&/if ((IS_ERR_VALUE(ret) || syscall == __NR_poll) \&\&/'
 # A throttled line of UML never wakes again, so 4 KB of unread input would stop it for good.
 # Without these two the input waits in the line's own buffer (640 KB) until it is read.
