@@ -1,7 +1,7 @@
 """The container image: built, loaded with podman, and measured in as its page says it is.
 
-docs/container.md is what is tested: all its commands are given, one after the other, in a clean
-folder by an ordinary user. Those marked "not executed" there say why.
+docs/container.md is what is tested: all its commands in blocks `sh container` are given, one after
+the other, in a clean folder by an ordinary user. tests/test_docs.py says why the others are not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import shutil
 import subprocess
 import tarfile
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import doc_commands
 import pytest
 
 from guest import image as guest_image
@@ -26,25 +26,17 @@ from harness.container import image
 from harness.container.image import ContainerImage
 from harness.container.slimming import RULES
 from measure import record
-from tests.conftest import PROJECT, wait_until
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.guest
 
-PAGE = PROJECT / "docs" / "container.md"
-SKIPPED = "# not executed: "
+PAGE = "docs/container.md"
 MOST_BYTES, MOST_PACKED_BYTES = 700e6, 250e6
 RUN = "podman run --rm --network none -v $PWD/results:/results"
 #: Control groups of both versions at once are refused by crun.
 RUNTIME = "runc" if Path("/sys/fs/cgroup/unified").exists() else "crun"
 KERNELS = "/opt/qop/cache/kernels"
 ONE_CELL = "--scenarios N2 --policies P8 --repetitions 1 --stream-bytes 200k"
-
-
-def commands_of(page: str) -> list[str]:
-    """The command lines of a page's shell blocks, but for those that are marked as skipped."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line for line in lines if line.strip() and SKIPPED not in line]
 
 
 class Person:
@@ -128,13 +120,16 @@ def person() -> Iterator[Person]:
 def walked(made: ContainerImage, person: Person) -> dict[str, subprocess.CompletedProcess[str]]:
     """What every command of the page said, by command."""
     found = {}
-    for line in commands_of(PAGE.read_text()):
+    assert doc_commands.pages_with("container") == [PAGE]
+    for command in doc_commands.commands(PAGE, "container"):
+        line = command.text
         if line.startswith("./qop image"):
             # Their file is the one in the cache; that the command makes it has a test of its own.
             shutil.copyfile(made.archive, person.folder / "qop.tar")
             continue
-        found[line] = person(line)
-        assert found[line].returncode == 0, (line, found[line].stdout, found[line].stderr)
+        done = found[line] = person(line)
+        assert done.returncode == command.status, (str(command), done.stdout, done.stderr)
+        assert command.missing(done.stdout) is None, (str(command), done.stdout)
     return found
 
 

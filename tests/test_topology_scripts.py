@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import doc_commands
 import pytest
 import yaml
 
@@ -142,9 +143,9 @@ def test_every_scenario_has_its_script() -> None:
 
 def test_the_page_names_what_these_tests_run() -> None:
     """Every command of docs/mininet-wifi.md for such a machine is one that is run below."""
-    page = (PROJECT / "docs/mininet-wifi.md").read_text()
-    blocks = re.findall(r"^```sh mininet-wifi\n(.*?)^```", page, re.M | re.S)
-    commands = {line for block in blocks for line in block.splitlines()}
+    pages = doc_commands.pages_with("mininet-wifi")
+    assert pages == ["docs/mininet-wifi.md"]
+    commands = {command.text for command in doc_commands.commands(*pages, "mininet-wifi")}
     run_below = {f"sudo python3 topologies/{script}.py --plot --no-cli" for script in SCRIPTS}
     assert commands == run_below | {"sudo python3 topologies/to_the_agent.py"}
 
