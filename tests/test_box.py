@@ -154,6 +154,6 @@ def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     (tmp_path / "box.tar.gz").write_bytes(kept.stdout)
     assert qop("import", "box.tar.gz").returncode == 0
     (one,) = qop.records("results/box").values()
-    assert (one.name, one.status) == ("P1-N2-1", "ok"), one.reason
+    assert (one.name, one.status) == ("P1-N2-001", "ok"), one.reason
     assert one.environment["kernel"].startswith("Linux 6.")
     assert len(checks(one)) == len(one.evidence) > 0
