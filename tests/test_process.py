@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from measure.errors import MeasureError
 from measure.process import Daemon
+from tests.conftest import wait_until
 
 _STARTED: list[Daemon] = []
 
@@ -25,8 +27,11 @@ def log(tmp_path: Path) -> Path:
 
 def _children() -> set[str]:
     """Process ids of this process' children, zombies too; other tests' may be among them."""
-    return {pid for task in Path("/proc/self/task").iterdir()
-            for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found |= set((task / "children").read_text().split())
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +45,8 @@ def nothing_left() -> Iterator[None]:
         assert pipe is not None
         pipe.close()
     assert _children() == children
-    assert threading.active_count() == before
+    # What reads a daemon's words ends a moment after the daemon.
+    wait_until(lambda: threading.active_count() <= before, 5)
 
 
 def shell(script: str, log: Path, *, ready: str = "^ready", timeout_s: float = 10.0,
