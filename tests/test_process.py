@@ -253,8 +253,8 @@ def test_environment_is_the_one_given(log: Path) -> None:
 def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
     """Standard output goes to the file as it is, and only standard error is read."""
     data = tmp_path / "data"
-    with Daemon("test daemon", ["sh", "-c", r"printf 'ready\000\377'; echo ready >&2; sleep 60"],
-                log, "^ready", data=data) as daemon:
+    script = r"printf 'ready\000\377'; echo ready >&2; exec sleep 60"
+    with Daemon("test daemon", ["sh", "-c", script], log, "^ready", data=data) as daemon:
         daemon.wait_ready()
         assert data.read_bytes() == b"ready\0\xff"
         assert daemon.output() == ["ready"]
