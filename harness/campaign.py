@@ -224,14 +224,11 @@ class Campaign(Tally):
         if not self.results.keeps_captures(found):
             return
         files = [capture["file"] for capture in found.captures]
-        try:
+        with room.told(self.results.path, f"{found.name} cannot be kept"):
             try:
                 await self._dissectors.run(functools.partial(packing.compress, out, files))
             except DissectorLost:
                 packing.compress(out, files)
-        except OSError as error:
-            raise room.make_room(self.results.path, f"{found.name} cannot be kept",
-                                 error) from error
 
     def _judged(self, out: Path, waits: load.Waits, *, alone: bool) -> dict[str, Any]:
         """What the processor had to do with a repetition, as its record keeps it."""
@@ -246,13 +243,10 @@ class Campaign(Tally):
     def _note(self, step: Step, found: Record, out: Path | None, *, alone: bool) -> None:
         # A second measurement that fails does not take the place of the first, flagged one.
         is_kept = found.status == "ok" or not alone
-        try:
+        with room.told(self.results.path, f"{found.name} cannot be kept"):
             if is_kept:
                 self.results.keep(found, out if found.captures else None)
             self.results.log(step.cell.name, _line(found))
-        except OSError as error:
-            raise room.make_room(self.results.path, f"{found.name} cannot be kept",
-                                 error) from error
         self.count(found, is_kept=is_kept)
         if found.environment.get("flags") and not alone:
             self._again.append(step)

@@ -20,12 +20,12 @@ def is_short(error: Exception) -> bool:
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def told(folder: Path, what: str = "cannot be written") -> Iterator[None]:
     """Have what cannot be written into a results folder told in one line."""
     try:
         yield
     except OSError as error:
-        raise make_room(folder, "cannot be written", error) from None
+        raise make_room(folder, what, error) from None
 
 
 def make_room(folder: Path, what: str, error: OSError) -> UserError:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness import room
 from harness.cluster import member
 from harness.cluster.checking import Checker, Worker
 from harness.cluster.connection import WorkerFailed, WorkerLost, connected
@@ -200,12 +201,8 @@ class ClusterCampaign(Tally):
         return finding.number
 
     def _note(self, found: Record, captures: Mapping[str, bytes]) -> None:
-        try:
+        with room.told(self.results.path, f"{found.name} cannot be kept"):
             self.results.keep_received(found, captures)
-        except OSError as error:
-            raise UserError(f"{self.results.path}: {found.name} cannot be kept ({error.strerror}); "
-                            "make room and give the same command again, which goes on from here",
-                            status=1) from error
         self.count(found)
         self.report(found, self)
 
