@@ -309,7 +309,7 @@ def test_limits_of_the_container_count(by_root: str) -> None:
 def test_every_command(walked: object, person: Person) -> None:
     """What is left out of the packages is missed by none of the commands."""
     folder = next(path.name for path in (person.folder / "results").iterdir()
-                  if "_N2" in path.name)
+                  if path.is_dir() and "_N2" in path.name)
     base = f"results/{folder}"
     for line in (f"status {base}", f"report {base} --table all", f"report {base} --format csv",
                  f"export {base} --captures all -o results/kept.tar.gz",
