@@ -1,4 +1,4 @@
-"""Which processes belong to a guest, and what they use of memory and processor (from /proc)."""
+"""Which processes belong to a guest, where they run, and what they use (from /proc)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def members(group: int) -> list[int]:
                 if int(pgrp) == group and state not in "ZX":
                     found.append(int(entry.name))
     return found
+
+
+def keep_on(group: int, processor: int) -> None:
+    """Have every thread of a process group, and what they start from now on, use one processor."""
+    for pid in members(group):
+        with contextlib.suppress(OSError):
+            for task in (PROC / str(pid) / "task").iterdir():
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(int(task.name), {processor})
 
 
 def processor_s(leader: int) -> float:

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Protocol
 
-from guest import boot, image
+from guest import boot, image, processes
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +48,9 @@ class Running(Protocol):
 
     def release(self) -> None:
         """Have it go on."""
+
+    def move(self, processor: int) -> None:
+        """Have all of it stay on another processor; only guests can."""
 
     async def close(self, grace_s: float = 0.0) -> None:
         """End it and everything it started, after a time to end by itself; idempotent."""
@@ -130,6 +133,9 @@ class _Guest:
     def release(self) -> None:
         self._guest.release()
 
+    def move(self, processor: int) -> None:
+        processes.keep_on(self.pid, processor)
+
     async def close(self, grace_s: float = 0.0) -> None:
         try:
             async with asyncio.timeout(grace_s):
@@ -197,6 +203,9 @@ class _Process:
 
     def release(self) -> None:
         raise NotImplementedError("this machine's time cannot be stopped")
+
+    def move(self, processor: int) -> None:
+        raise NotImplementedError("this machine has all of its processors")
 
     async def close(self, grace_s: float = 0.0) -> None:
         self.stdin.close()

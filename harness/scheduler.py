@@ -71,7 +71,13 @@ class Scheduler:
         return cell.policy.id, self.plan.site_of(cell.scenario).name
 
     def start(self) -> tuple[Step, int] | None:
-        """The step to start now and its processor, taken off the queue; None if none can be."""
+        """The step to start now and its processor, taken off the queue; None if none can be.
+
+        A processor that no waiting step's testbed stays on takes one over from another.
+        """
+        return self._start_in_order() or self._start_elsewhere()
+
+    def _start_in_order(self) -> tuple[Step, int] | None:
         for number, step in enumerate(self._queue):
             place = self.place_of(step.cell)
             seat = self._seats.get(place)
@@ -85,6 +91,17 @@ class Scheduler:
             self._seats[place].busy = step
             del self._queue[number]
             return step, processor
+        return None
+
+    def _start_elsewhere(self) -> tuple[Step, int] | None:
+        taken = {seat.processor for seat in self._seats.values() if seat.busy}
+        free = [processor for processor in self.processors if processor not in taken]
+        for number, step in enumerate(self._queue if free else ()):
+            seat = self._seats.get(self.place_of(step.cell))
+            if seat and not seat.busy:
+                seat.processor, seat.busy = free[0], step
+                del self._queue[number]
+                return step, free[0]
         return None
 
     def places(self) -> list[Place]:

@@ -117,6 +117,13 @@ class Testbed:
         self._send(do="shell", **command)
         return await self._expect("shell_ended", None)
 
+    def move(self, processor: int) -> None:
+        """Have the machine stay on this processor from now on."""
+        if processor != self.processor:
+            assert self._running is not None
+            self._running.move(processor)
+            self.processor = processor
+
     async def close(self) -> None:
         """End the machine; safe at any time and twice."""
         if self._running is not None:

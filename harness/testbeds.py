@@ -68,10 +68,12 @@ class Testbeds:
                 group.create_task(open_all(processor))
 
     async def serving(self, place: Place, processor: int) -> Testbed:
-        """The testbed of a place; a fresh one if there is none, or a repetition failed on it."""
+        """The testbed of a place, on this processor; a fresh one if a repetition failed on it."""
         if self._renewal.is_due(place, self._there.get(place)):
             await self.retire(place, seat=False)
-        return self._there.get(place) or await self._open(place, processor)
+        testbed = self._there.get(place) or await self._open(place, processor)
+        testbed.move(processor)
+        return testbed
 
     async def _open(self, place: Place, processor: int) -> Testbed:
         self._opened += 1

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
 # Tcpdump takes what is in a block after a second at the latest.
 _SETTLE_S = 1.2
-# Room for a second of a busy radio: a capture that loses packets cannot serve as evidence.
-_BUFFER_KIB = 8192
 
 
 @dataclass(frozen=True)
@@ -63,18 +61,19 @@ def settle() -> None:
 class Capture:
     """One running tcpdump.
 
-    With `in_blocks` it wakes up for many packets at a time, which takes far less of the processor;
+    It keeps the first `snap_bytes` of a packet; the kernel holds up to `buffer_kib` for it. With
+    `in_blocks` it wakes up for many packets at a time, which takes far less of the processor;
     `settle` before it is stopped, or the last second is lost.
     """
 
     def __init__(self, testbed: Testbed, point: Point, file: Path, log: Path, *,
-                 snap_bytes: int = 0, in_blocks: bool = False) -> None:
+                 snap_bytes: int, buffer_kib: int, in_blocks: bool = False) -> None:
         self.point = point
         self.file = file
         # To standard output: a file of its own tcpdump would give to another user, which fails
         # where the file is the host's and the host's user not root.
         argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", "-",
-                "-B", str(_BUFFER_KIB), "-s", str(snap_bytes)]
+                "-B", str(buffer_kib), "-s", str(snap_bytes)]
         argv += [] if in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
         argv = testbed.command(point.node, argv) if point.node else \

@@ -24,8 +24,15 @@ DATA_S = 2
 _GATE_S = 0.25
 _AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
                 "or udp port 4500")
+# More than any frame has here. Without blocks the kernel keeps room for as many for each.
+_WHOLE_BYTES = 4096
 # Enough for radio, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed.
 _HEADER_BYTES = 192
+# What the kernel holds for a capture, in KiB: getting on the network is some hundred frames, and a
+# second of busy air two thousand headers; without a medium only the processor limits a stream. A
+# capture that loses packets cannot serve as evidence; but a guest is small, and what this takes is
+# missing where programs' pages are kept.
+_AUTH_KIB, _STREAM_KIB, _UNLIMITED_KIB = 1024, 2048, 8192
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,16 @@ class Repetition:
         cpu = kernel.processor_seconds()
         try:
             self._reset()
-            with self._captures("auth", self._auth_points(), snap_bytes=0):
+            with self._captures("auth", self._auth_points(), snap_bytes=_WHOLE_BYTES,
+                                buffer_kib=_AUTH_KIB):
                 self._get_on(self.scenario.home, "")
                 if self.scenario.roams_to:
                     self._stamp("handoff")
                     self.station.leave()
                     self._get_on(self.scenario.roams_to, "foreign_")
+            held_kib = _STREAM_KIB if self.testbed.medium else _UNLIMITED_KIB
             with self._captures("traffic", self._traffic_points(), snap_bytes=_HEADER_BYTES,
-                                in_blocks=True):
+                                buffer_kib=held_kib, in_blocks=True):
                 on_the_network()
                 self._streams()
                 self._kernel_state("after_traffic")
@@ -193,7 +202,7 @@ class Repetition:
         return Point("peer", self.scenario.peer, peer.interface_of(peer.address),
                       f"udp dst port {iperf.PORT} or esp")
 
-    def _captures(self, part: str, points: list[Point], snap_bytes: int, *,
+    def _captures(self, part: str, points: list[Point], *, snap_bytes: int, buffer_kib: int,
                   in_blocks: bool = False) -> ExitStack:
         """Captures of this part of the repetition, running; closing them notes their counts."""
         with ExitStack() as stack:
@@ -201,7 +210,8 @@ class Repetition:
             for point in points:
                 capture = Capture(self.testbed, point, self.out / f"{part}-{point.name}.pcap",
                                   self.services.logs / f"{point.name}-tcpdump.log",
-                                  snap_bytes=snap_bytes, in_blocks=in_blocks)
+                                  snap_bytes=snap_bytes, buffer_kib=buffer_kib,
+                                  in_blocks=in_blocks)
                 stack.callback(self._close, capture.stop)
                 running.append(capture)
             for capture in running:

@@ -17,7 +17,7 @@ import pytest
 
 from guest.boot import Exit, Guest, GuestError, boot, can_hold, is_in_memory
 from guest.image import Image, ensure
-from guest.processes import members
+from guest.processes import keep_on, members
 
 PROJECT = Path(__file__).parent.parent
 SHELL = ("/bin/sh", "-c")
@@ -292,6 +292,21 @@ async def test_held_guest_does_nothing_until_released(image, tmp_path):
                 await guest.stdout.readline()
         guest.release()
         assert await guest.stdout.readline() == b"two\n"
+
+
+@pytest.mark.guest
+async def test_moves_to_another_processor(bench):
+    """All of a running guest moves: its kernel, its programs, and those they start later."""
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    programs = "sleep 60 & echo started; read line; sleep 60 & cat"
+    async with await bench.boot(*SHELL, programs, cpu=first) as guest:
+        assert await guest.stdout.readline() == b"started\n"
+        keep_on(guest.pid, last)
+        guest.stdin.write(b"go\nthere\n")
+        assert await guest.stdout.readline() == b"there\n"
+        tasks = [task for pid in members(guest.pid) for task in Path(f"/proc/{pid}/task").iterdir()]
+        assert len(tasks) > 3
+        assert {core for task in tasks for core in os.sched_getaffinity(int(task.name))} == {last}
 
 
 @pytest.mark.guest

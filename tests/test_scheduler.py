@@ -69,6 +69,22 @@ def test_a_testbed_stays_on_its_processor_and_both_are_used() -> None:
     assert second == first
 
 
+def test_an_idle_processor_takes_over_a_testbed() -> None:
+    """What waits for a busy processor moves to one that has nothing to do, and stays there."""
+    plan = plan_of(3, "N2", repetitions=2)
+    scheduler = scheduler_of(plan, at_once=1)
+    seats = {place: scheduler.seat(place) for place in scheduler.places()}
+    assert list(seats.values()) == [0, 1, 0]
+    _, (second, where) = started(scheduler)
+    assert where == 1 and scheduler.start() is None
+    third = plan.steps()[2]
+    scheduler.ended(second)
+    assert scheduler.start() == (plan.steps()[5], 1)  # its own first, if one waits
+    scheduler.ended(plan.steps()[5])
+    assert scheduler.start() == (third, 1)
+    assert scheduler.start() is None
+
+
 def test_a_processor_takes_no_more_than_it_has_power_for() -> None:
     """What cells were seen to need decides how many run side by side."""
     scheduler = scheduler_of(plan_of(12, "N2"))
