@@ -21,7 +21,7 @@ TESTBED_PYTHON = Path("/opt/qop/venv/bin/python3")
 #: of files, so all of it is taken from the host in the end.
 _MEMORY_MB, _NODE_MB = 98, 23
 #: What the worker takes more where Mininet-WiFi brings numpy and matplotlib.
-_MININET_WIFI_MB = 64
+_MININET_WIFI_MB = 30
 _AT_ONCE = 8
 #: What a worker needs of the project, inside the machine.
 _CODE = ("measure", "topologies")
