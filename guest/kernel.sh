@@ -31,7 +31,7 @@ patch_line arch/um/kernel/time.c 2 \
 patch_line arch/um/kernel/skas/syscall.c 8 \
 	's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll))/
 	 s/if (IS_ERR_VALUE(ret) &&/if ((IS_ERR_VALUE(ret) || syscall == __NR_poll) \&\&/
-	 s/unsigned long ret;/unsigned long ret, slept = current->nvcsw;/
+	 s/unsigned long ret\b/unsigned long slept = current->nvcsw, ret/
 	 s/PT_REGS_SET_SYSCALL_RETURN(regs, ret);/&\n\t\tselected(syscall, current->nvcsw != slept);/
 	 s/^#include <asm\/unistd.h>$/&\n#include "selected.h"/'
 # Who selects over and over and does nothing else, as iperf3 does after its last write until the

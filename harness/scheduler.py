@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from harness.plan import Cell, Plan, Step
 
 #: Share of a processor that may be spoken for: at first, and between which bounds it is learnt.
-FULL, LEAST, MOST = 0.45, 0.2, 0.9
+FULL, LEAST, MOST = 0.3, 0.1, 0.9
 #: By what it shrinks when the processor was the limit, and grows when it was far from that: so that
-#: in the long run some three in a hundred repetitions are flagged.
-_BACK_OFF, _GROW = 0.85, 0.002
+#: in the long run some two in a hundred repetitions are flagged.
+_BACK_OFF, _GROW = 0.85, 0.001
 #: What a repetition is taken to need of a processor until its cell's first one has ended.
-_ASSUMED = 0.2
+_ASSUMED = 0.15
 #: A newer measurement's weight against what was known.
 _NEWS = 0.5
 

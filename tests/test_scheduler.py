@@ -90,7 +90,7 @@ def test_a_processor_takes_no_more_than_it_has_power_for() -> None:
     scheduler = scheduler_of(plan_of(12, "N2"))
     assert len(started(scheduler)) == 4  # as long as nothing is known: two on each
     for step in scheduler.running:
-        scheduler.ended(step, used=0.1)
+        scheduler.ended(step, used=0.09)
     light = started(scheduler)
     assert len(light) > 4
     for processor in (0, 1):
