@@ -28,9 +28,12 @@ patch_line arch/um/kernel/time.c 2 \
 	's/time_travel_update_time_rel(TIMER_MULTIPLIER);/time_travel_update_time_rel(20 * TIMER_MULTIPLIER);/'
 # Who polls in a loop until another thread has done something must let it run: here no time passes
 # in which the scheduler would think of it. (The kernel does so for sched_yield and for errors.)
-patch_line arch/um/kernel/skas/syscall.c 8 \
-	's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll))/
-	 s/if (IS_ERR_VALUE(ret) &&/if ((IS_ERR_VALUE(ret) || syscall == __NR_poll) \&\&/
+if grep -q __NR_sched_yield arch/um/kernel/skas/syscall.c; then  # not yet in 6.12
+	patch_line arch/um/kernel/skas/syscall.c 2 \
+		's/syscall == __NR_sched_yield)/(syscall == __NR_sched_yield || syscall == __NR_poll))/'
+fi
+patch_line arch/um/kernel/skas/syscall.c 6 \
+	's/if (IS_ERR_VALUE(ret) &&/if ((IS_ERR_VALUE(ret) || syscall == __NR_poll) \&\&/
 	 s/unsigned long ret\b/unsigned long slept = current->nvcsw, ret/
 	 s/PT_REGS_SET_SYSCALL_RETURN(regs, ret);/&\n\t\tselected(syscall, current->nvcsw != slept);/
 	 s/^#include <asm\/unistd.h>$/&\n#include "selected.h"/'
