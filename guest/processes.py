@@ -25,11 +25,16 @@ def members(group: int) -> list[int]:
 
 def keep_on(group: int, processor: int) -> None:
     """Have every thread of a process group, and what they start from now on, use one processor."""
-    for pid in members(group):
-        with contextlib.suppress(OSError):
-            for task in (PROC / str(pid) / "task").iterdir():
-                with contextlib.suppress(OSError):
-                    os.sched_setaffinity(int(task.name), {processor})
+    has_moved = True
+    while has_moved:  # until there are none that were started before their parent had moved
+        has_moved = False
+        for pid in members(group):
+            with contextlib.suppress(OSError):
+                for task in (PROC / str(pid) / "task").iterdir():
+                    with contextlib.suppress(OSError):
+                        if os.sched_getaffinity(int(task.name)) != {processor}:
+                            os.sched_setaffinity(int(task.name), {processor})
+                            has_moved = True
 
 
 def processor_s(leader: int) -> float:
