@@ -127,14 +127,9 @@ def _remove_radios(pid: int) -> None:
 def _remove_radios_of_the_dead() -> None:
     """Remove what processes left that were killed: nothing else ends Mininet-WiFi's radios."""
     found = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
-    makers = {match[1] for match in found if match}
-    with radio.Hwsim() as hwsim:
-        for maker in makers:
-            if Path("/proc", str(int(maker))).exists():
-                continue
-            for name in _radios_of(int(maker)):
-                if (radio.HERE / name).exists():
-                    hwsim.remove(name)
+    for maker in {int(match[1]) for match in found if match}:
+        if not Path("/proc", str(maker)).exists():
+            _remove_radios(maker)
 
 
 @contextlib.contextmanager
