@@ -1,47 +1,38 @@
-"""The record of one repetition: its shape, and how it is written so that none is ever half there.
+"""The record of one repetition: an envelope around a study's own body, written whole or not at all.
 
-docs/records.md describes every field.
+docs/records.md describes every field. The envelope says what was measured of which cell, how it
+ended, by which evidence and under which circumstances; `measured` is the study's, with a schema
+number of its own. Records of an earlier envelope are read by upgrading them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-SCHEMA = 1
+SCHEMA = 2
+
+#: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where
+#: it does not fit. By the schema that it reads.
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class RecordError(ValueError):
     """A file that is no record this version can read; the text is one line for the user."""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a record: strict about its fields, never changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class PhaseRecord(_Part):
-    """A phase of getting on the network; seconds after the repetition's start."""
-
-    name: str
-    start_s: float
-    duration_s: float
-    packets: int
-
-
-class StreamRecord(_Part):
-    """One stream as the receiver saw it; `iperf` keeps what iperf3 said beside it."""
-
-    goodput_bps: float
-    bytes: int
-    duration_s: float
-    iperf: dict[str, float]
-
-
-class CheckRecord(_Part):
+class CheckRecord(Part):
     """One piece of evidence that the policy was in force, or not."""
 
     check: str
@@ -49,41 +40,49 @@ class CheckRecord(_Part):
     detail: str
 
 
-class Record(_Part):
-    """One repetition of one cell."""
+class StudyRecord(Part):
+    """Which study measured, in which version of it."""
 
-    schema_: int
-    policy: str
-    scenario: str
+    id: str
+    version: int
+
+
+class Record(Part):
+    """One repetition of one cell.
+
+    `cell` has the level of each factor, in the study's order; `digests` the digest of each level
+    that has one. `asked` are the workload's settings. `measured` is None where nothing was.
+    `files` are kept beside the record, in the folder of its captures.
+    """
+
+    schema_: int = Field(alias="schema")
+    study: StudyRecord
+    cell: dict[str, str]
     repetition: int
     status: Literal["ok", "failed", "skipped"]
     reason: str
-    authentication_time_s: float | None
-    authentication_components_s: dict[str, float]
-    authentication_sum: list[str]
-    phases: list[PhaseRecord]
-    handoff: list[PhaseRecord]
-    tcp: StreamRecord | None
-    udp: StreamRecord | None
+    digests: dict[str, str]
+    asked: dict[str, Any]
+    measured: dict[str, Any] | None
     evidence: list[CheckRecord]
     environment: dict[str, Any]
     captures: list[dict[str, Any]]
+    files: list[str] = []
     attempt: int = 1
     elapsed_s: float = 0.0
     raw: dict[str, Any] = {}
 
-    model_config = ConfigDict(alias_generator=lambda name: {
-        "schema_": "schema"}.get(name, name), populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def name(self) -> str:
-        """The record's file name without its ending: POLICY-SCENARIO-REPETITION."""
-        return record_name(self.policy, self.scenario, self.repetition)
+        """The record's file name without its ending: the levels' ids and the repetition."""
+        return record_name(self.cell.values(), self.repetition)
 
 
-def record_name(policy: str, scenario: str, repetition: int) -> str:
-    """How a repetition is called, in records, captures and logs alike."""
-    return f"{policy}-{scenario}-{repetition:03d}"
+def record_name(levels: Any, repetition: int) -> str:
+    """How a repetition is called, in records, captures and logs alike; `levels` are ids."""
+    return f"{'-'.join(levels)}-{repetition:03d}"
 
 
 def write(record: Record, folder: Path) -> Path:
@@ -102,47 +101,74 @@ def write(record: Record, folder: Path) -> Path:
     return path
 
 
-def read(path: Path) -> Record:
-    """Read a record; raises RecordError for anything else."""
+def read(path: Path, upgrades: dict[int, Upgrade] | None = None) -> Record:
+    """Read a record; raises RecordError for anything else.
+
+    `upgrades` by the schema that each reads; without them, only today's envelope is read.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_bytes()
+    except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
-    return parse(text, str(path))
+    return parse(text, str(path), upgrades)
 
 
-def parse(text: str, where: str) -> Record:
+def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = None) -> Record:
     """The record that a text is; raises RecordError, which names `where` it stands."""
-    found = _schema_of(text)
-    if found is not None and found != SCHEMA:
-        raise RecordError(f"{where}: schema {found}, this version reads {SCHEMA}; "
-                          "measure again or use the version that wrote it")
     try:
-        return Record.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "file"
-        said = " ".join(f"{field}: {first['msg']}".split())
-        raise RecordError(f"{where}: {said}; not a record of schema {SCHEMA}, "
-                          "move it away or measure again") from None
+        # Nearly every record is of today's schema: parsed once, and carefully only if it is not.
+        record = Record.model_validate_json(text)
+        if record.schema_ == SCHEMA:
+            return record
+    except ValidationError:
+        pass
+    return _parse_carefully(text, where, upgrades or {})
 
 
-def _schema_of(text: str) -> int | None:
-    """The schema number of what may be a record of any version; None if it has none."""
+def _parse_carefully(text: str | bytes, where: str, upgrades: dict[int, Upgrade]) -> Record:
+    """Upgrade what is of an earlier schema, and say exactly what is wrong with anything else."""
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    found = document.get("schema") if isinstance(document, dict) else None
-    return found if isinstance(found, int) else None
+    except (ValueError, RecursionError) as error:
+        raise _not_a_record(where, f"file: {error}") from None
+    if not isinstance(document, dict):
+        raise _not_a_record(where, "file: not a JSON object")
+    schema = document.get("schema")
+    while isinstance(schema, int) and schema in upgrades and schema < SCHEMA:
+        try:
+            document = upgrades[schema](document)
+        except RecordError as error:
+            raise RecordError(f"{where}: {error}; a record of schema {schema} that does not fit, "
+                              "move it away or measure again") from None
+        schema = document["schema"]
+    if isinstance(schema, int) and schema != SCHEMA:
+        raise RecordError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
+                          "measure again or use the version that wrote it")
+    try:
+        return Record.model_validate(document)
+    except ValidationError as error:
+        raise _not_a_record(where, said(error)) from None
 
 
-def read_all(folder: Path) -> tuple[list[Record], list[str]]:
+def said(error: ValidationError) -> str:
+    """The first thing that is wrong with a document, in a few words."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "file"
+    return " ".join(f"{where}: {first['msg']}".split())
+
+
+def _not_a_record(where: str, what: str) -> RecordError:
+    return RecordError(f"{where}: {' '.join(what.split())}; not a record of schema {SCHEMA}, move "
+                       "it away or measure again")
+
+
+def read_all(folder: Path,
+             upgrades: dict[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
     """Every record of a folder in order of name, and a line for each file that is none."""
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(read(path))
+            records.append(read(path, upgrades))
         except RecordError as error:
             complaints.append(str(error))
     return records, complaints

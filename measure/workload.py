@@ -1,0 +1,81 @@
+"""What the worker is handed by a study: services to start, and how one repetition is measured.
+
+Standard library only: this runs inside the machine, where start-up time counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a workload measures: the running testbed and what it was started with.
+
+    `tasks` are those of every cell that this testbed serves, by the cell's name. `mount` has the
+    rendered files of every node, `logs` takes the logs of daemons.
+    """
+
+    testbed: Testbed
+    tasks: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any]
+    secrets: Mapping[str, Mapping[str, str]]
+    withhold: frozenset[str]
+    mount: Path
+    logs: Path
+
+
+class Service(Protocol):
+    """A daemon or a group of them on the nodes of a testbed.
+
+    Services start in the order that `needs` asks for, all that can side by side; `stop` is called
+    in reverse order on every way out, also after a start that failed.
+    """
+
+    name: str
+    #: Names of services that must be ready before this one starts.
+    needs: Sequence[str]
+
+    def start(self) -> None:
+        """Start it; return before it is ready where that takes time."""
+
+    def ready(self) -> None:
+        """Wait until it serves. Raises MeasureError with the daemon, the event and the log."""
+
+    def stop(self) -> None:
+        """End it and all that it started; safe at any time."""
+
+
+class Session(Protocol):
+    """The line to the harness while a repetition runs."""
+
+    def report(self, name: str, **fields: Any) -> None:
+        """Say something at once: a line in the repetition's events, with the machine's time."""
+
+    def shareable(self) -> None:
+        """Say that from here on others may use the processor beside this repetition."""
+
+    def commands(self) -> Iterator[Mapping[str, Any]]:
+        """Commands that have come in so far, without waiting; each is in the events with its time."""
+
+
+class Workload(Protocol):
+    """A study's own part inside the machine; its module has a class of this name.
+
+    It is made with its `Site` once the policy's files are there.
+    """
+
+    #: Further commands by name: each takes a task and returns what is answered.
+    calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+
+    def services(self) -> Sequence[Service]:
+        """What must run before anything is measured."""
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: leave captures and raw values in `out`. Raises MeasureError."""
