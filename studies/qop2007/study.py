@@ -1,0 +1,86 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from studies.qop2007.asked import Asked
+from studies.qop2007.body import Measured
+from studies.qop2007.controls import FAULTS
+from studies.qop2007.factors import FACTORS
+from studies.qop2007.metrics import METRICS, STAGES
+from studies.study import Cell, Expected, Factor, Judged, Metric, Repetition, Stage, Study
+from studies.study import TestbedSpec as Spec
+
+if TYPE_CHECKING:
+    from analysis.report.model import Report
+    from analysis.results import Results
+
+
+class Qop2007(Study):
+    """Policies in scenarios: authentication time, handoffs, TCP and UDP throughput."""
+
+    id: ClassVar[str] = "qop2007"
+    title: ClassVar[str] = "Quality of protection in wireless LANs with IP mobility"
+    paper: ClassVar[str] = ("Agarwal and Wang, On the Impact of Quality of Protection in Wireless "
+                            "Local Area Networks with IP Mobility, 2007")
+    factors: ClassVar[tuple[Factor, ...]] = FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    stages: ClassVar[tuple[Stage, ...]] = STAGES
+    baseline: ClassVar[Mapping[str, str]] = {"policy": "P1"}
+    faults: ClassVar[Mapping[str, str]] = FAULTS
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.qop2007.inside"
+
+    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """The policy on the scenario's network, over the air that was asked for."""
+        from studies.qop2007 import matrix
+
+        return matrix.testbed(cell, asked)
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """The scenario, and the streams with their rate and deadline."""
+        from studies.qop2007 import matrix
+
+        return matrix.task(cell, asked)
+
+    def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
+        """Small streams: what later repetitions find in memory is loaded all the same."""
+        return asked.model_copy(update={"stream_bytes": 50_000})
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By the air's ceilings: the same for all policies of a scenario."""
+        from studies.qop2007 import matrix
+
+        return matrix.expected(cell, asked)
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """As long as the slowest streams still waited for."""
+        from studies.qop2007 import matrix
+
+        return matrix.deadline_s(asked)
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Dissect, time, verify."""
+        from studies.qop2007 import judge
+
+        return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """The metrics, the authentication time's components and the phases, a column each."""
+        from studies.qop2007 import values
+
+        return values.values(measured)
+
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
+        """The paper's tables and figures, claims, advice and what bounds the throughput."""
+        from studies.qop2007.report import report
+
+        return report(results, options)
+
+
+STUDY = Qop2007()
