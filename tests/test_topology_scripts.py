@@ -20,7 +20,7 @@ import yaml
 
 from guest.boot import boot
 from guest.image import MININET_WIFI, Image, find
-from harness.plan import Plan, Settings
+from harness.engine.plan import Plan, Settings
 from measure import dissect
 from policies import load_all
 from topologies.loader import TopologyError, load_scenario, scenario_ids

@@ -10,7 +10,17 @@ from studies.qop2007.body import Measured
 from studies.qop2007.controls import FAULTS
 from studies.qop2007.factors import FACTORS
 from studies.qop2007.metrics import METRICS, STAGES
-from studies.study import Cell, Expected, Factor, Judged, Metric, Repetition, Stage, Study
+from studies.study import (
+    Cell,
+    Expected,
+    Factor,
+    Judged,
+    Lab,
+    Metric,
+    Repetition,
+    Stage,
+    Study,
+)
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
@@ -30,6 +40,8 @@ class Qop2007(Study):
     stages: ClassVar[tuple[Stage, ...]] = STAGES
     baseline: ClassVar[Mapping[str, str]] = {"policy": "P1"}
     faults: ClassVar[Mapping[str, str]] = FAULTS
+    lab: ClassVar[Lab] = Lab({"policy": "P8", "scenario": "N2"}, call="connect",
+                             node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.qop2007.inside"
