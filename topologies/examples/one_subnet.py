@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""N2: a station asks its home agent itself.
+"""N1: two stations of one subnet talk through their home agent.
 
-Station a2 is at home in the cell of ap-a, one hop from its home agent ha-a.
+Both are at home in the cell of ap-a. The access point does not let them talk directly
+(`ap_isolate`), and each has only its home agent as neighbour, so every packet passes the air twice.
 
-    sudo python3 topologies/to_the_agent.py           ping, then Mininet's command line
-    sudo python3 topologies/to_the_agent.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/to_the_agent.py --no-cli  ping, and end
+    sudo python3 topologies/examples/one_subnet.py           ping, then Mininet's command line
+    sudo python3 topologies/examples/one_subnet.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/one_subnet.py --no-cli  ping, and end
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import sys
 from pathlib import Path
 
 if not __package__:  # started as a file: what it imports lies in the checkout
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether the home agent answers."""
+    """Create a network; whether its peer answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi
@@ -29,14 +30,14 @@ def topology(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, drive, network, strength
 
-    scenario = load_scenario("N2")
+    scenario = load_scenario("N1")
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
     with network.ending(net):
         info("*** Creating nodes\n")
-        for name in plan.of_kind("station"):
+        for name in plan.of_duty("station"):
             net.addStation(name, **network.wireless(plan, name))
-        for name in plan.of_kind("access_point"):
+        for name in plan.of_duty("access_point"):
             net.addAccessPoint(name, **network.wireless(plan, name))
         for name in network.wired(plan):
             net.addHost(name, ip=None)
@@ -59,7 +60,7 @@ def topology(args: argparse.Namespace) -> bool:
             info("*** Starting network\n")
             drive.begin(net)
             done = drive.watch(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "N2.png")
+            drive.save_plot(net, "N1.png")
 
             if args.cli:
                 info("*** Running CLI\n")

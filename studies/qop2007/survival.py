@@ -1,4 +1,4 @@
-"""Does a TCP connection that was opened at home survive the move? Stream, move, look at the socket.
+"""Survival is that a TCP connection opened at home outlives the move: stream, move, look at it.
 
 The kernel of the stream's receiver is asked, by connection: iperf3 is not trusted to use the same.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import iperf, kernel
 from measure.errors import MeasureError
-from measure.services import Services
+from measure.station import Station
 from topologies.model import Scenario
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
 
 # Enough to be in the middle of a stream, and little enough to get there soon at 1 Mbit/s.
 _ENOUGH_BYTES = 100_000
@@ -22,7 +25,7 @@ _POLL_S = 0.02
 _STREAM_S = 60
 
 
-def survive(services: Services, scenario: Scenario) -> dict[str, Any]:
+def survive(testbed: Testbed, station: Station, scenario: Scenario) -> dict[str, Any]:
     """Move to the visited network in the middle of a stream. Raises MeasureError.
 
     The mobile node is connected at home. `connection` is its end of the stream's TCP connection;
@@ -30,7 +33,6 @@ def survive(services: Services, scenario: Scenario) -> dict[str, Any]:
     the node left, when it was registered again, and at the end; `outage_s` is how long nothing
     came after leaving.
     """
-    testbed, station = services.testbed, services.stations[scenario.mobile_node]
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")
     nodes = testbed.network.nodes

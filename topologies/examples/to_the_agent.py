@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
-"""R1: a station drives from its home cell into a foreign one and keeps talking to its home.
+"""N2: a station asks its home agent itself.
 
-Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a, and drives to ap-b in the
-subnet of ha-b. Nobody tells it to change: its signal falls, wpa_supplicant looks for a better
-access point and moves. Mobile IP registers the new place with the home agent, and packets from and
-to a1 at home take the tunnel between the agents.
+Station a2 is at home in the cell of ap-a, one hop from its home agent ha-a.
 
-    sudo python3 topologies/roaming.py           drive, then Mininet's command line
-    sudo python3 topologies/roaming.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/roaming.py --no-cli  drive, and end
+    sudo python3 topologies/examples/to_the_agent.py           ping, then Mininet's command line
+    sudo python3 topologies/examples/to_the_agent.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/to_the_agent.py --no-cli  ping, and end
 """
 
 from __future__ import annotations
@@ -18,13 +15,13 @@ import sys
 from pathlib import Path
 
 if not __package__:  # started as a file: what it imports lies in the checkout
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
 
 def topology(args: argparse.Namespace) -> bool:
-    """Create a network; whether the station has arrived and its peer answers."""
+    """Create a network; whether the home agent answers."""
     from mininet.log import info
     from mn_wifi.cli import CLI
     from mn_wifi.net import Mininet_wifi
@@ -32,14 +29,14 @@ def topology(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, drive, network, strength
 
-    scenario = load_scenario("R1")
+    scenario = load_scenario("N2")
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
     with network.ending(net):
         info("*** Creating nodes\n")
-        for name in plan.of_kind("station"):
+        for name in plan.of_duty("station"):
             net.addStation(name, **network.wireless(plan, name))
-        for name in plan.of_kind("access_point"):
+        for name in plan.of_duty("access_point"):
             net.addAccessPoint(name, **network.wireless(plan, name))
         for name in network.wired(plan):
             net.addHost(name, ip=None)
@@ -57,15 +54,12 @@ def topology(args: argparse.Namespace) -> bool:
         if args.plot:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
-        info("*** Configuring mobility\n")
-        drive.add_mobility(net, scenario)
-
         info("*** Starting daemons\n")
         with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
             info("*** Starting network\n")
             drive.begin(net)
             done = drive.watch(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "R1.png")
+            drive.save_plot(net, "N2.png")
 
             if args.cli:
                 info("*** Running CLI\n")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""N1: two stations of one subnet talk through their home agent.
+"""N3: stations of two subnets talk, each at home.
 
-Both are at home in the cell of ap-a. The access point does not let them talk directly
-(`ap_isolate`), and each has only its home agent as neighbour, so every packet passes the air twice.
+Station a2 in subnet A talks to b1 in subnet B, each in its own cell: over two home agents and the
+router between them.
 
-    sudo python3 topologies/one_subnet.py           ping, then Mininet's command line
-    sudo python3 topologies/one_subnet.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/one_subnet.py --no-cli  ping, and end
+    sudo python3 topologies/examples/two_subnets.py           ping, then Mininet's command line
+    sudo python3 topologies/examples/two_subnets.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/two_subnets.py --no-cli  ping, and end
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 if not __package__:  # started as a file: what it imports lies in the checkout
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
@@ -30,14 +30,14 @@ def topology(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, drive, network, strength
 
-    scenario = load_scenario("N1")
+    scenario = load_scenario("N3")
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
     with network.ending(net):
         info("*** Creating nodes\n")
-        for name in plan.of_kind("station"):
+        for name in plan.of_duty("station"):
             net.addStation(name, **network.wireless(plan, name))
-        for name in plan.of_kind("access_point"):
+        for name in plan.of_duty("access_point"):
             net.addAccessPoint(name, **network.wireless(plan, name))
         for name in network.wired(plan):
             net.addHost(name, ip=None)
@@ -60,7 +60,7 @@ def topology(args: argparse.Namespace) -> bool:
             info("*** Starting network\n")
             drive.begin(net)
             done = drive.watch(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "N1.png")
+            drive.save_plot(net, "N3.png")
 
             if args.cli:
                 info("*** Running CLI\n")

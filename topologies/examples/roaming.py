@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""R2: a station drives to the subnet of the very node that it talks to.
+"""R1: a station drives from its home cell into a foreign one and keeps talking to its home.
 
-Station b1 leaves subnet B and drives to ap-a in subnet A, where a1 is at home. They are neighbours
-then, but what they send goes both ways between the agents: by the tunnel to b1's home agent, and
-back from there, through the tunnel or as ordinary packets.
+Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a, and drives to ap-b in the
+subnet of ha-b. Nobody tells it to change: its signal falls, wpa_supplicant looks for a better
+access point and moves. Mobile IP registers the new place with the home agent, and packets from and
+to a1 at home take the tunnel between the agents.
 
-    sudo python3 topologies/roaming_both.py           drive, then Mininet's command line
-    sudo python3 topologies/roaming_both.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/roaming_both.py --no-cli  drive, and end
+    sudo python3 topologies/examples/roaming.py           drive, then Mininet's command line
+    sudo python3 topologies/examples/roaming.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/roaming.py --no-cli  drive, and end
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from pathlib import Path
 
 if not __package__:  # started as a file: what it imports lies in the checkout
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from topologies.standalone import program
 
@@ -31,14 +32,14 @@ def topology(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, drive, network, strength
 
-    scenario = load_scenario("R2")
+    scenario = load_scenario("R1")
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
     with network.ending(net):
         info("*** Creating nodes\n")
-        for name in plan.of_kind("station"):
+        for name in plan.of_duty("station"):
             net.addStation(name, **network.wireless(plan, name))
-        for name in plan.of_kind("access_point"):
+        for name in plan.of_duty("access_point"):
             net.addAccessPoint(name, **network.wireless(plan, name))
         for name in network.wired(plan):
             net.addHost(name, ip=None)
@@ -64,7 +65,7 @@ def topology(args: argparse.Namespace) -> bool:
             info("*** Starting network\n")
             drive.begin(net)
             done = drive.watch(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "R2.png")
+            drive.save_plot(net, "R1.png")
 
             if args.cli:
                 info("*** Running CLI\n")
