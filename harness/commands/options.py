@@ -31,14 +31,14 @@ class StudyCommand(click.Command):
                  named: Callable[[Sequence[str]], str], **settings: Any) -> None:
         self._params = params
         self._named = named
-        self._settings = {"context_settings": {"help_option_names": ["-h", "--help"], **settings}}
         super().__init__(name, callback=callback, help=callback.__doc__,
-                         params=params(studies.load(studies.DEFAULT)), **self._settings)
+                         params=params(studies.load(studies.DEFAULT)),
+                         context_settings={"help_option_names": ["-h", "--help"], **settings})
 
     def of(self, study: Study) -> click.Command:
         """The command as it is for a study."""
         return click.Command(self.name, callback=self.callback, help=self.help,
-                             params=self._params(study), **self._settings)
+                             params=self._params(study), context_settings=self.context_settings)
 
     def make_context(self, info_name: str | None, args: list[str],
                      parent: click.Context | None = None, **extra: Any) -> click.Context:

@@ -29,7 +29,6 @@ from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
 from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
 from harness.engine.testbeds import Testbeds
-from measure.errors import MeasureError
 from measure.record import Record
 from studies.study import Repetition
 
@@ -227,8 +226,7 @@ class Campaign:
                 Repetition(step.cell, self.plan.asked, out, self._secrets)))
             entry = recording.judged(self.plan, step, verdict, environment=environment,
                                      attempt=attempt)
-        except (MeasureError, DissectorLost, OSError, ValueError, LookupError, TypeError,
-                ArithmeticError) as error:
+        except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
             entry = recording.unmeasured(
                 self.plan, step, f"captures cannot be judged: {error}", environment=environment,
                 attempt=attempt)

@@ -167,7 +167,7 @@ class Plan:
             "devices": {document["name"]: document for spec in specs
                         for document in devices(spec).values()}}
         return Manifest(
-            schema_=manifest.SCHEMA, digest=manifest.digest_of(document),
+            schema=manifest.SCHEMA, digest=manifest.digest_of(document),
             factors=[FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
                                   unit=factor.unit) for factor in self.study.factors],
             **{**document, "study": StudyRecord(**document["study"]),

@@ -44,7 +44,7 @@ def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str,
 def _record(plan: Plan, step: Step, **fields: Any) -> Record:
     study = plan.study
     return Record(
-        schema_=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
+        schema=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
         repetition=step.repetition, asked=plan.asked.kept(),
         digests={name: level.digest for name, level in step.cell.levels.items() if level.digest},
         **fields)
@@ -66,9 +66,17 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
     flags = entry.environment.get("flags") or []
     events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
                attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
-               values=values(study, entry), checks=sum(check.ok for check in entry.evidence))
+               values=_shown(study, entry), checks=sum(check.ok for check in entry.evidence))
     if flags:
         events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
+
+
+def _shown(study: Study, entry: Record) -> dict[str, float]:
+    """The values to show. The record is kept already: what is wrong with it, reports tell."""
+    try:
+        return values(study, entry)
+    except Exception:  # noqa: BLE001 - a study's own code may raise anything
+        return {}
 
 
 def values(study: Study, entry: Record) -> dict[str, float]:

@@ -21,6 +21,9 @@ from measure.manifest import Manifest, ManifestError
 from measure.record import Record, RecordError
 from studies import records as stored
 
+__all__ = ["CAPTURES", "CELLS", "RESULTS", "Received", "ResultsFolder", "choose", "latest",
+           "progress_of", "read_manifest", "refuse_used", "require_manifest"]
+
 #: Where results folders are made unless another place is named.
 RESULTS = Path("results")
 #: Which repetitions' captures may be kept.

@@ -90,14 +90,14 @@ def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[st
     """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
     agent = f"ha-{letter}"
     nodes = {f"{letter}{i}": Node(
-        "station", {"wlan0": Interface(f"10.{number}.0.1{i}/32", f"02:00:00:00:{letter}{i}:00")},
+        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32", f"02:00:00:00:{letter}{i}:00")},
         gateway=f"10.{number}.0.1", agent=agent) for i in range(1, stations + 1)}
-    nodes[f"ap-{letter}"] = Node("access_point", {
+    nodes[f"ap-{letter}"] = Node(["access_point"], {
         f"wlan-{letter}": Interface(radio=f"02:00:00:00:{letter}0:00", bridge=f"br-{letter}"),
         f"eth-{letter}": Interface(bridge=f"br-{letter}"),
         f"br-{letter}": Interface(f"10.{number}.0.2/24")},
         agent=agent, ssid=f"qop-{letter}", channel=channel)
-    nodes[agent] = Node("home_agent", {"air0": Interface(f"10.{number}.0.1/24")}, forwarding=True)
+    nodes[agent] = Node(["home_agent"], {"air0": Interface(f"10.{number}.0.1/24")}, forwarding=True)
     return nodes, Link([f"ap-{letter}/eth-{letter}", f"{agent}/air0"])
 
 
