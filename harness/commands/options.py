@@ -59,14 +59,16 @@ def of_run(study: Study) -> list[click.Parameter]:
 def named(args: Sequence[str]) -> str:
     """The study among arguments: the first that is neither an option nor an option's value."""
     flags = {name for option in _FLAGS for name in option.opts} | {"-h", "--help"}
-    remaining = iter(args)
-    for text in remaining:
+    takes_value = False
+    for number, text in enumerate(args):
         if text == "--":
-            return next(remaining, "")
-        if not text.startswith("-"):
+            return next(iter(args[number + 1:]), "")
+        if text.startswith("-"):
+            takes_value = text not in flags and "=" not in text
+        elif not takes_value:
             return text
-        if text not in flags and "=" not in text:
-            next(remaining, None)
+        else:
+            takes_value = False
     return ""
 
 
