@@ -21,8 +21,9 @@ from studies import load
 from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
-    from analysis.report.model import Report
     from analysis.results import Results
+
+    from analysis.report.model import Report
 
 
 class StudyError(ValueError):
@@ -70,7 +71,8 @@ class Factor:
 
     def counted(self, count: int) -> str:
         """So many of its levels, in words."""
-        return f"{count} {self.title.lower() if count == 1 else self.plural or self.title.lower() + 's'}"
+        one = self.title.lower()
+        return f"{count} {one if count == 1 else self.plural or one + 's'}"
 
 
 def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:

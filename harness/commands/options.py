@@ -1,4 +1,4 @@
-"""Options of commands that are given a study: the engine's own, and those that the study brings."""
+"""Options of commands that are given a study: the engine's own, and the study's."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import sys
 import click
 
 from harness.errors import UserError
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 
 @click.command("test", context_settings={"help_option_names": ["-h", "--help"],

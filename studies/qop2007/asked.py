@@ -1,4 +1,4 @@
-"""Settings of the study's workload: the streams, the air, how a move is noticed, what captures keep."""
+"""Settings of the study's workload: streams, air, how a move is noticed, what captures keep."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ from studies.study import (
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
-    from analysis.report.model import Report
     from analysis.results import Results
+
+    from analysis.report.model import Report
 
 
 class Qop2007(Study):
