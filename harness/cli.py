@@ -11,7 +11,8 @@ from harness.errors import UserError
 
 #: Subcommand, in the order of --help, and its one line there.
 COMMANDS = {
-    "run": "Measure policies in scenarios and print the table.",
+    "run": "Measure a study and print its table.",
+    "studies": "List the studies, their factors and metrics.",
     "report": "Report on a results folder: a page, tables, verdicts.",
     "compare": "Compare two results folders.",
     "status": "Show how far a run has come.",
@@ -55,8 +56,8 @@ class _Lazy(click.Group):
 def qop() -> None:
     """Measure what wireless security costs, and what it buys.
 
-    Real daemons over emulated radios: './qop run --scenarios N2' sets up what is missing, measures
-    the twelve policies of the 2007 paper and prints one table.
+    Real daemons over emulated radios and wires: './qop run' sets up what is missing, measures the
+    default study and prints one table; './qop studies' lists the others.
     """
 
 

@@ -1,4 +1,4 @@
-"""Render a policy's files for every node with ansible-playbook, outside the machine."""
+"""The renderer has ansible-playbook make a policy's files for every node, outside the machine."""
 
 from __future__ import annotations
 
@@ -19,19 +19,36 @@ _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 
 
 def inventory(network: Network) -> dict[str, Any]:
-    """The Ansible inventory of a network: groups by duty, one `node` variable per host."""
-    groups: dict[str, dict[str, Any]] = {"station": {}, "access_point": {}, "home_agent": {}}
+    """The Ansible inventory of a network: a group for each duty, one `node` variable per host.
+
+    `node` has the node's name, duties, first address and agent, and under the name of each duty that
+    is known here what its roles take; a study's roles for duties of its own find the same.
+    """
+    groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
+    hosts: dict[str, Any] = {}
     for name, node in network.nodes.items():
-        describe = _DESCRIBE.get(node.kind)
-        if describe:
-            groups[node.kind][name] = {"ansible_connection": "local",
-                                       "node": {"name": name, **describe(network, node, name)}}
-    return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
+        if node.duties:
+            hosts[name] = {"ansible_connection": "local", "node": _described(network, name, node)}
+        for duty in node.duties:
+            groups.setdefault(duty, {})[name] = {}
+    return {"all": {"hosts": hosts, "children": {duty: {"hosts": members}
+                                                 for duty, members in groups.items()}}}
+
+
+def _described(network: Network, name: str, node: Node) -> dict[str, Any]:
+    """What Ansible is told of a node."""
+    described: dict[str, Any] = {"name": name, "duties": node.duties}
+    if any(interface.address for interface in node.interfaces.values()):
+        described["address"] = node.address
+    if node.agent in network.nodes:
+        described |= {"agent": node.agent, "agent_address": network.nodes[node.agent].address}
+    return described | {duty: {"name": name, **describe(network, node, name)}
+                        for duty, describe in _DESCRIBE.items() if node.has(duty)}
 
 
 def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
-    cells = [network.nodes[name] for name in network.of_kind("access_point")]
+    cells = [network.nodes[name] for name in network.of_duty("access_point")]
     home = next(cell for cell in cells if cell.agent == node.agent)
     return {"interface": node.radio_interface, "address": node.address, "agent": node.agent,
             "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
@@ -52,10 +69,10 @@ def _bridge_address(node: Node, bridge: str | None) -> str:
 
 
 def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
-    def served(kind: str) -> list[dict[str, str]]:
+    def served(duty: str) -> list[dict[str, str]]:
         return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
-                if entry.kind == kind and entry.agent == name]
-    others = [other for other in network.of_kind("home_agent") if other != name]
+                if entry.has(duty) and entry.agent == name]
+    others = [other for other in network.of_duty("home_agent") if other != name]
     return {"address": node.address, "radius_clients": served("access_point"),
             "mobile_nodes": served("station"),
             "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others]}
@@ -85,11 +102,16 @@ def _frequency_mhz(cell: Node) -> int:
 
 
 class Renderer:
-    """Renders every policy once for each network, when it is first asked for."""
+    """Renders every policy once for each network, when it is first asked for.
 
-    def __init__(self, secrets: Secrets, work: Path) -> None:
+    `playbook` is a study's own, for duties that `ansible/policy.yml` does not know; roles beside it
+    are found.
+    """
+
+    def __init__(self, secrets: Secrets, work: Path, playbook: Path | None = None) -> None:
         self._secrets = secrets
         self._work = work
+        self._playbook = playbook
         self._networks: list[Network] = []
         self._tasks: dict[str, asyncio.Task[Path]] = {}
 
@@ -100,7 +122,8 @@ class Renderer:
         name = f"{policy.id}-{self._networks.index(network)}"
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(render(
-                policy, network, self._secrets, work=self._work, name=name, mount=mount))
+                policy, network, self._secrets, work=self._work, name=name, mount=mount,
+                playbook=self._playbook))
         # Others may wait for it, too: who gives up must not take it from them.
         return await asyncio.shield(self._tasks[name])
 
@@ -112,7 +135,7 @@ class Renderer:
 
 
 async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
-                 name: str, mount: str) -> Path:
+                 name: str, mount: str, playbook: Path | None = None) -> Path:
     """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
 
     The run's certificate authority is made in `work/pki` by the first policy that needs it.
@@ -129,7 +152,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
         "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
-        "-e", f"@{inputs / f'{name}.vars.json'}",
+        *([str(playbook)] if playbook else []), "-e", f"@{inputs / f'{name}.vars.json'}",
         env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),
              "ANSIBLE_LOCAL_TEMP": str(inputs / "tmp"), "ANSIBLE_REMOTE_TEMP": str(inputs / "tmp")},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,

@@ -72,14 +72,14 @@ class Trial:
 
     def queued(self, channel: int) -> dict[str, int]:
         """Frames that every transmitter has sent on a channel, by the number of its class."""
-        host = self.network.of_kind("access_point")[0]
+        host = self.network.of_duty("access_point")[0]
         queues = json.loads(self.testbed.run(
             host, ["tc", "-s", "-j", "qdisc", "show", "dev", f"air{channel}"]))
         return {queue["parent"]: queue["packets"] for queue in queues if "parent" in queue}
 
     def round_trip_s(self) -> float:
         """The shortest round trip of a lone packet of 84 bytes between a station and its agent."""
-        station = self.network.of_kind("station")[0]
+        station = self.network.of_duty("station")[0]
         said = self.testbed.run(station, ["ping", "-n", "-c", "10", "-i", "0.05",
                                           self.network.nodes[station].gateway or ""])
         return min(float(found) for found in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
@@ -121,7 +121,7 @@ class Trial:
             payload_bytes=flow["payload_bytes"])
 
     def _having(self, start: Any) -> list[str]:
-        return self.network.of_kind("access_point" if start == self._access_point else "station")
+        return self.network.of_duty("access_point" if start == self._access_point else "station")
 
     def _access_point(self, name: str) -> Daemon:
         node = self.network.nodes[name]
@@ -134,7 +134,7 @@ class Trial:
     def _station(self, name: str) -> Daemon:
         node = self.network.nodes[name]
         cell = next(cell for cell in self.network.nodes.values()
-                    if cell.kind == "access_point" and cell.agent == node.agent)
+                    if cell.has("access_point") and cell.agent == node.agent)
         security = 'psk="qop-medium"' if self._protected else "key_mgmt=NONE"
         text = _SUPPLICANT.format(ssid=cell.ssid, frequency=2407 + 5 * (cell.channel or 1),
                                   security=security)

@@ -1,10 +1,12 @@
-"""Capture packets on a node with tcpdump, from a known first moment to a known last."""
+"""Captures take packets on nodes with tcpdump, from a known first moment to a known last."""
 
 from __future__ import annotations
 
 import re
 import signal
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +25,7 @@ _SETTLE_S = 1.2
 class Point:
     """Where to capture: a name, a node (None: the machine itself), an interface, a filter.
 
-    A filter may leave all but one in `one_in` of the expected packets out, see `sampling`.
+    A filter may leave all but 1 in `one_in` of the expected packets out, see `sampling`.
     """
 
     name: str
@@ -34,10 +36,34 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Detail:
+    """How much of each packet a capture keeps, and how much the kernel holds for it meanwhile.
+
+    A capture that loses packets cannot serve as evidence; but a guest is small, and what this takes
+    is missing where programs' pages are kept. With `in_blocks` a capture wakes up for many packets
+    at a time, which takes far less of the processor; `settle` before it ends, or its last second is
+    lost.
+    """
+
+    snap_bytes: int
+    buffer_kib: int
+    in_blocks: bool = False
+
+
+#: More than any frame has. Without blocks the kernel keeps room for as many bytes for each; getting
+#: on a network is some hundred frames.
+WHOLE = Detail(snap_bytes=4096, buffer_kib=1024)
+#: Enough for radio, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed. A second of busy
+#: air is two thousand headers; without a medium only the processor limits a stream.
+HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
+HEADERS_UNLIMITED = Detail(snap_bytes=192, buffer_kib=8192, in_blocks=True)
+
+
+@dataclass(frozen=True)
 class CaptureSummary:
     """A finished capture: where it was taken, its file, and what the kernel counted.
 
-    `one_in` says that it holds one in so many of the packets that its stream should consist of.
+    `one_in` says that it holds 1 in so many of the packets that its stream should consist of.
     """
 
     point: str
@@ -59,22 +85,17 @@ def settle() -> None:
 
 
 class Capture:
-    """One running tcpdump.
-
-    It keeps the first `snap_bytes` of a packet; the kernel holds up to `buffer_kib` for it. With
-    `in_blocks` it wakes up for many packets at a time, which takes far less of the processor;
-    `settle` before it is stopped, or the last second is lost.
-    """
+    """One running tcpdump."""
 
     def __init__(self, testbed: Testbed, point: Point, file: Path, log: Path, *,
-                 snap_bytes: int, buffer_kib: int, in_blocks: bool = False) -> None:
+                 detail: Detail) -> None:
         self.point = point
         self.file = file
         # To standard output: a file of its own tcpdump would give to another user, which fails
         # where the file is the host's and the host's user not root.
         argv = ["tcpdump", "-i", point.interface, "-n", "-p", "-w", "-",
-                "-B", str(buffer_kib), "-s", str(snap_bytes)]
-        argv += [] if in_blocks else ["-U", "--immediate-mode"]
+                "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
+        argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
         argv = testbed.command(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
@@ -91,3 +112,26 @@ class Capture:
         counts = parse_counts(self._daemon.output())
         return asdict(CaptureSummary(self.point.name, self.file.name, counts.get("captured", 0),
                                      counts.get("dropped by kernel", -1), self.point.one_in))
+
+
+@contextmanager
+def capturing(testbed: Testbed, points: Iterable[Point], detail: Detail, *, part: str, out: Path,
+              logs: Path, summaries: list[dict[str, object]]) -> Iterator[None]:
+    """Captures at all points while this lasts, to `out/PART-POINT.pcap`.
+
+    However it ends, each is complete and its summary in `summaries` then.
+    """
+    with ExitStack() as stack:
+        running = []
+        for point in points:
+            capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
+                              logs / f"{point.name}-tcpdump.log", detail=detail)
+            stack.callback(_end, capture, summaries)
+            running.append(capture)
+        for capture in running:
+            capture.wait_ready()
+        yield
+
+
+def _end(capture: Capture, summaries: list[dict[str, object]]) -> None:
+    summaries.append(capture.stop())

@@ -1,14 +1,15 @@
-"""Is the policy in force? Checks on packets and kernel state, one function per layer.
+"""Evidence shows whether a policy is in force: checks on packets and kernel state, layer by layer.
 
 Nothing here trusts a daemon's word. Each check names what was counted, so that a reader can redo
-it on the captures.
+it on the captures. `layers` puts the checks of a policy together; a study that proves something
+else takes them one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from measure import dissect, mobility
+from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from policies import Policy
@@ -29,80 +30,62 @@ _KERNEL_NAMES = {
     "sha256": "hmac(sha256)", "sha384": "hmac(sha384)", "sha512": "hmac(sha512)"}
 
 
-def verify(policy: Policy, seen: Observed) -> list[Check]:
+def layers(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that the policy's layers call for, also for layers it must not have."""
-    layers = policy.layers
-    checks = [*_captures(seen), *_association(seen)]
-    checks += _link(layers.link, seen) if layers.link else _no_link(seen)
-    checks += _dot1x(layers.dot1x, seen) if layers.dot1x else _no_dot1x(layers.link, seen)
-    checks += _ipsec(layers.ipsec, seen) if layers.ipsec else _no_ipsec(seen)
-    return [*checks, *mobility.verify(layers.ipsec is not None, seen)]
+    has = policy.layers
+    checks = [*complete(seen), *association(seen)]
+    checks += link(has.link, seen) if has.link else no_link(seen)
+    checks += dot1x(has.dot1x, seen) if has.dot1x else no_dot1x(has.link, seen)
+    return [*checks, *(ipsec(has.ipsec, seen) if has.ipsec else no_ipsec(seen))]
 
 
-def explain(failure: Mapping[str, str], seen: Observed) -> str:
-    """The reason of a failed repetition, sharpened by what the packets show."""
-    reason = failure["reason"]
-    # RADIUS stays behind the access point: the visited one's, once the mobile node is there.
-    radius = seen.packets("auth-foreign") if "foreign_start" in seen.raw["stamps"] \
-        else seen.packets("auth-wire")
-    requests = sum(p.radius_code == 1 for p in radius)
-    replies = sum(p.radius_code in (2, 3, 11) for p in radius)
-    if failure["stage"] == "dot1x" and requests and not replies:
-        return f"{reason}: the RADIUS server answered none of {requests} Access-Requests"
-    if any(p.radius_code == 3 for p in radius):
-        return f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
-    sent = [p for p in seen.packets("auth-air")
-            if p.is_data and p.transmitter == seen.mac and p.protected]
-    unreadable = [p for p in sent if p.is_decryptable and not p.has_llc]
-    if failure["stage"] in ("registration", "data") and unreadable and "wep_key" in seen.raw:
-        return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
-                "access point's WEP key")
-    return reason
-
-
-def _captures(seen: Observed) -> Iterator[Check]:
+def complete(seen: Observed) -> Iterator[Check]:
+    """No capture lost a packet; what sampling left out is said."""
     dropped = sum(max(0, c["dropped"]) for c in seen.raw["captures"])
     unknown = [c["point"] for c in seen.raw["captures"] if c["dropped"] < 0]
-    thinned = max((c.get("one_in", 1) for c in seen.raw["captures"]), default=1)
+    one_in = max((c.get("one_in", 1) for c in seen.raw["captures"]), default=1)
     yield Check("captures are complete",
                 bool(seen.raw["captures"]) and not dropped and not unknown,
                 f"{sum(c['captured'] for c in seen.raw['captures'])} packets, {dropped} dropped"
                 + (f", no count for {', '.join(unknown)}" if unknown else "")
-                + (f"; of streams, one in {thinned} of the packets that are as they should be, and "
-                   "every other" if thinned > 1 else ""))
+                + (f"; of streams, 1 in {one_in} of the expected packets is kept, and all "
+                   "unexpected ones" if one_in > 1 else ""))
 
 
-def _association(seen: Observed) -> Iterator[Check]:
+def association(seen: Observed) -> Iterator[Check]:
+    """The access point's kernel has the mobile node, in each network."""
     associated = [flags.get("associated", "no") for flags in seen.stations]
     yield Check("station is associated", set(associated) == {"yes"},
                 f"access point's kernel: associated {', '.join(associated)}")
 
 
-def _no_link(seen: Observed) -> Iterator[Check]:
+def no_link(seen: Observed) -> Iterator[Check]:
+    """There is nothing of a link layer."""
     protected = sum(p.protected for p in seen.air)
     yield Check("air is open", bool(seen.air) and not protected,
                 f"{protected} of {len(seen.air)} data frames protected")
 
 
-def _link(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
+    """The link layer's cipher and keys, frame by frame."""
     frames = seen.air
     clear = [p for p in frames if not p.protected]
-    wep = link.cipher.startswith("WEP")
+    wep = layer.cipher.startswith("WEP")
     vectors = [p.wep_iv if wep else p.ccmp_iv for p in frames if p.protected]
     marked = [vector for vector in vectors if vector]
-    yield Check(f"{link.cipher} on every data frame",
+    yield Check(f"{layer.cipher} on every data frame",
                 bool(frames) and not clear and len(marked) == len(frames),
                 f"{len(marked)} of {len(frames)} data frames carry "
                 f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
     yield Check("initialisation vectors differ", len(set(marked)) > 1,
                 f"{len(set(marked))} values in {len(marked)} frames")
-    yield from _wep_keys(link, seen) if wep else _rsn(link, seen)
+    yield from _wep_keys(layer, seen) if wep else _rsn(layer, seen)
 
 
-def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     keys = [[p for p in stay if p.eapol_type == dissect.EAPOL_KEY]
             for stay in seen.by_stay("auth-mn")]
-    if link.keys == "eap":
+    if layer.keys == "eap":
         late = [sum(p.time_s >= success for p in frames)
                 for frames, success in zip(keys, _success_times(seen), strict=True)]
         yield Check("keys delivered by EAPOL-Key", min(late) >= 2,
@@ -116,23 +99,23 @@ def _wep_keys(link: LinkLayer, seen: Observed) -> Iterator[Check]:
                 f"policy's key, {sum(map(len, keys))} EAPOL-Key frames")
 
 
-def _rsn(link: LinkLayer, seen: Observed) -> Iterator[Check]:
+def _rsn(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     asked = {p.rsn_cipher for p in seen.packets("auth-air")
              if p.subtype in (0x00, 0x02) and p.transmitter == seen.mac}
-    yield Check("pairwise cipher negotiated", asked == {_RSN_CIPHERS[link.cipher]},
+    yield Check("pairwise cipher negotiated", asked == {_RSN_CIPHERS[layer.cipher]},
                 f"RSN cipher suite {sorted(filter(None, asked))} in the association request, "
-                f"{_RSN_CIPHERS[link.cipher]} wanted")
+                f"{_RSN_CIPHERS[layer.cipher]} expected")
     managed = {p.rsn_akm for p in seen.packets("auth-air")
                if p.subtype in (0x00, 0x02) and p.transmitter == seen.mac}
-    wanted = _RSN_KEYS[link.keys]
-    yield Check("key management negotiated", bool(managed) and managed <= wanted,
+    expected = _RSN_KEYS[layer.keys]
+    yield Check("key management negotiated", bool(managed) and managed <= expected,
                 f"RSN key management suite {sorted(filter(None, managed))} in the association "
-                f"request, one of {sorted(wanted)} wanted")
-    if link.pmf == 2:  # hostapd's "required"
+                f"request, one of {sorted(expected)} expected")
+    if layer.pmf == 2:  # hostapd's "required"
         protects = [flags.get("MFP", "no") for flags in seen.stations]
         yield Check("management frames are protected", set(protects) == {"yes"},
                     f"access point's kernel: MFP {', '.join(protects)}")
-    if link.keys == "sae":  # which a station that kept its keys would pass over
+    if layer.keys == "sae":  # which a station that kept its keys would pass over
         frames = [sum(p.subtype == dissect.AUTHENTICATION_SUBTYPE  # commit and confirm
                       and seen.mac in (p.transmitter, p.receiver) for p in stay)
                   for stay in seen.by_stay("auth-air")]
@@ -154,15 +137,16 @@ def _success_times(seen: Observed) -> list[float]:
             for stay in seen.by_stay("auth-mn")]
 
 
-def _dot1x(dot1x: Dot1xLayer, seen: Observed) -> Iterator[Check]:
+def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
+    """The EAP method, and the port that it opens."""
     stays = [[p for p in stay if p.is_eapol] for stay in seen.by_stay("auth-mn")]
     used = [_method(frames) for frames in stays]
-    yield Check(f"EAP method {dot1x.eap}", set(used) == {_EAP_TYPES[dot1x.eap]},
+    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]},
                 f"EAP type {_listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
     seen_at = [success < float("inf") for success in _success_times(seen)]
     yield Check("EAP-Success", all(seen_at),
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
-    if dot1x.eap == "TLS":
+    if layer.eap == "TLS":
         yield _mutual(stays, seen)
     yield from _port(seen)
 
@@ -206,20 +190,22 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"access point's kernel: authorized {', '.join(authorized)}")
 
 
-def _no_dot1x(link: LinkLayer | None, seen: Observed) -> Iterator[Check]:
+def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:
+    """There is nothing of 802.1X but a handshake of the link layer's own."""
     eap = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_EAP]
     keys = [p for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
-    handshake_due = link is not None and link.keys in ("psk", "sae")
+    handshake_due = layer is not None and layer.keys in ("psk", "sae")
     yield Check("no 802.1X", not eap and (handshake_due or not keys),
                 f"{len(eap)} EAP frames, {len(keys)} EAPOL-Key frames")
 
 
-def _ipsec(ipsec: IpsecLayer, seen: Observed) -> Iterator[Check]:
+def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
+    """The negotiation, the kernel's transforms, and nothing beside the tunnel."""
     isakmp = [sum(p.is_isakmp for p in stay) for stay in seen.by_stay("auth-mn")]
-    wanted = _IKE_PACKETS[ipsec.ike]
-    yield Check("ISAKMP packets", set(isakmp) == {wanted},
-                f"{_listed(isakmp)}, {wanted} expected in each negotiation")
-    yield _transforms(ipsec, seen)
+    expected = _IKE_PACKETS[layer.ike]
+    yield Check("ISAKMP packets", set(isakmp) == {expected},
+                f"{_listed(isakmp)}, {expected} expected in each negotiation")
+    yield _transforms(layer, seen)
     inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
              if _is_clear_inner(p, seen.addresses)]
     esp = sum(p.ip_proto == dissect.ESP for p in seen.packets("traffic-wire"))
@@ -233,20 +219,21 @@ def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
             and not packet.is_isakmp and not packet.is_mobile_ip)
 
 
-def _transforms(ipsec: IpsecLayer, seen: Observed) -> Check:
-    tokens = ipsec.esp_proposal.split("-")
-    wanted = {_KERNEL_NAMES[token] for token in tokens if token in _KERNEL_NAMES}
+def _transforms(layer: IpsecLayer, seen: Observed) -> Check:
+    tokens = layer.esp_proposal.split("-")
+    expected = {_KERNEL_NAMES[token] for token in tokens if token in _KERNEL_NAMES}
     states = [state for node in seen.raw["kernel"].get("after_traffic", {}).values()
               for state in node]
-    good = [state for state in states if state.get("mode") == ipsec.mode and wanted
+    good = [state for state in states if state.get("mode") == layer.mode and expected
             == {state[key] for key in ("enc", "auth", "aead") if key in state}]
     packets = [state.get("packets", 0) for state in states]
     return Check("ESP transforms in the kernel",
                  len(states) == 4 and good == states and min(packets, default=0) > 0,
-                 f"{len(good)} of {len(states)} SAs are ESP {ipsec.mode} with "
-                 f"{', '.join(sorted(wanted))}; packets {packets}")
+                 f"{len(good)} of {len(states)} SAs are ESP {layer.mode} with "
+                 f"{', '.join(sorted(expected))}; packets {packets}")
 
 
-def _no_ipsec(seen: Observed) -> Iterator[Check]:
+def no_ipsec(seen: Observed) -> Iterator[Check]:
+    """There is nothing of IPsec."""
     esp = sum(p.ip_proto == dissect.ESP for name in _IPSEC_POINTS for p in seen.packets(name))
     yield Check("no IPsec", not esp, f"{esp} ESP packets")

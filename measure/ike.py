@@ -13,6 +13,8 @@ from vici.exception import CommandException
 
 from measure.errors import MeasureError
 
+#: How long a negotiation may take.
+NEGOTIATION_S = 8.0
 _REPLY_S = 15.0
 
 

@@ -6,20 +6,26 @@ the settings, so that a folder copied to another machine gives the same report t
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from measure.record import Part, StudyRecord, said
 
 FILE = "plan.json"
 SCHEMA = 2
 
-#: Makes the manifest of an earlier schema today's, given its folder.
-Upgrade = Callable[[dict[str, Any], Path], dict[str, Any]]
+#: Settings that say how much is measured and not how: another run may ask for more of the same.
+HOW_MUCH = ("repetitions",)
+#: What a folder's results were made with: all circumstances, a list.
+HISTORY = "provenance.json"
+
+#: Makes the manifest of an earlier schema today's, given the folder's history.
+Upgrade = Callable[[dict[str, Any], Sequence[Any]], dict[str, Any]]
 
 
 class ManifestError(ValueError):
@@ -62,22 +68,74 @@ class Manifest(Part):
     media: dict[str, dict[str, Any]] = {}
     devices: dict[str, dict[str, Any]] = {}
     digest: str
+    #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
+    former_digests: list[str] = []
+
+    @property
+    def planned(self) -> int:
+        """How many repetitions it plans, a stopping rule's further ones not counted."""
+        return len(self.cells) * int(self.settings["repetitions"])
+
+    @model_validator(mode="after")
+    def _counts(self) -> Manifest:
+        if not isinstance(self.settings.get("repetitions"), int):
+            raise ValueError("settings.repetitions: no number")
+        return self
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """Hash of what a manifest sets out to measure, without how often; a run goes on where it agrees.
+
+    Nor does it hold what levels say: the records of an edited one are measured again, and no others.
+    """
+    settings = {name: value for name, value in document["settings"].items()
+                if name not in HOW_MUCH}
+    levels = {factor: list(levels) for factor, levels in document["levels"].items()}
+    text = json.dumps([document["study"], levels, document["cells"], document["asked"], settings,
+                       document["media"], document["devices"]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read(folder: Path, upgrades: dict[int, Upgrade] | None = None) -> Manifest:
     """The manifest of a results folder; raises ManifestError."""
     path = folder / FILE
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ManifestError(f"{path}: cannot be read ({error}); give a results folder") from None
+        text = path.read_bytes()
+    except OSError as error:
+        raise ManifestError(f"{path}: cannot be read ({error.strerror}); give a results folder") \
+            from None
+    return parse(text, str(path), upgrades, history(folder))
+
+
+def history(folder: Path) -> list[Any]:
+    """What a folder's results were made with; nothing where that cannot be read."""
+    try:
+        entries = json.loads((folder / HISTORY).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    return entries if isinstance(entries, list) else []
+
+
+def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = None,
+          entries: Sequence[Any] = ()) -> Manifest:
+    """The manifest that a text is, with its folder's history; raises ManifestError."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{where}: cannot be read ({error}); give a results folder") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     try:
-        if schema != SCHEMA and upgrades and schema in upgrades:
-            document = upgrades[schema](document, folder)
+        if isinstance(schema, int) and schema != SCHEMA and upgrades and schema in upgrades:
+            document = upgrades[schema](document, entries)
+        elif isinstance(schema, int) and schema != SCHEMA:
+            raise ManifestError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
+                                "use the version that wrote it")
         return Manifest.model_validate(document)
     except ValidationError as error:
-        raise ManifestError(f"{path}: {said(error)}; not the plan of a run") from None
+        raise ManifestError(f"{where}: {said(error)}; not the plan of a run") from None
+    except ManifestError:
+        raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ManifestError(f"{path}: schema {schema}, which does not fit ({error}); "
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ManifestError(f"{where}: schema {schema}, which does not fit ({what}); "
                             "use the version that wrote it") from None

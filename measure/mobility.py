@@ -1,4 +1,4 @@
-"""Does the traffic take the way that Mobile IP gives it? Checks on registrations and tunnels."""
+"""Mobility is proven from packets: registrations, and tunnels between the agents."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 
         yield _between_agents(has_ipsec, seen)
 
 
-def _registered(name: str, stay: Sequence[Packet], wanted: str) -> Check:
+def _registered(name: str, stay: Sequence[Packet], expected: str) -> Check:
     """A request that was accepted, as the mobile node's interface saw it.
 
-    `wanted` is the care-of address to be registered, "" at home.
+    `expected` is the care-of address to be registered, "" at home.
     """
     requests = [p for p in stay if p.mip_type == dissect.REGISTRATION_REQUEST]
     replies = [p for p in stay if p.mip_type == dissect.REGISTRATION_REPLY]
     care_of = requests[-1].mip_care_of if requests else "none"
     codes = [p.mip_code for p in replies]
     return Check(name, bool(codes) and codes[-1] in dissect.REGISTRATION_ACCEPTED
-                 and wanted in ("", care_of),
+                 and expected in ("", care_of),
                  f"{len(requests)} requests, last with care-of address {care_of}; "
                  f"reply codes {codes}")
 
@@ -46,14 +46,14 @@ def _by_the_agent(seen: Observed) -> Check:
 def _between_agents(has_ipsec: bool, seen: Observed) -> Check:  # noqa: FBT001 - as above
     """What crosses the wire between the subnets: tunnelled as place and policy want it."""
     crossing = [p for p in seen.packets("traffic-core") if p.ip_src]
-    wanted, kind = ((dissect.ESP, "ESP") if has_ipsec else (dissect.IP_IN_IP, "IP-in-IP"))
+    protocol, kind = ((dissect.ESP, "ESP") if has_ipsec else (dissect.IP_IN_IP, "IP-in-IP"))
     if not has_ipsec and not seen.care_of:
         inner = [p for p in crossing if seen.addresses & {p.ip_src, p.ip_dst}]
         return Check("traffic crosses the wire between the subnets", bool(inner),
                      f"{len(inner)} packets of the mobile nodes between the agents")
-    tunnelled = [p for p in crossing if _is_tunnelled(p, wanted, seen)]
+    tunnelled = [p for p in crossing if _is_tunnelled(p, protocol, seen)]
     both_ways = len({p.ip_src for p in tunnelled}) == 2  # there and back
-    stray = [p for p in crossing if not _is_tunnelled(p, wanted, seen)
+    stray = [p for p in crossing if not _is_tunnelled(p, protocol, seen)
              and (seen.addresses & {p.ip_src, p.ip_dst} or p.ip_proto == dissect.IP_IN_IP)]
     return Check(f"{kind} between the agents", both_ways and not (has_ipsec and stray),
                  f"{len(tunnelled)} packets, {'both ways' if both_ways else 'not both ways'}, "

@@ -1,12 +1,22 @@
-"""What a repetition left to be judged, and what a judgement is."""
+"""What a repetition left is read for its judges: raw values, packets by capture, who is who.
+
+Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`; the
+points are `air`, `mn` (the mobile node's interface), `wire` (behind its access point), `foreign`
+(behind the visited one), `core` (between the subnets) and `peer` (where streams arrive).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from measure import dissect
 from measure.dissect import Packet
+from measure.errors import MeasureError
+from topologies.model import HOME_AGENT, STATION, Node, Scenario
 
 
 @dataclass(frozen=True)
@@ -58,3 +68,43 @@ class Observed:
         return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
                 if p.is_data and not p.is_eapol
                 and (p.transmitter in self.macs or p.receiver in self.macs)]
+
+
+def raw_values(out: Path) -> dict[str, Any]:
+    """The raw values of a repetition's folder. Raises MeasureError where they are not whole."""
+    try:
+        values: dict[str, Any] = json.loads((out / "raw.json").read_text())
+    except json.JSONDecodeError as error:
+        raise MeasureError("testbed", f"raw.json is not whole ({error})") from None
+    return values
+
+
+def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
+             first: str = "auth-mn") -> dict[str, list[Packet]]:
+    """The packets of each capture of a repetition, by the capture's name.
+
+    `first` is dissected as though nothing else had been: messages of several packets, such as
+    TLS's, are judged there, and other captures carry the same ones.
+    """
+    names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
+                   key=lambda name: name != first)
+    packets = dissect.read_all([out / f"{name}.pcap" for name in names], wep_key)
+    return dict(zip(names, packets, strict=True))
+
+
+def observe(scenario: Scenario, raw: Mapping[str, Any],
+            packets: Mapping[str, Sequence[Packet]]) -> Observed:
+    """What a repetition of a scenario left, with everybody's addresses."""
+    nodes = scenario.network.nodes
+    stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
+    agents = [nodes[name] for name in scenario.network.of_duty(HOME_AGENT)]
+    return Observed(
+        raw, packets, _mac(nodes[scenario.mobile_node]),
+        macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
+        agents=frozenset(agent.outer_address for agent in agents),
+        home_agent=nodes[scenario.agent].address,
+        care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "")
+
+
+def _mac(station: Node) -> str:
+    return station.interfaces[station.radio_interface].radio or ""

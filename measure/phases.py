@@ -1,7 +1,7 @@
-"""Phases of getting on the network, at home and away, from captures and the supplicant's events.
+"""Phases of getting on the network are found in captures and the supplicant's events.
 
-Negotiations are timed as DESIGN defines: last minus first packet of each, as the mobile node's
-interface saw them. Times are seconds after the repetition's start, on one clock.
+Negotiations are timed from the first to the last packet of each, as the mobile node's interface saw
+them, at home and away. Times are seconds after the repetition's start, on one clock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from measure import dissect
 from measure.dissect import Packet
-from policies import Policy
 
 #: What a phase of the visited network is called, beside its name at home.
 FOREIGN = "foreign_"
@@ -53,49 +52,6 @@ def find(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Pa
     away = [dataclasses.replace(phase, name=FOREIGN + phase.name) for phase in
             _stay(_between(raw, ours, mobile_node, moved, float("inf")), stamps["start"])]
     return sorted([*home, *away], key=lambda phase: phase.start_s)
-
-
-def components(phases: Sequence[Phase]) -> dict[str, float]:
-    """What authentication times are sums of, in seconds, by Table 4's names.
-
-    A registration counts from the first solicitation or request to the accepted reply.
-    """
-    by_name = {phase.name: phase for phase in phases}
-    parts = {}
-    for place, prefix in (("home", ""), ("foreign", FOREIGN)):
-        for name, phase_names in (("eap", ("dot1x", "four_way_handshake")), ("ike", ("ike",))):
-            found = [by_name[prefix + n].duration_s for n in phase_names if prefix + n in by_name]
-            if found:
-                parts[f"{name}_{place}"] = sum(found)
-        registration = by_name.get(f"{prefix}registration")
-        if registration:
-            first = by_name.get(f"{prefix}agent_discovery", registration)
-            parts[f"mip_registration_{place}"] = registration.end_s - first.start_s
-    return parts
-
-
-def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
-    """Which components make up the authentication time: Table 4 of the 2007 paper.
-
-    The table has no row for policies without any negotiation; theirs is Mobile IP alone, which is
-    how the text's shortest time (0.11 s) comes about.
-    """
-    layers = policy.layers
-    has_eap = layers.dot1x is not None or (layers.link is not None
-                                           and layers.link.keys in ("psk", "sae"))
-    wanted = ["mip_registration_home"]
-    if has_eap:
-        wanted.append("eap_home")
-    if layers.ipsec is not None:
-        wanted.append("ike_home")
-    if roaming and not has_eap:
-        wanted.append("mip_registration_foreign")
-    return tuple(wanted)
-
-
-def authentication_time_s(parts: Mapping[str, float], wanted: Sequence[str]) -> float:
-    """The sum of the wanted components, in seconds; one that did not take place counts nothing."""
-    return sum(parts.get(name, 0.0) for name in wanted)
 
 
 def handoff(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phase]:

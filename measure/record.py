@@ -52,7 +52,7 @@ class Record(Part):
 
     `cell` has the level of each factor, in the study's order; `digests` the digest of each level
     that has one. `asked` are the workload's settings. `measured` is None where nothing was.
-    `files` are kept beside the record, in the folder of its captures.
+    `files` are kept in `files/NAME/`.
     """
 
     schema_: int = Field(alias="schema")

@@ -1,7 +1,7 @@
-"""Capture filters that keep a sample of a stream's packets, and all that should not be there.
+"""Sampling is done by capture filters: 1 in so many of the expected packets, and all others.
 
-A long stream is the same packet ten thousand times. What the policy calls for is thinned out, one
-in 16 stays; whatever differs from it (a frame in clear, a packet outside the tunnel, ESP where
+A long stream is the same packet ten thousand times. Of what the policy calls for, 1 in 16 is kept;
+whatever differs from it (a frame in clear, a packet outside the tunnel, ESP where
 there should be none) is kept, to the last packet. So no finding can be missed, and what is counted
 is less. Sampled by counters in the packets' headers, which all are one byte's low or high half.
 """

@@ -1,4 +1,4 @@
-"""A mobile node's steps: leave, join an access point, register with an agent, build its tunnel."""
+"""A station leaves, joins an access point, registers with an agent and has its tunnel built."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import re
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.registration import Registration
 from measure.wpa_ctrl import Control, port_is_open
-from topologies.builder import Testbed
 from topologies.model import Node
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
 
 LINK_S = 6.0
 REGISTRATION_S = 5.0
-IKE_S = 8.0
 _POLL_S = 0.0005
 _UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
@@ -97,7 +98,7 @@ class Station:
         if not self.charon:
             return
         with ike.session(self.charon) as session:
-            self.ike_log = ike.initiate(session, "qop", IKE_S)
+            self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
             self.ike_sas = ike.security_associations(session)
 
     def connect(self, access_point: Node) -> None:

@@ -6,12 +6,13 @@ Standard library only: this runs inside the machine, where start-up time counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
+    from topologies.model import Network
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Site:
     """Where a workload measures: the running testbed and what it was started with.
 
     `tasks` are those of every cell that this testbed serves, by the cell's name. `mount` has the
-    rendered files of every node, `logs` takes the logs of daemons.
+    rendered files of every node, `logs` takes the logs of daemons. `withhold` names services that
+    are left out on purpose. `devices` are documents by node, for programs that charge their work.
     """
 
     testbed: Testbed
@@ -29,6 +31,28 @@ class Site:
     withhold: frozenset[str]
     mount: Path
     logs: Path
+    clock: str = "real"
+    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def network(self) -> Network:
+        """The network that the testbed was built from."""
+        return self.testbed.network
+
+    def having(self, file: str, duty: str = "") -> list[str]:
+        """Nodes (of a duty) with a rendered file: a daemon runs where its file is, nowhere else."""
+        nodes = self.network.of_duty(duty) if duty else self.network.nodes
+        return [name for name in nodes if (self.mount / name / file).exists()]
+
+    def run_folder(self, node: str) -> Path:
+        """Where a node's daemons have their sockets; made if it is missing."""
+        folder = self.mount / node / "run"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def log(self, program: str, node: str) -> Path:
+        """The log of a program on a node."""
+        return self.logs / f"{node}-{program}.log"
 
 
 class Service(Protocol):
@@ -53,7 +77,13 @@ class Service(Protocol):
 
 
 class Session(Protocol):
-    """The line to the harness while a repetition runs."""
+    """The line to the harness while a repetition runs, and what the repetition leaves behind."""
+
+    #: Becomes `raw.json`, however the repetition ends; plain JSON values only.
+    raw: dict[str, Any]
+
+    def stamp(self, name: str) -> None:
+        """Note the machine's wall clock, which also stamps captures, in `raw["stamps"]`."""
 
     def report(self, name: str, **fields: Any) -> None:
         """Say something at once: a line in the repetition's events, with the machine's time."""
@@ -62,7 +92,7 @@ class Session(Protocol):
         """Say that from here on others may use the processor beside this repetition."""
 
     def commands(self) -> Iterator[Mapping[str, Any]]:
-        """Commands that have come in so far, without waiting; each is in the events with its time."""
+        """Commands that came in so far, without waiting; each is in the events with its time."""
 
 
 class Workload(Protocol):
@@ -74,8 +104,11 @@ class Workload(Protocol):
     #: Further commands by name: each takes a task and returns what is answered.
     calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
 
+    def __init__(self, site: Site) -> None:
+        """Make it for one testbed; nothing runs yet."""
+
     def services(self) -> Sequence[Service]:
         """What must run before anything is measured."""
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """One repetition: leave captures and raw values in `out`. Raises MeasureError."""
+        """One repetition: leave captures in `out`, raw values in `session`. Raises MeasureError."""

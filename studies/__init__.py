@@ -1,38 +1,64 @@
-"""Studies: one folder each, found by their `STUDY`; nobody but the composition root looks here."""
+"""Studies: one folder each, found by their `STUDY`; nobody but the composition root looks here.
+
+Nothing is imported before it is asked for: inside a machine, which has no pydantic, a study's own
+module there is imported by this package's name.
+"""
 
 from __future__ import annotations
 
 import importlib
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from studies.study import Study, StudyError
+if TYPE_CHECKING:
+    from studies.study import Study, StudyError
 
 DEFAULT = "qop2007"
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
+_PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = ["DEFAULT", "Study", "StudyError", "load", "names"]
+__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Study", "StudyError"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("studies.study"), name)
 
 
 def names() -> list[str]:
     """The studies that there are, the default first."""
-    others = sorted(path.parent.name for path in _FOLDER.glob("*/__init__.py"))
+    others = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
     return [DEFAULT, *(name for name in others if name != DEFAULT)]
 
 
 @cache
 def load(name: str) -> Study:
     """A study by its id. Raises StudyError for one that there is not, or that lacks a part."""
+    from studies.study import Study, StudyError
+
     if name not in names():
         raise StudyError(f"no study {name!r}; choose from {', '.join(names())}")
-    module = importlib.import_module(f"studies.{name}")
-    study = getattr(module, "STUDY", None)
-    where = f"studies/{name}/__init__.py"
+    where = f"studies/{name}"
+    try:
+        study = getattr(importlib.import_module(f"studies.{name}"), "STUDY", None)
+    except (ImportError, SyntaxError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise StudyError(f"{where}: cannot be loaded ({said}); correct it, or move the folder "
+                         "out of studies/") from None
     if not isinstance(study, Study):
-        raise StudyError(f"{where}: has no STUDY; give it an instance of studies.study.Study")
-    for part in ("title", "factors", "metrics", "measured", "inside"):
-        if not hasattr(study, part):
-            raise StudyError(f"{where}: its STUDY has no {part!r}; studies/study.py says what it is")
-    if study.id != name:
-        raise StudyError(f"{where}: its STUDY is called {study.id!r}; call it as its folder")
+        raise StudyError(f"{where}/__init__.py: has no STUDY; give it an instance of "
+                         "studies.study.Study")
+    lacking = [part for part in _PARTS if not hasattr(study, part)]
+    if lacking:
+        raise StudyError(f"{where}: its STUDY has no {lacking[0]!r}; studies/study.py says what "
+                         "that is")
+    if getattr(study, "id", None) != name:
+        raise StudyError(f"{where}: its STUDY is called {getattr(study, 'id', None)!r}; call it as "
+                         "its folder")
+    inside = FOLDER.parent / f"{study.inside.replace('.', '/')}.py"
+    if not inside.is_file():
+        raise StudyError(f"{where}: its STUDY names {study.inside!r} to run in the machine, and "
+                         "there is no such module; studies/study.py says what it has")
     return study

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from analysis.metrics import Metric, Stage
 from measure.record import CheckRecord
 from policies import Policy
+from studies import load
 from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ class Factor:
     """What a study varies.
 
     `read` gives the levels of a selection: of names (none: the study's own choice) and of files of
-    the user's; it raises StudyError for a level that there is not. `option` names the command
-    line's option for the names and `file_option` that for files, both beside `--only NAME=LEVELS`.
+    the user's; it raises StudyError for a level that there is not (`fixed` makes one of a list).
+    `option` names the command line's option for the names and `file_option` that for files, both
+    beside `--only NAME=LEVELS`.
     """
 
     name: str
@@ -64,10 +66,26 @@ class Factor:
     read: Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]
     is_number: bool = False
     unit: str = ""
+    plural: str = ""
     option: str = ""
     file_option: str = ""
     help: str = ""
     file_help: str = ""
+
+    def counted(self, count: int) -> str:
+        """So many of its levels, in words."""
+        return f"{count} {self.title.lower() if count == 1 else self.plural or self.title.lower() + 's'}"
+
+
+def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
+    """What reads a factor whose levels are these and no others."""
+    def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+        known = {level.id: level for level in levels}
+        for name in (*names, *map(str, files)):
+            if name not in known:
+                raise StudyError(f"{name}: no such level; choose from {', '.join(known)}")
+        return [known[name] for name in names] or list(levels)
+    return read
 
 
 @dataclass(frozen=True)
@@ -173,7 +191,7 @@ class Judged:
 
     A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
     describes the capture files; `files` names others in the repetition's folder that are kept
-    beside the record.
+    with the record, in `files/NAME/`.
     """
 
     measured: BaseModel | None
@@ -186,6 +204,20 @@ class Judged:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Lab:
+    """How `qop lab` brings up a testbed of a study, to look around in it.
+
+    `levels` are those that it takes of factors unless others are asked for (the first, if none is
+    named here), `node` the name of the node that it opens a shell on; `call` is a command of the
+    workload's, given a task, that brings it up.
+    """
+
+    levels: Mapping[str, str] = field(default_factory=dict)
+    node: Callable[[Cell], str] = field(default=lambda _: "")
+    call: str = ""
+
+
 class Asked(BaseModel):
     """Settings of a workload; a study's own class adds its fields.
 
@@ -195,6 +227,10 @@ class Asked(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def kept(self) -> dict[str, Any]:
+        """What manifest and records keep of it: nothing that only this machine understands."""
+        return self.model_dump(mode="json")
 
 
 class Study:
@@ -222,9 +258,14 @@ class Study:
     report_options: ClassVar[tuple[ReportOption, ...]] = ()
     #: Negative controls by name, each with what it spoils, in words for `--help`.
     faults: ClassVar[Mapping[str, str]] = {}
+    lab: ClassVar[Lab] = Lab()
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     inside: ClassVar[str]
+
+    def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
+        # There is one of each, known by its id: other processes look it up.
+        return load, (self.id,)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Every cell to be measured, in the order of the factors; by default all that there are."""

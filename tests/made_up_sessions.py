@@ -10,7 +10,7 @@ from pathlib import Path
 from distributed import get_worker
 
 from harness.cluster.wire import Finding, Said, Share
-from harness.plan import Step
+from harness.engine.plan import Step
 from tests.fabricated import make
 
 BROKEN = "no space left on device"

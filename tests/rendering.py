@@ -108,7 +108,12 @@ def inventory(jobs: list[Job]) -> dict[str, Any]:
                 groups[group][f"{name}.{number}"] = {
                     "ansible_connection": "local",
                     "qop": job.qop(),
-                    "node": {"name": name, **node},
+                    "node": {
+                        "name": name,
+                        "duties": [group],
+                        "address": node["address"],
+                        group: {"name": name, **node},
+                    },
                 }
     return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
 

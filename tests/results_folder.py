@@ -7,7 +7,7 @@ import json
 import struct
 from pathlib import Path
 
-from harness.plan import Plan, Settings
+from harness.engine.plan import Plan, Settings
 from harness.portable import exporting, verifying
 from measure import record
 from policies import load_all

@@ -28,8 +28,8 @@ from analysis.comparison import compare
 from analysis.clock import CAVEAT
 from analysis.report import latex
 from analysis.table import Entry, Table
-from harness.plan import Plan, Settings
-from harness.progress import Progress
+from harness.engine.plan import Plan, Settings
+from harness.engine.progress import Progress
 from measure.record import Record, StreamRecord, write
 from tests.conftest import Qop
 from tests.fabricated import P12_PHASES, make, paper_run

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import preview, profiles, results, stopping
-from harness.commands.paper_bench import Projection
+from harness.engine import preview, profiles, results, stopping
+from harness.selftest.paper_bench import Projection
 from harness.errors import UserError
-from harness.plan import Plan, Settings
+from harness.engine.plan import Plan, Settings
 from measure import record
 from measure.record import Record
 from policies import load_all

@@ -1,4 +1,4 @@
-"""Tests of measure.evidence: real recordings pass, and each check fails on what it is there for."""
+"""Tests of the evidence: real recordings pass, and each check fails on what it is there for."""
 
 from __future__ import annotations
 
@@ -17,20 +17,17 @@ from recorded import (
     POLICIES,
     WEP_KEY,
     captures,
-    has_static_key,
     observed,
-    path,
     policy_of,
     raw,
-    scenario_of,
 )
 from recorded import packets as recorded
 
-from measure import dissect, evidence, phases
-from measure.assemble import assemble
+from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from policies import Policy
+from studies.qop2007 import evidence
 
 Mutation = Callable[[Observed], None]
 
@@ -652,39 +649,3 @@ def test_nothing_observed_proves_nothing() -> None:
     for policy in (*POLICIES.values(), WPA2):
         checks: list[Check] = evidence.verify(policy, seen)
         assert any(not check.ok for check in checks), policy.id
-
-
-# The whole way to a record -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
-def test_record_of_a_recording(recording: str) -> None:
-    """A recording's files become a record with status ok, phases, streams and raw values."""
-    policy, scenario = policy_of(recording), scenario_of(recording)
-    made = assemble(policy, scenario, 7, path(recording, "auth-mn").parent,
-                    environment={"kernel": "7.2"}, wep_key=WEP_KEY, attempt=2)
-    assert (made.status, made.reason) == ("ok", "")
-    assert (made.policy, made.scenario) == (policy.id, scenario.id)
-    assert (made.repetition, made.attempt) == (7, 2)
-    assert made.tcp is not None
-    assert made.udp is not None
-    assert made.authentication_sum == list(phases.table_4(policy, roaming=recording in AWAY))
-    assert made.authentication_time_s == pytest.approx(
-        sum(made.authentication_components_s[name] for name in made.authentication_sum))
-    assert bool(made.handoff) == (recording in AWAY)
-    assert made.environment == {"kernel": "7.2", "policy_sha256": policy.digest()}
-    assert made.captures == raw(recording)["captures"]
-    assert set(made.raw) >= {"stamps", "events", "kernel", "processor_s", "registration"}
-    assert ("foreign_registration" in made.raw) == (recording in AWAY)
-    assert "iperf_tcp" not in made.raw
-    assert all(check.ok for check in made.evidence)
-
-
-def test_static_policy_with_another_key_fails() -> None:
-    """A record says which check failed, with its counts, and gives no authentication time."""
-    made = assemble(POLICIES["P7"], scenario_of("P7"), 1, path("P7", "auth-mn").parent,
-                    environment={}, wep_key="00" * 13, attempt=1)
-    assert made.status == "failed"
-    assert made.authentication_time_s is None
-    assert made.reason.startswith("not proven: static WEP key in use (0 of ")
-    assert has_static_key(POLICIES["P7"])

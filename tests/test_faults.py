@@ -22,17 +22,19 @@ from typing import Any
 import pytest
 from recorded import POLICIES, SCENARIO, WEP_KEY, captures, path, raw
 
-from harness import faults, load, packing, render, room, sabotage, secrets
-from harness import testbed as testbeds
-from harness.campaign import Campaign
-from harness.commands import faults_bench
-from harness.dissectors import DissectorLost, Dissectors
+from harness import render, secrets
+from harness.engine import contention, disk_full, packing
+from harness.selftest import faults, sabotage
+from harness.engine import testbed as testbeds
+from harness.engine.campaign import Campaign
+from harness.selftest import faults_bench
+from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.errors import UserError
-from harness.ledger import Ledger
-from harness.plan import Plan, Settings
-from harness.renewal import RENEWALS, Renewal, has_failed
-from harness.results import ResultsFolder
-from harness.setup import embedded
+from harness.selftest.ledger import Ledger
+from harness.engine.plan import Plan, Settings
+from harness.engine.restart import RENEWALS, Renewal, has_failed
+from harness.engine.results import ResultsFolder
+from harness.engine.setup import embedded
 from measure import clock, record
 from measure.assemble import assemble
 from measure.errors import MeasureError
@@ -399,7 +401,7 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop, daemon: str
     arguments = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P2",
                  "--repetitions", "6", "--stream-bytes", "200k")
     running = subprocess.Popen(
-        [sys.executable, "-m", "harness.sabotage", *arguments], cwd=qop.folder, text=True,
+        [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE)
     plan = Plan([POLICIES["P2"]], [load_scenario("N2")], None)

@@ -11,7 +11,7 @@ from analysis import frame, report
 from analysis.comparison import compare
 from analysis.contention import flagged_line
 from analysis.report import latex
-from harness import results
+from harness.engine import results
 from measure.record import Record, read, write
 from tests import results_folder
 from tests.fabricated import failed, make, paper_run

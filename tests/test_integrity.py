@@ -13,7 +13,7 @@ import pytest
 from harness.errors import UserError
 from harness.portable import contents, exporting, seal, verifying
 from harness.portable.capture_test import CaptureTest
-from harness.results import ResultsFolder
+from harness.engine.results import ResultsFolder
 from measure import assemble
 from tests.conftest import Qop
 from tests.results_folder import PCAP, POLICIES, add_record, findings, flip, make, plan_of, write
@@ -200,15 +200,15 @@ def test_capture_test(content: bytes, words: str, piece: int) -> None:
     (("0" * 64 + "  x\n") * 2, "second time"), ("0" * 64 + "  /etc/passwd", "line 1")])
 def test_lists_that_are_none(text: str, words: str) -> None:
     """SHA256SUMS names files below it, each once."""
-    with pytest.raises(seal.SealError, match=words):
-        seal.parse(text, "SHA256SUMS")
+    with pytest.raises(checksums.ChecksumError, match=words):
+        checksums.parse(text, "SHA256SUMS")
 
 
 def test_sealed_list_reads_as_written() -> None:
     """Rendering and parsing are inverse, for binary marks of sha256sum too."""
     sums = {"b c.log": "1" * 64, "a/é": "2" * 64}
-    assert seal.parse(seal.render(sums), "x") == sums
-    assert seal.parse(seal.render(sums).replace("  ", " *", 1), "x") == sums
+    assert checksums.parse(checksums.render(sums), "x") == sums
+    assert checksums.parse(checksums.render(sums).replace("  ", " *", 1), "x") == sums
 
 
 @pytest.mark.parametrize(("path", "kind"), [

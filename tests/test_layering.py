@@ -160,7 +160,7 @@ def test_the_builder_needs_a_machine() -> None:
     ("analysis", "from measure import dissect\n", "measure.dissect"),
     ("analysis", "from measure.dissect import Packet\n", "measure.dissect.Packet"),
     ("measure", "import harness\n", "harness"),
-    ("measure", "from ..harness import plan\n", "harness.plan"),
+    ("measure", "from ..harness import plan\n", "harness.engine.plan"),
     ("topologies", "import importlib\nimportlib.import_module('measure.record')\n",
      "measure.record"),
 ])

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.load import LIMITS, Waits, judge
+from harness.engine.contention import LIMITS, Waits, judge
 
 STAMPS = {"start": 100.0, "first_packet": 101.0, "tcp_start": 101.0, "tcp_end": 103.0,
           "udp_start": 103.0, "udp_end": 104.0, "end": 104.0}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import setup
-from harness.commands import medium_bench
-from harness.commands.medium_bench import Trial, one_cell, overload, two_cells
+from harness.engine import setup
+from harness.selftest import medium_bench
+from harness.selftest.medium_bench import Trial, one_cell, overload, two_cells
 from harness.errors import UserError
 from topologies import loader, medium, sizetable
 from topologies.loader import load_medium

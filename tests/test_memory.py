@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import memory
+from harness.engine import memory
 
 GB = 1 << 30
 MEMINFO = "MemTotal:       24684084 kB\nMemFree:        14117644 kB\nMemAvailable:   19828012 kB\n"

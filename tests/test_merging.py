@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.portable import exporting, importing, merging, pruning, verifying
-from harness.results import ResultsFolder, latest
+from harness.engine.results import ResultsFolder, latest
 from tests.results_folder import add_record, findings, flip, make, packed, plan_of, tree, write
 
 

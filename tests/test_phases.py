@@ -1,4 +1,4 @@
-"""Tests of measure.phases: recordings counted and timed, edge cases on made packets."""
+"""Tests of phases and of what Table 4 sums: recordings timed, edge cases on made packets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from recorded import AWAY, ELSEWHERE, IDS, MAC, POLICIES, observed, path, policy
 from measure import dissect, phases
 from measure.dissect import Packet
 from measure.phases import Phase
+from studies.qop2007 import phases as summing
 
 BLANK = dissect.parse_fields("0\t60\n")[0]
 EAP_REQUEST, EAP_RESPONSE = 1, 2
@@ -187,7 +188,7 @@ def test_durations_are_last_minus_first_as_tshark_prints_them(policy: str) -> No
 @pytest.mark.parametrize("roaming", [False, True])
 def test_table_4(policy: str, roaming: bool) -> None:
     """What T_A is the sum of, for all twelve policies at home and roaming, is the paper's."""
-    wanted = phases.table_4(POLICIES[policy], roaming=roaming)
+    wanted = summing.table_4(POLICIES[policy], roaming=roaming)
     assert len(set(wanted)) == len(wanted)
     assert set(wanted) == TABLE_4[policy][roaming]
 
@@ -196,15 +197,15 @@ def test_table_4(policy: str, roaming: bool) -> None:
 def test_every_component_of_table_4_is_measured(recording: str) -> None:
     """Each component that counts took place, and took the time of its own packets."""
     policy, found = policy_of(recording), of_recording(recording)
-    parts = phases.components(list(found.values()))
-    wanted = phases.table_4(policy, roaming=recording in AWAY)
+    parts = summing.components(list(found.values()))
+    wanted = summing.table_4(policy, roaming=recording in AWAY)
     assert set(wanted) <= parts.keys()
     assert all(seconds > 0 for seconds in parts.values())
     shown = {f"{name}_{place}" for place in ("home", "foreign")[:2 if recording in AWAY else 1]
              for name in ("eap", "ike", "mip_registration")
              if name == "mip_registration" or f"{name}_home" in wanted}
     assert set(parts) == shown
-    assert phases.authentication_time_s(parts, wanted) == pytest.approx(
+    assert summing.authentication_time_s(parts, wanted) == pytest.approx(
         sum(parts[name] for name in wanted))
 
 
@@ -212,7 +213,7 @@ def test_every_component_of_table_4_is_measured(recording: str) -> None:
 def test_components_are_those_of_the_packets(recording: str) -> None:
     """802.1X and IKE by their phase; Mobile IP from the solicitation to the accepted reply."""
     found = of_recording(recording)
-    parts = phases.components(list(found.values()))
+    parts = summing.components(list(found.values()))
     for place, prefix in (("home", ""), ("foreign", "foreign_")):
         for part, phase in (("eap", "dot1x"), ("ike", "ike")):
             assert (f"{part}_{place}" in parts) == (prefix + phase in found)
@@ -323,8 +324,8 @@ def test_first_packet_leaves_ike_out(policy: str) -> None:
 def test_nothing_happened() -> None:
     """No packets and no events: no phases, and no authentication time."""
     assert find([]) == {}
-    assert phases.components([]) == {}
-    assert phases.authentication_time_s({}, ["eap_home"]) == 0
+    assert summing.components([]) == {}
+    assert summing.authentication_time_s({}, ["eap_home"]) == 0
     assert phases.handoff({"stamps": {"start": 100.0, "handoff": 101.0}}, []) == []
 
 
@@ -397,7 +398,7 @@ def test_four_way_handshake_without_eap() -> None:
     """Keys alone are a four-way handshake, and its time is authentication time."""
     found = find([key(101), key(101.25), key(101.5), key(102)])
     assert found == {"four_way_handshake": Phase("four_way_handshake", 1.0, 1.0, 4)}
-    assert phases.components(list(found.values())) == {"eap_home": 1.0}
+    assert summing.components(list(found.values())) == {"eap_home": 1.0}
 
 
 def test_no_answer_no_first_packet() -> None:
@@ -426,7 +427,7 @@ def test_no_registration_without_acceptance(exchange: list[Packet]) -> None:
     """What was not answered, or denied, is no registration, and counts nothing."""
     found = find(exchange)
     assert "registration" not in found
-    assert "mip_registration_home" not in phases.components(list(found.values()))
+    assert "mip_registration_home" not in summing.components(list(found.values()))
 
 
 def test_simultaneous_bindings_refused_is_accepted_too() -> None:
@@ -441,7 +442,7 @@ def test_discovery_runs_from_solicitation_to_the_request() -> None:
                       reply(105)], key=lambda p: p.time_s)
     found = find(packets)
     assert found["agent_discovery"] == Phase("agent_discovery", 2.0, 1.0, 2)
-    assert phases.components(list(found.values())) == {"mip_registration_home": 3.0}
+    assert summing.components(list(found.values())) == {"mip_registration_home": 3.0}
 
 
 def test_unsolicited_discovery_is_one_advertisement() -> None:
@@ -449,7 +450,7 @@ def test_unsolicited_discovery_is_one_advertisement() -> None:
     found = find([icmp(101, dissect.AGENT_ADVERTISEMENT), icmp(103, dissect.AGENT_ADVERTISEMENT),
                   request(104), reply(105)])
     assert found["agent_discovery"] == Phase("agent_discovery", 3.0, 0.0, 1)
-    assert phases.components(list(found.values())) == {"mip_registration_home": 2.0}
+    assert summing.components(list(found.values())) == {"mip_registration_home": 2.0}
 
 
 def test_discovery_is_no_first_packet() -> None:
@@ -465,7 +466,7 @@ def test_the_move_parts_two_stays() -> None:
     found = find(exchange, handoff=110)
     assert found == {"registration": Phase("registration", 1.0, 1.0, 2),
                      "foreign_registration": Phase("foreign_registration", 11.0, 2.0, 2)}
-    assert phases.components(list(found.values())) == {
+    assert summing.components(list(found.values())) == {
         "mip_registration_home": 1.0, "mip_registration_foreign": 2.0}
 
 
@@ -477,7 +478,7 @@ def test_the_move_parts_two_stays() -> None:
 def test_only_what_is_wanted_adds_up(parts: dict[str, float], wanted: list[str]) -> None:
     """T_A is the sum of the wanted components, whichever others took place."""
     expected = sum(parts[name] for name in wanted if name in parts)
-    assert phases.authentication_time_s(parts, wanted) == pytest.approx(expected)
+    assert summing.authentication_time_s(parts, wanted) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(100, 200), min_size=1, max_size=30))

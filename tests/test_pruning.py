@@ -12,7 +12,7 @@ import pytest
 from harness.errors import UserError
 from harness.portable import exporting, importing, pruning, verifying
 from harness.portable.documents import Pruned, Removed
-from harness.results import ResultsFolder
+from harness.engine.results import ResultsFolder
 from tests.results_folder import add_record, findings, make, plan_of, tree, write
 
 RECORD = "records/P1-N2-001.json"

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from harness import secrets, setup, testbed
-from harness.plan import Plan
+from harness import secrets
+from harness.engine import setup, testbed
+from harness.engine.plan import Plan
 from harness.render import Renderer
 from measure import dissect, iperf
 from measure.dissect import Packet

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from harness.plan import Plan, Settings, Step
-from harness.scheduler import FULL, LEAST, Scheduler
+from harness.engine.plan import Plan, Settings, Step
+from harness.engine.scheduler import FULL, LEAST, Scheduler
 from policies import load_all
 from topologies.loader import load_medium, load_scenario
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from topologies import loader, model
 from topologies.loader import TopologyError, load_medium, load_scenario
-from topologies.model import Interface, Link, Medium, Network, Node, Scenario
+from topologies.device import Device, Work
+from topologies.model import Interface, Link, Medium, Network, Node, Scenario, Wire
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "topologies"
@@ -82,13 +83,17 @@ times = st.floats(0, 1e4, allow_nan=False)
 rates = st.integers(1, 10**10)
 interfaces = st.builds(Interface, address=st.none() | words, radio=st.none() | words,
                        bridge=st.none() | words)
-nodes = st.builds(Node, kind=st.sampled_from(["station", "access_point", "home_agent",
-                                              "correspondent", "router"]),
+works = st.builds(Work, source=words, seconds=st.none() | times, bytes_per_s=st.none() | times,
+                  factor=st.none() | times)
+devices = st.builds(Device, name=words, title=words, work=st.dictionaries(names, works, max_size=2),
+                    processors=st.integers(1, 4), notes=st.lists(words, max_size=2))
+nodes = st.builds(Node, duties=st.lists(names, max_size=3), device=st.none() | devices,
                   interfaces=st.dictionaries(names, interfaces, max_size=3),
                   gateway=st.none() | words, routes=st.dictionaries(words, words, max_size=2),
                   agent=st.none() | words, forwarding=st.booleans(),
                   ssid=st.none() | words, channel=st.none() | st.integers(1, 14))
-links = st.builds(Link, ends=st.lists(words, max_size=3), delay_ms=times, loss_percent=times)
+links = st.builds(Link, ends=st.lists(words, max_size=3), delay_ms=times, loss_percent=times,
+                  wire=words, rate_bps=st.none() | times)
 networks = st.builds(Network, name=words, nodes=st.dictionaries(names, nodes, max_size=4),
                      links=st.lists(links, max_size=3))
 scenarios = st.builds(Scenario, id=names, title=words, network=networks, mobile_node=names,
@@ -153,8 +158,8 @@ def test_n2_is_the_papers() -> None:
     assert scenario.peer == scenario.agent
     assert scenario.roams_to is None
     network = scenario.network
-    assert network.of_kind("station") == [scenario.mobile_node] == ["a2"]
-    assert network.of_kind("access_point") == [scenario.access_point]
+    assert network.of_duty("station") == [scenario.mobile_node] == ["a2"]
+    assert network.of_duty("access_point") == [scenario.access_point]
     assert network.nodes["a2"].address == "10.1.0.12"
     assert network.nodes["a2"].radio_interface == "wlan0"
     assert network.nodes["a2"].gateway == network.nodes[scenario.agent].address
@@ -171,7 +176,7 @@ def test_addresses_and_radios_of_shipped_networks_are_consistent() -> None:
         assert all(i.radio == i.radio.lower() and len(i.radio) == 17 for i in every if i.radio)
         assert all("/" in i.address for i in every if i.address)
         for node in network.nodes.values():
-            assert node.agent is None or network.nodes[node.agent].kind == "home_agent"
+            assert node.agent is None or network.nodes[node.agent].has("home_agent")
 
 
 def test_own_files_are_loaded_from_anywhere(tmp_path: Path) -> None:
@@ -293,7 +298,19 @@ LINKS = ("network", "links")
     (without("network"), ": "),
     (put("network", value=17), ": "),
     (put("id", value=7), "id: Input should be a valid string"),
-    (put(*NODES, "a2", "kind", value="sation"), "nodes.a2.kind: Input should be"),
+    (put(*NODES, "a2", "kind", value="sation"), "mobile_node: a2 is no station"),
+    (put(*NODES, "a2", "kind", value=7), "nodes.a2.duties.0: Input should be a valid string"),
+    (put(*NODES, "a2", "duties", value="station"), "nodes.a2."),
+    (put(*NODES, "ap-b", "kind", value="acess_point"), "roams_to: ap-b is no access point"),
+    (put(*NODES, "ha-b", "interfaces", "air0", "radio", value="02:00:00:00:b1:00"),
+     "ha-b: a radio, and 0 of the duties station and access_point"),
+    (put(*NODES, "ha-a", "kind", value="Home Agent"), "ha-a: duties: 'Home Agent'; write lower"),
+    (put(*NODES, "router", "interfaces", "core to b", value={}), "router/core to b: no name"),
+    (put(*NODES, "router", "interfaces", "a234567890123456", value={}), "no name that Linux takes"),
+    (put(*LINKS, 0, "rate_bps", value=0), "link ap-a/eth-a: rate_bps: 0"),
+    (put(*LINKS, 0, "loss_percent", value=101), "loss_percent: 101"),
+    (put(*LINKS, 0, "delay_ms", value=-1), "delay_ms: -1"),
+    (put(*LINKS, 0, "queue_packets", value=0), "queue_packets: 0; write 1 or more"),
     (put(*NODES, "a2", "gatway", value="10.1.0.1"), "nodes.a2.gatway: "),
     (put(*NODES, "ha-a", "forwarding", value=1), "nodes.ha-a.forwarding: "),
     (put(*NODES, "ap-a", "channel", value="1"), "nodes.ap-a.channel: "),

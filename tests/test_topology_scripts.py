@@ -20,7 +20,7 @@ import yaml
 
 from guest.boot import boot
 from guest.image import MININET_WIFI, Image, find
-from harness.plan import Plan, Settings
+from harness.engine.plan import Plan, Settings
 from measure import dissect
 from policies import load_all
 from topologies.loader import TopologyError, load_scenario, scenario_ids
@@ -56,8 +56,8 @@ def test_shipped_scenarios_say_where_stations_are() -> None:
     for name in scenario_ids():
         scenario = load_scenario(name)
         nodes = scenario.network.nodes
-        assert all(nodes[each].position for kind in ("station", "access_point")
-                   for each in scenario.network.of_kind(kind))
+        assert all(nodes[each].position for duty in ("station", "access_point")
+                   for each in scenario.network.of_duty(duty))
         assert (scenario.mobility is not None) == (scenario.roams_to is not None)
 
 
@@ -124,7 +124,7 @@ def started(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_without_mininet_wifi_a_script_says_so(script: str) -> None:
     """One line that says what is missing and where to read on, and status 2."""
-    done = started(f"{PROJECT}/topologies/{script}.py")
+    done = started(f"{PROJECT}/topologies/examples/{script}.py")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (f"{script}.py: Mininet-WiFi is not installed; see docs/mininet-wifi.md, "
@@ -135,7 +135,7 @@ def test_every_scenario_has_its_script() -> None:
     """Each of the paper's scenarios can be run as a file, and says what it is for when asked."""
     assert sorted(SCRIPTS.values()) == scenario_ids()
     for script, scenario in SCRIPTS.items():
-        file = PROJECT / f"topologies/{script}.py"
+        file = PROJECT / f"topologies/examples/{script}.py"
         assert os.access(file, os.X_OK)
         done = started(str(file), "--help")
         assert done.returncode == 0 and f"{scenario}: " in done.stdout and "--plot" in done.stdout
@@ -146,8 +146,8 @@ def test_the_page_names_what_these_tests_run() -> None:
     pages = doc_commands.pages_with("mininet-wifi")
     assert pages == ["docs/mininet-wifi.md"]
     commands = {command.text for command in doc_commands.commands(*pages, "mininet-wifi")}
-    run_below = {f"sudo python3 topologies/{script}.py --plot --no-cli" for script in SCRIPTS}
-    assert commands == run_below | {"sudo python3 topologies/to_the_agent.py"}
+    run_below = {f"sudo python3 topologies/examples/{script}.py --plot --no-cli" for script in SCRIPTS}
+    assert commands == run_below | {"sudo python3 topologies/examples/to_the_agent.py"}
 
 
 def test_own_files_need_a_validator(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_at_home(script: str, image: Image, tmp_path: Path) -> None:
     """Nodes come up, the peer answers every ping from the home cell, and all is gone afterwards."""
     scenario = load_scenario(SCRIPTS[script])
     ran = await run(image, tmp_path, scenario.mobile_node, scenario.agent, "python3",
-                    f"/host/code/topologies/{script}.py", "--no-cli", "--plot")
+                    f"/host/code/topologies/examples/{script}.py", "--no-cli", "--plot")
     assert ran.status == 0, ran.said
     found = PING.search(ran.said)
     assert found and int(found[1]) == int(found[2]) > 10, ran.said
@@ -240,7 +240,7 @@ def _bssid(name: str, scenario: Scenario) -> str:
 def _check_hops(ran: Ran, scenario: Scenario) -> None:
     """A reply passes the air once for each station that it comes from or goes to."""
     stations = [scenario.mobile_node, scenario.peer]
-    hops = sum(name in scenario.network.of_kind("station") for name in stations)
+    hops = sum(name in scenario.network.of_duty("station") for name in stations)
     replies = [packet for packet in dissect.read(ran.folder / "air.pcap")
                if packet.icmp_type == dissect.ECHO_REPLY]
     answered = PING.search(ran.said)
@@ -297,7 +297,7 @@ async def test_signal_moves_a_station(script: str, image: Image, tmp_path: Path)
     """The signal of home falls, the station moves by itself, Mobile IP follows, packets tunnel."""
     scenario = load_scenario(SCRIPTS[script])
     ran = await run(image, tmp_path, scenario.mobile_node, scenario.agent, "python3",
-                    f"/host/code/topologies/{script}.py", "--no-cli", "--plot")
+                    f"/host/code/topologies/examples/{script}.py", "--no-cli", "--plot")
     assert ran.status == 0, ran.said
     home, away = (_bssid(cell, scenario) for cell in (scenario.home, scenario.access_point))
     _check_move(ran, home, away)
@@ -329,7 +329,7 @@ async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Pat
         "first = strength.Dial.set\n"
         "strength.Dial.set = lambda dial, dbm: dial._last is None and first(dial, dbm)"))
     ran = await run(image, tmp_path, "a2", "ha-a", PYTHON, "-c", frozen,
-                    "/host/code/topologies/roaming.py", "--no-cli")
+                    "/host/code/topologies/examples/roaming.py", "--no-cli")
     assert ran.status == 1, ran.said
     assert {sample["link"]["bssid"] for sample in ran.samples} == {_bssid("ap-a", scenario)}
     assert not any(sample["bindings"] for sample in ran.samples)
@@ -340,7 +340,7 @@ async def test_old_kernels_are_refused_in_a_line(image: Image, tmp_path: Path) -
     """Without rx_rssi (before Linux 5.18) no signal moves a station: one line, and all is gone."""
     old = CHANGED.format(change="strength.RADIOS = Path('/nowhere')")
     ran = await run(image, tmp_path, "a2", "ha-a", PYTHON, "-c", old,
-                    "/host/code/topologies/roaming.py", "--no-cli")
+                    "/host/code/topologies/examples/roaming.py", "--no-cli")
     assert ran.status == 1
     line = ran.said.splitlines()[-1]
     assert line.startswith("roaming.py: /nowhere/") and line.endswith("take Linux 5.18 or later")
@@ -354,7 +354,7 @@ async def test_command_line_afterwards(image: Image, tmp_path: Path) -> None:
     typed = ('a2 iw dev a2-wlan0 link\\npy a2.setPosition("90,50,0")\\nsh sleep 1\\n'
              "a2 iw dev a2-wlan0 link\\nexit\\n")
     ran = await run(image, tmp_path, "a2", "ha-a", "/bin/sh", "-c",
-                    f"printf '{typed}' | python3 /host/code/topologies/to_the_agent.py")
+                    f"printf '{typed}' | python3 /host/code/topologies/examples/to_the_agent.py")
     assert ran.status == 0, ran.said
     _, _, after = ran.said.partition("*** Running CLI")
     near, far = map(int, re.findall(r"signal: (-\d+) dBm", after))

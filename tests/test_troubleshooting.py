@@ -13,7 +13,7 @@ from doc_commands import PROJECT
 
 #: Exceptions whose text a user reads: on the terminal, or as the reason in a record.
 RAISED = {"UserError", "NothingToReport", "RecordError", "BuildError", "GuestError", "ArchiveError",
-          "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost", "SealError",
+          "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost", "ChecksumError",
           "DissectorLost", "error", "make_room", "_gone", "fail", "Finding", "complain"}
 #: Modules with no message for those who measure, and why.
 PASSED_OVER = {

@@ -17,7 +17,7 @@ from mininet.link import Link
 from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
-from topologies import builders, model
+from topologies import builders, model, wires
 from topologies.medium import Air, Transmitters
 from topologies.nodes import Together
 
@@ -94,14 +94,14 @@ class Testbed:
             self._wire(link)
         for name, node in self.network.nodes.items():
             self._configure(name, node)
-        if self.medium is not None:
+        if self.medium is not None and self.network.has_radios:
             self._fill_air(self.medium)
 
     def _fill_air(self, medium: model.Medium) -> None:
         """One medium a channel, shared by the access points on it."""
         transmitters = Transmitters.of(self.network)
         airs: dict[int, Air] = {}
-        for name in self.network.of_kind("access_point"):
+        for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
             channel = node.channel or 0
             if channel not in airs:
@@ -118,9 +118,9 @@ class Testbed:
             # The medium charges for every frame: no packet may be many in disguise.
             self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1 "
                                 f"mtu {link.mtu_bytes}")
-            if link.delay_ms or link.loss_percent:
-                self.node(name).cmd(f"tc qdisc add dev {port} root netem limit 100000 "
-                                    f"delay {link.delay_ms}ms loss {link.loss_percent}%")
+            for step in wires.commands(link, port):
+                if said := self.node(name).cmd(step).strip():
+                    raise RuntimeError(f"{name}: {step}: {said}")
 
     def _configure(self, name: str, node: model.Node) -> None:
         machine = self.node(name)
@@ -155,7 +155,8 @@ class Testbed:
 
 def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
     """Who makes nodes and radios; imported only now, because Mininet-WiFi need not be there."""
-    if builder == builders.MININET_WIFI:
+    # Without radios, Mininet-WiFi would only do what Mininet does.
+    if builder == builders.MININET_WIFI and network.has_radios:
         if lack := builders.lacking(builder):
             raise RuntimeError(f"builder {builder}: {lack}")
         from topologies.on_mininet_wifi import OnMininetWifi
@@ -169,7 +170,7 @@ def _maker(builder: str, network: model.Network) -> AbstractContextManager[Maker
 def _refuse_same_names(network: model.Network) -> None:
     """Raise RuntimeError for interfaces of one name on two access points."""
     taken: dict[str, str] = {}
-    for name in network.of_kind("access_point"):
+    for name in network.of_duty("access_point"):
         for port in network.nodes[name].interfaces:
             if port in taken:
                 raise RuntimeError(f"{name} and {taken[port]} both have an interface {port}: "
@@ -180,12 +181,12 @@ def _refuse_same_names(network: model.Network) -> None:
 def _routes(node: model.Node) -> list[str]:
     """Commands for a node's routes beyond its own subnets."""
     steps = []
-    if node.kind == "station":
+    if node.has("station"):
         # Only the supplicant brings the link up, and all traffic goes by the agent.
         port = node.radio_interface
         steps += [f"ip link set {port} up", f"ip route add {node.gateway} dev {port}",
                   f"ip route add default via {node.gateway} dev {port} onlink"]
-    elif node.kind == "access_point":
+    elif node.has("access_point"):
         steps += _own_routes(node)
     elif node.gateway:
         steps.append(f"ip route add default via {node.gateway}")

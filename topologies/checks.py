@@ -1,4 +1,4 @@
-"""What a scenario or medium must hold beyond its shape; one line for the user if it does not."""
+"""Checks refuse topology files that fit their shape and cannot work, in one line for the user."""
 
 from __future__ import annotations
 
@@ -8,10 +8,26 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from topologies.model import Medium, Network, Node, Scenario
+from topologies.device import KINDS, Device, Work
+from topologies.model import (
+    ACCESS_POINT,
+    STATION,
+    Interface,
+    Link,
+    Medium,
+    Network,
+    Node,
+    Scenario,
+    Wire,
+)
 
 # A scenario's id is part of file names; captures show MAC addresses in lower case.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+# Duties are groups of Ansible's inventory; operations of devices are words for people.
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+_OPERATION = re.compile(r"[a-z][a-z0-9-]*")
+# An interface's name ends at Linux's IFNAMSIZ.
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -21,29 +37,84 @@ class TopologyError(ValueError):
 
 def medium(found: Medium, path: Path) -> None:
     """Refuse rates of zero and times below zero."""
+    _numbers(found, str(path))
+
+
+def wire(found: Wire | Link, path: Path, where: str = "") -> None:
+    """Refuse rates of zero, times below zero, losses that are none, and a preset without source."""
+    place = f"{path}{where}"
+    _numbers(found, place)
+    if found.loss_percent > 100:
+        raise TopologyError(f"{place}: loss_percent: {found.loss_percent}; write 100 or less")
+    if found.queue_packets < 1:
+        raise TopologyError(f"{place}: queue_packets: {found.queue_packets}; write 1 or more")
+    if isinstance(found, Wire) and not found.source.strip():
+        raise TopologyError(f"{place}: source: nothing; say where its figures are from")
+
+
+def device(found: Device, path: Path) -> None:
+    """Refuse figures without a source, without a value, or with one that is not above zero."""
+    if not _ID.fullmatch(found.name):
+        raise TopologyError(f"{path}: name: {found.name!r}; write up to 40 letters, digits, - "
+                            "and _")
+    if found.processors < 1:
+        raise TopologyError(f"{path}: processors: {found.processors}; write 1 or more")
+    if not found.work:
+        raise TopologyError(f"{path}: work: nothing; state at least one kind of work")
+    for operation, work in found.work.items():
+        _work(operation, work, f"{path}: work.{operation}")
+
+
+def _work(operation: str, work: Work, where: str) -> None:
+    if not work.source.strip():
+        raise TopologyError(f"{where}: source: nothing; say where the figure is from")
+    stated = {unit: value for unit in ("seconds", "bytes_per_s", "factor")
+              if (value := getattr(work, unit)) is not None}
+    if len(stated) != 1:
+        raise TopologyError(f"{where}: {' and '.join(stated) or 'no value'}; write one of seconds, "
+                            "bytes_per_s and factor")
+    for unit, value in stated.items():
+        if not 0 < value < math.inf:
+            raise TopologyError(f"{where}: {unit}: {value:g}; write a number above 0")
+    if "factor" in stated and operation not in KINDS:
+        raise TopologyError(f"{where}: factor: not for an operation; write it for one of "
+                            f"{', '.join(KINDS)}, or seconds")
+    if not _OPERATION.fullmatch(operation):
+        raise TopologyError(f"{where}: write lower case letters, digits and -")
+
+
+def _numbers(found: Medium | Wire | Link, where: str) -> None:
     for field, value in vars(found).items():
-        least = 1 if field.endswith("rate_bps") else 0
-        if isinstance(value, (int, float)) and value < least:
-            raise TopologyError(f"{path}: {field}: {value}; write {least} or more")
+        minimum = 1 if field.endswith("rate_bps") else 0
+        if isinstance(value, (int, float)) and not minimum <= value < math.inf:
+            raise TopologyError(f"{where}: {field}: {value}; write {minimum} or more")
+
+
+def network(found: Network, path: Path) -> None:
+    """Refuse impossible links, addresses outside their subnets, radios that nobody serves."""
+    _links(found, path)
+    for name, node in found.nodes.items():
+        _node(name, node, path)
+        _position(node.position, f"{path}: {name}: position")
+        if node.device is not None:
+            device(node.device, path)
+    _radios(found, path)
 
 
 def scenario(found: Scenario, path: Path) -> None:
-    """Refuse dangling names, impossible links and addresses outside their subnets."""
-    network = found.network
+    """Refuse dangling names, and what holds for no network."""
+    network_ = found.network
     if not _ID.fullmatch(found.id):
         raise TopologyError(f"{path}: id: {found.id!r}; write up to 40 letters, digits, - and _")
     for role in ("mobile_node", "peer", "roams_to"):
         name = getattr(found, role)
-        if name is not None and name not in network.nodes:
-            raise TopologyError(f"{path}: {role}: no node {name!r} in network {network.name}; "
-                                f"it has {', '.join(network.nodes)}")
-    _duties(found, path)
-    _links(network, path)
-    for name, node in network.nodes.items():
-        _node(name, node, path)
-    _radios(network, path)
+        if name is not None and name not in network_.nodes:
+            raise TopologyError(f"{path}: {role}: no node {name!r} in network {network_.name}; "
+                                f"it has {', '.join(network_.nodes)}")
+    _roles(found, path)
+    network(network_, path)
     _places(found, path)
-    if not any(i.address for i in network.nodes[found.peer].interfaces.values()):
+    if not any(i.address for i in network_.nodes[found.peer].interfaces.values()):
         raise TopologyError(f"{path}: peer: {found.peer} has no address; give it one")
 
 
@@ -52,6 +123,7 @@ def _links(network: Network, path: Path) -> None:
     for link in network.links:
         if len(link.ends) != 2:
             raise TopologyError(f"{path}: link {link.ends}: needs two ends; write NODE/INTERFACE")
+        wire(link, path, f": link {link.ends[0]}")
     for end in ends:
         node, _, interface = end.partition("/")
         if node not in network.nodes or interface not in network.nodes[node].interfaces:
@@ -70,10 +142,8 @@ def _radios(network: Network, path: Path) -> None:
 
 
 def _places(found: Scenario, path: Path) -> None:
-    """Refuse positions that are none, and a drive without a beginning or an end."""
+    """Refuse a drive without a beginning or an end, or past nodes that stand nowhere."""
     places = {name: node.position for name, node in found.network.nodes.items() if node.position}
-    for name, node in found.network.nodes.items():
-        _position(node.position, f"{path}: {name}: position")
     drive = found.mobility
     if drive is None:
         return
@@ -82,7 +152,7 @@ def _places(found: Scenario, path: Path) -> None:
         raise TopologyError(f"{path}: mobility: from {drive.start_s} s to {drive.stop_s} s; "
                             "start at 0 or later and stop after that")
     # The strength of a signal follows from both ends' places.
-    for name in (found.mobile_node, *found.network.of_kind("access_point")):
+    for name in (found.mobile_node, *found.network.of_duty(ACCESS_POINT)):
         if name not in places:
             raise TopologyError(f"{path}: mobility: {name} has no position; give it one in the "
                                 "network")
@@ -94,24 +164,44 @@ def _position(position: list[float] | None, where: str) -> None:
 
 
 def _node(name: str, node: Node, path: Path) -> None:
-    """Refuse addresses that are none or out of reach, and stations and cells without a radio."""
+    """Refuse names that are none, radios out of place, and addresses out of reach."""
+    for duty in node.duties:
+        if not _WORD.fullmatch(duty):
+            raise TopologyError(f"{path}: {name}: duties: {duty!r}; write lower case letters, "
+                                "digits and _")
     subnets = []
     for interface, settings in node.interfaces.items():
-        if settings.radio and not _MAC.fullmatch(settings.radio):
-            raise TopologyError(f"{path}: {name}/{interface}: {settings.radio!r}; write a radio's "
-                                "MAC address in lower case, 02:00:00:00:00:00")
+        _interface(interface, settings, f"{path}: {name}/{interface}")
         if settings.address:
             subnets.append(_subnet(settings.address, f"{path}: {name}/{interface}"))
-    if node.kind in ("station", "access_point") and not any(
-            settings.radio for settings in node.interfaces.values()):
-        raise TopologyError(f"{path}: {name}: a {node.kind} without a radio; give it an interface "
-                            "with one")
+    _radio(node, f"{path}: {name}")
     if node.gateway:
         gateway = _subnet(f"{node.gateway}/32", f"{path}: {name}: gateway").network_address
         # A station reaches its agent over the air, whatever its own prefix.
-        if node.kind != "station" and not any(gateway in subnet for subnet in subnets):
+        if not node.has(STATION) and not any(gateway in subnet for subnet in subnets):
             raise TopologyError(f"{path}: {name}: gateway: {node.gateway} is in no subnet of the "
                                 "node; write an address that is")
+
+
+def _interface(name: str, settings: Interface, where: str) -> None:
+    if not _INTERFACE.fullmatch(name):
+        raise TopologyError(f"{where}: no name that Linux takes; write up to 15 letters, digits, "
+                            "., - and _")
+    if settings.radio and not _MAC.fullmatch(settings.radio):
+        raise TopologyError(f"{where}: {settings.radio!r}; write a radio's MAC address in lower "
+                            "case, 02:00:00:00:00:00")
+
+
+def _radio(node: Node, where: str) -> None:
+    """Refuse a radio where none belongs, and none where one does."""
+    with_radio = [duty for duty in (STATION, ACCESS_POINT) if node.has(duty)]
+    has_radio = any(settings.radio for settings in node.interfaces.values())
+    if with_radio and not has_radio:
+        raise TopologyError(f"{where}: a {with_radio[0]} without a radio; give it an interface "
+                            "with one")
+    if has_radio and len(with_radio) != 1:
+        raise TopologyError(f"{where}: a radio, and {len(with_radio)} of the duties {STATION} and "
+                            f"{ACCESS_POINT}; give it one of them")
 
 
 def _subnet(address: str, where: str) -> ipaddress.IPv4Network:
@@ -123,19 +213,19 @@ def _subnet(address: str, where: str) -> ipaddress.IPv4Network:
         raise TopologyError(f"{where}: {error}; write ADDRESS/PREFIX") from None
 
 
-def _duties(found: Scenario, path: Path) -> None:
+def _roles(found: Scenario, path: Path) -> None:
     """Refuse a mobile node without agent or access point, and a visit that is none."""
     nodes = found.network.nodes
-    for name in found.network.of_kind("station"):
+    for name in found.network.of_duty(STATION):
         agent = nodes[name].agent
         if agent not in nodes:
             raise TopologyError(f"{path}: {name}: agent: no node {agent!r}; name a home agent")
-        if not any(nodes[cell].agent == agent for cell in found.network.of_kind("access_point")):
+        if not any(nodes[cell].agent == agent for cell in found.network.of_duty(ACCESS_POINT)):
             raise TopologyError(f"{path}: {name}: no access point has agent {agent!r}; add one")
-    if nodes[found.mobile_node].kind != "station":
+    if not nodes[found.mobile_node].has(STATION):
         raise TopologyError(f"{path}: mobile_node: {found.mobile_node} is no station; "
                             "name one that is")
-    if found.roams_to and found.roams_to not in found.network.of_kind("access_point"):
+    if found.roams_to and found.roams_to not in found.network.of_duty(ACCESS_POINT):
         raise TopologyError(f"{path}: roams_to: {found.roams_to} is no access point; "
                             "name one that is")
     if found.roams_to == found.home:

@@ -58,8 +58,8 @@ class Transmitters:
     @classmethod
     def of(cls, network: model.Network) -> Transmitters:
         """Every radio of a network: a station may come to any access point."""
-        radios = {kind: [network.nodes[name] for name in network.of_kind(kind)]
-                  for kind in ("station", "access_point")}
+        radios = {duty: [network.nodes[name] for name in network.of_duty(duty)]
+                  for duty in ("station", "access_point")}
         numbers = itertools.count(_FIRST_CLASS)
         return cls({node.interfaces[node.radio_interface].radio or "": next(numbers)
                     for node in radios["station"]},

@@ -1,4 +1,4 @@
-"""Networks, scenarios and media as plain data.
+"""Networks, scenarios, wires and media are plain data; a node's device is, too (see `device`).
 
 Standard library only: the same classes are read from YAML outside the machine (see `loader`) and
 from the job's JSON inside it, where start-up time counts.
@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import math
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-Kind = Literal["station", "access_point", "home_agent", "correspondent", "router"]
+from topologies.device import Device, Strict
+from topologies.timing import Medium
 
+__all__ = ["ACCESS_POINT", "HOME_AGENT", "ROUTER", "STATION", "Device", "Interface", "Link",
+           "Medium", "Mobility", "Network", "Node", "Scenario", "Wire", "from_json", "with_duties"]
 
-class _Strict:
-    """What the loader's validation must refuse; nothing else reads it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+#: Duties that the builder knows, because they own radios. All others are a network's own words.
+STATION, ACCESS_POINT = "station", "access_point"
+#: Duties that scenarios with mobile nodes know besides.
+HOME_AGENT, ROUTER = "home_agent", "router"
 
 
 @dataclass(frozen=True)
-class Interface(_Strict):
+class Interface(Strict):
     """One interface of a node; `address` is CIDR, `radio` the MAC address of a hwsim radio."""
 
     address: str | None = None
@@ -33,14 +35,15 @@ class Interface(_Strict):
 
 
 @dataclass(frozen=True)
-class Node(_Strict):
-    """A node and its duties; `agent` names the home agent that serves it.
+class Node(Strict):
+    """A node and its duties, in words of the network's own; `agent` names the agent that serves it.
 
     `routes` maps further prefixes to next hops; `serves` is the prefix behind a home agent.
-    `position` is where it stands, x and y or x, y and z in metres.
+    `position` is where it stands, x and y or x, y and z in metres. `device` is what it computes on;
+    None is the machine as it is.
     """
 
-    kind: Kind
+    duties: list[str]
     interfaces: dict[str, Interface]
     gateway: str | None = None
     routes: dict[str, str] = field(default_factory=dict)
@@ -50,6 +53,11 @@ class Node(_Strict):
     ssid: str | None = None
     channel: int | None = None
     position: list[float] | None = None
+    device: Device | None = None
+
+    def has(self, duty: str) -> bool:
+        """Whether a duty is among the node's."""
+        return duty in self.duties
 
     @property
     def address(self) -> str:
@@ -85,26 +93,76 @@ class Node(_Strict):
 
 
 @dataclass(frozen=True)
-class Link(_Strict):
-    """A wire between two `node/interface` ends; `delay_ms` and `loss_percent` hold each way."""
+class Wire(Strict):
+    """What a wire does to packets, each way; links take it over by its name.
 
-    ends: list[str]
-    mtu_bytes: int = 1500
+    `rate_bps` is None for a wire as quick as the processor. `overhead_bytes` are what a frame takes
+    besides the Ethernet frame that the kernel counts. Up to `queue_packets` wait for their turn.
+    """
+
+    name: str
+    title: str
+    source: str
+    rate_bps: float | None = None
     delay_ms: float = 0.0
     loss_percent: float = 0.0
+    overhead_bytes: int = 0
+    queue_packets: int = 100
+
+    @property
+    def effect(self) -> dict[str, Any]:
+        """The fields of a link that is of this wire."""
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+                 if field.name not in ("name", "title", "source")}
+        return {"wire": self.name, **named}
 
 
 @dataclass(frozen=True)
-class Network(_Strict):
+class Link(Strict):
+    """A wire between two `node/interface` ends; what it does to packets holds each way.
+
+    `wire` names the preset that the fields of `Wire` were taken from, "" where there was none.
+    """
+
+    ends: list[str]
+    mtu_bytes: int = 1500
+    wire: str = ""
+    rate_bps: float | None = None
+    delay_ms: float = 0.0
+    loss_percent: float = 0.0
+    overhead_bytes: int = 0
+    queue_packets: int = 100
+
+
+@dataclass(frozen=True)
+class Network(Strict):
     """Nodes and the wires between them; radios meet by channel, not by link."""
 
     name: str
     nodes: dict[str, Node]
     links: list[Link]
 
-    def of_kind(self, kind: Kind) -> list[str]:
-        """Names of the nodes of one kind, in file order."""
-        return [name for name, node in self.nodes.items() if node.kind == kind]
+    def of_duty(self, duty: str) -> list[str]:
+        """Names of the nodes with a duty, in file order."""
+        return [name for name, node in self.nodes.items() if node.has(duty)]
+
+    @property
+    def has_radios(self) -> bool:
+        """Whether any node has a radio."""
+        return any(i.radio for node in self.nodes.values() for i in node.interfaces.values())
+
+    @property
+    def devices(self) -> dict[str, Device]:
+        """The devices of the nodes that have one, by the node's name."""
+        return {name: node.device for name, node in self.nodes.items() if node.device}
+
+    def link_of(self, node: str) -> tuple[str, Link]:
+        """A node's first link, and the interface that it has there. Raises LookupError."""
+        for link in self.links:
+            for end in link.ends:
+                if end.startswith(f"{node}/"):
+                    return end.partition("/")[2], link
+        raise LookupError(f"{node} has no link")
 
     def joined(self, other: Network) -> Network | None:
         """Both as one network, so that one testbed serves both; None where they contradict."""
@@ -118,7 +176,7 @@ class Network(_Strict):
 
 
 @dataclass(frozen=True)
-class Mobility(_Strict):
+class Mobility(Strict):
     """The mobile node's drive: from its position straight to another one (m), from when to when."""
 
     to: list[float]
@@ -127,7 +185,7 @@ class Mobility(_Strict):
 
 
 @dataclass(frozen=True)
-class Scenario(_Strict):
+class Scenario(Strict):
     """Who talks to whom from where; node names refer to the network.
 
     `network` holds the nodes that take part and no others. `roams_to` is the access point that the
@@ -165,116 +223,26 @@ class Scenario(_Strict):
     @property
     def companions(self) -> list[str]:
         """The other stations; they stay at home."""
-        return [name for name in self.network.of_kind("station") if name != self.mobile_node]
+        return [name for name in self.network.of_duty(STATION) if name != self.mobile_node]
 
     def home_of(self, station: str) -> str:
         """The access point that serves a station's home subnet."""
         nodes = self.network.nodes
-        return next(name for name in self.network.of_kind("access_point")
+        return next(name for name in self.network.of_duty(ACCESS_POINT)
                     if nodes[name].agent == nodes[station].agent)
 
 
-@dataclass(frozen=True)
-class Medium(_Strict):
-    """Timing of one physical layer, in microseconds and bits per second.
-
-    `ack_preamble_us` is that of an acknowledgement where it differs (802.11n acknowledges in the
-    older format). OFDM sends whole symbols of `symbol_us`, with `service_bits` around the frame and
-    silence of `extension_us` after it. `mac_bytes` are MAC header and checksum. Each transmission
-    is lost with `loss_percent`, and repeated up to `retries` times.
-    """
-
-    name: str
-    rate_bps: int
-    slot_us: float
-    sifs_us: float
-    difs_us: float
-    cw_min: int
-    preamble_us: float
-    ack_bytes: int
-    ack_rate_bps: int
-    ack_preamble_us: float | None = None
-    symbol_us: float = 0.0
-    service_bits: int = 0
-    extension_us: float = 0.0
-    mac_bytes: int = 28
-    loss_percent: float = 0.0
-    retries: int = 0
-
-    def __post_init__(self) -> None:
-        """A medium that delivers nothing has no ceiling."""
-        if self.loss_percent >= 100:
-            raise ValueError("loss_percent must be below 100")
-
-    @property
-    def frame_overhead_us(self) -> float:
-        """Mean airtime of a frame besides its own bits: DIFS, backoff, preamble, SIFS, ACK."""
-        backoff_us = self.cw_min / 2 * self.slot_us
-        ack_preamble_us = self.preamble_us if self.ack_preamble_us is None else self.ack_preamble_us
-        ack_us = ack_preamble_us + self._bits_us(self.ack_bytes, self.ack_rate_bps)
-        return self.difs_us + backoff_us + self.preamble_us + self.sifs_us + ack_us
-
-    @property
-    def residual_loss(self) -> float:
-        """Share of frames, 0 to 1, that no attempt gets through."""
-        return float((self.loss_percent / 100) ** (self.retries + 1))
-
-    def airtime_us(self, msdu_bytes: float) -> float:
-        """Mean time that one transmission keeps the air, up to the end of its acknowledgement.
-
-        The MSDU is what the MAC layer carries: an IP packet and 8 bytes of LLC, and what a cipher
-        adds. Without losses, collisions and contenders (IEEE 802.11-2007, 9.2; OFDM: 17.4.3, 19.8).
-        """
-        frame_us = self._bits_us(self.mac_bytes + msdu_bytes, self.rate_bps)
-        return self.frame_overhead_us + frame_us
-
-    def delivery_us(self, msdu_bytes: float) -> float:
-        """Mean airtime of a delivered frame: with what was spent in vain before or for others.
-
-        Of transmissions that are lost with probability p each, 1 / (1 - p) go to every delivered
-        frame, however often a frame is repeated before it is given up.
-        """
-        return self.airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
-
-    def ceiling_bps(self, msdu_bytes: int) -> float:
-        """Rate of back-to-back MSDUs of one sender (bit/s).
-
-        The theoretical maximum throughput of Jun, Peddabachagari and Sichitiu (2003). They count a
-        MAC header with four addresses, `mac_bytes` of 34.
-        """
-        return msdu_bytes * 8 / self.delivery_us(msdu_bytes) * 1e6
-
-    def udp_ceiling_bps(self, payload_bytes: int, cipher_bytes: int = 0) -> float:
-        """Goodput of back-to-back UDP datagrams of one sender (bit/s).
-
-        Their frames add 8 bytes of UDP, 20 of IP, 8 of LLC, and what a cipher adds.
-        """
-        msdu_bytes = payload_bytes + 8 + 20 + 8 + cipher_bytes
-        return payload_bytes * 8 / self.delivery_us(msdu_bytes) * 1e6
-
-    def tcp_ceiling_bps(self, segment_bytes: int = 1448, *, header_bytes: int = 52,
-                        segments_per_ack: int = 2, cipher_bytes: int = 0) -> float:
-        """Goodput of one TCP connection whose window always suffices (bit/s); an estimate.
-
-        By default as Linux does it: segments of 1448 bytes with timestamps, headers of 52 bytes of
-        IP and TCP, an acknowledgement for every second segment. Acknowledgements pay airtime too.
-        """
-        added_bytes = header_bytes + 8 + cipher_bytes
-        turn_us = (segments_per_ack * self.delivery_us(segment_bytes + added_bytes)
-                   + self.delivery_us(added_bytes))
-        return segments_per_ack * segment_bytes * 8 / turn_us * 1e6
-
-    def _bits_us(self, frame_bytes: float, rate_bps: int) -> float:
-        """Time of a frame's own bits: OFDM sends whole symbols, and may have to be silent then."""
-        bits = frame_bytes * 8 + self.service_bits
-        if not self.symbol_us:
-            return bits / rate_bps * 1e6 + self.extension_us
-        symbols = math.ceil(bits / round(rate_bps * self.symbol_us / 1e6))
-        return symbols * self.symbol_us + self.extension_us
+def with_duties(node: Any) -> Any:
+    """A node's document with `duties`, for one that says `kind`: one duty, as files used to."""
+    if not isinstance(node, dict) or "kind" not in node or "duties" in node:
+        return node
+    return {"duties": [node["kind"]], **{key: node[key] for key in node if key != "kind"}}
 
 
 def from_json(cls: Any, value: Any) -> Any:
     """Build a dataclass of this module from plain JSON values, without validating it again."""
+    if cls is Node:
+        value = with_duties(value)
     origin = typing.get_origin(cls)
     if origin is types.UnionType:  # of something and None
         return None if value is None else from_json(typing.get_args(cls)[0], value)

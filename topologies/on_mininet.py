@@ -18,29 +18,30 @@ class OnMininet:
     def __init__(self, network: model.Network) -> None:
         self._network = network
         self.net = Mininet(controller=None, build=False)
-        self._radios = Radios()
+        # Wired networks are built on kernels without radios, too.
+        self._radios = Radios() if network.has_radios else None
 
     def __enter__(self) -> OnMininet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._radios.__exit__()
+        if self._radios is not None:
+            self._radios.__exit__()
 
     def add_nodes(self) -> None:
         """A namespace for every node, and a common one for all access points."""
         first: AccessPoint | None = None
         for name, node in self._network.nodes.items():
-            if node.kind == "access_point":
+            if node.has("access_point"):
                 made = self.net.addHost(name, cls=AccessPoint, ip=None, beside=first)
                 first = first or made
             else:
-                kind = Station if node.kind == "station" else Node
-                self.net.addHost(name, cls=kind, ip=None)
+                self.net.addHost(name, cls=Station if node.has("station") else Node, ip=None)
 
     def add_radios(self) -> None:
         """Every radio with its interface in its node's namespace; the interfaces are down."""
         for name, node in self._network.nodes.items():
             for port, interface in node.interfaces.items():
-                if interface.radio:
+                if interface.radio and self._radios is not None:
                     self.net[name].add_radio(self._radios, port, interface.radio,
                                              phy=f"qop{os.getpid()}-{name}")

@@ -82,9 +82,9 @@ class OnMininetWifi:
     def _add(self, name: str, node: model.Node, number: int) -> None:
         radios = {port: i.radio for port, i in node.interfaces.items() if i.radio}
         mac = list(radios.values())
-        if node.kind == "station":
+        if node.has("station"):
             made = self.net.addStation(name, ip=None, ip6=None, mac=mac)
-        elif node.kind == "access_point":
+        elif node.has("access_point"):
             # With a "link" of its own, an access point gets no hostapd from Mininet-WiFi. Its
             # number is for switches; without one the name would have to have digits.
             made = self.net.addAccessPoint(

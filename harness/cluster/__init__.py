@@ -1,1 +1,1 @@
-"""More machines: one plan, its policies shared out over the workers of a dask cluster."""
+"""More machines: one plan, its testbeds shared out over the workers of a dask cluster."""

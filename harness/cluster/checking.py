@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guest import image
-from harness import builders, provenance
+from harness.engine import builders, provenance
 from harness.cluster import member
 from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
 from harness.cluster.wire import Identity
 from harness.errors import UserError
-from harness.plan import Plan
+from harness.engine.plan import Plan
 
 _LOOK_S = 0.5
 
@@ -37,9 +37,9 @@ class Checker:
         self._labelled = 0
         self._builder = plan.settings.builder
         self._advice = f"give '{builders.PROVISION[self._builder]}'"
-        found = image.find(variant=builders.VARIANTS[self._builder])
+        built = image.find(variant=builders.VARIANTS[self._builder])
         # Without an image of its own this machine takes the first worker's for the right one.
-        self._image = found.key if found else None
+        self._image = built.key if built else None
 
     async def first(self, patience_s: float) -> dict[str, Worker]:
         """The workers to begin with, by address, once there is one. Raises UserError.
@@ -47,14 +47,14 @@ class Checker:
         Every one of them must pass: whoever set them up wants to know before hours of measuring.
         """
         until = asyncio.get_running_loop().time() + patience_s
-        while not (found := await self._cluster.workers()):
+        while not (addresses := await self._cluster.workers()):
             if asyncio.get_running_loop().time() > until:
                 raise UserError("--cluster: the scheduler has no workers; start one on every "
                                 "machine with './qop worker'", status=1)
             await asyncio.sleep(_LOOK_S)
-        checked = await asyncio.gather(*map(self._identity, found))
+        checked = await asyncio.gather(*map(self._identity, addresses))
         workers: dict[str, Identity] = {}
-        for address, identity in zip(found, checked, strict=True):
+        for address, identity in zip(addresses, checked, strict=True):
             if isinstance(identity, str):
                 raise UserError(f"--cluster: worker {address} {identity}")
             workers[address] = identity
@@ -62,9 +62,9 @@ class Checker:
 
     async def newcomers(self) -> list[Worker]:
         """Workers that came since, and passed; others are left alone."""
-        found = [address for address in await self._cluster.workers() if address not in self._seen]
+        new = [address for address in await self._cluster.workers() if address not in self._seen]
         admitted = []
-        for address in found:
+        for address in new:
             identity = await self._identity(address)
             if isinstance(identity, Identity):
                 admitted.append(self._admit(address, identity))
@@ -82,7 +82,7 @@ class Checker:
 
     def _complaint(self, identity: Identity) -> str:
         """What a worker has that differs; "" if nothing does."""
-        code = provenance.code_digest()
+        code = provenance.code_digest(self._plan.study.id)
         if identity.code != code:
             return (f"measures with other code ({identity.code[:12]}, here {code[:12]}); bring "
                     "both to the same version and start it again")

@@ -19,7 +19,7 @@ from distributed import Client, SSHCluster
 
 from harness.cluster.extra import SETTINGS, be_quiet
 from harness.errors import UserError
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 _CONNECT_S = 15.0
 _CLOSE_S = 3.0

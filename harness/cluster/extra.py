@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from harness.errors import UserError
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 #: No dashboards or other pages, no spreading of results, no guesses about memory.
 SETTINGS: dict[str, Any] = {

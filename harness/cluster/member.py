@@ -13,11 +13,11 @@ from typing import Protocol
 from distributed import get_worker
 
 from guest import image
-from harness import builders, provenance
+from harness.engine import builders, provenance
 from harness.cluster.session import Session
 from harness.cluster.wire import Identity, Said, Share
-from harness.machine import EmbeddedMachine
-from harness.plan import Plan
+from harness.engine.machine import EmbeddedMachine
+from harness.engine.plan import Plan
 
 _NO_SESSION = "the worker does not know of the share"
 
@@ -41,12 +41,12 @@ _lock = threading.Lock()
 
 def identify(plan: Plan) -> Identity:
     """What this worker measures with."""
-    found = image.find(variant=builders.VARIANTS[plan.settings.builder])
-    if found is None:
-        return Identity(provenance.code_digest(), "", 0)
-    machine = EmbeddedMachine(found)
-    return Identity(provenance.code_digest(), found.key, len(machine.processors),
-                    provenance.describe(plan, machine))
+    code = provenance.code_digest(plan.study.id)
+    built = image.find(variant=builders.VARIANTS[plan.settings.builder])
+    if built is None:
+        return Identity(code, "", 0)
+    machine = EmbeddedMachine(built)
+    return Identity(code, built.key, len(machine.processors), provenance.describe(plan, machine))
 
 
 def begin(share: Share, start: Start = Session) -> None:

@@ -1,4 +1,4 @@
-"""A worker, and where it is wanted a scheduler: dask's own, but without any page to look at."""
+"""A worker, and a scheduler where one is asked for: dask's own, but without any page to look at."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A share under way on a worker: the process that measures it, and what has come of it so far.
 
 The process is a group of its own and ends when its standard input does, so that it and its guests
-are gone however the worker ends, and within a lease when nobody asks for what it finds any more.
+are gone however the worker ends, and within a lease when nobody asks for what it has finished any more.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.wire import Finding, Said, Share
-from harness.machine import ROOT
+from harness.cluster.wire import Finished, Said, Share
+from harness.engine.machine import ROOT
 
 #: For this long nobody may ask before a share is given up: its client is gone.
 LEASE_S = 60.0
 #: What a process may take to end its guests before it is killed, and they with it.
 _TIDY_S = 20.0
-#: How much of findings goes in one answer, the last of them not counted.
+#: How much of what is finished goes in one answer, the last of them not counted.
 _BATCH_BYTES = 16_000_000
 _EVERY_S = 0.5
 
@@ -45,7 +45,7 @@ class Session:
         self._folder = Path(tempfile.mkdtemp(prefix="share-", dir=place))
         self._changed = threading.Condition()
         self._numbers: list[int] = []
-        self._state: dict[str, Any] = {}
+        self._events: list[dict[str, Any]] = []
         self._end: str | None = None
         self._log = self._folder / "share.log"
         program = argv or (sys.executable, "-P", "-m", "harness.cluster.share")
@@ -62,17 +62,18 @@ class Session:
             self._process.stdin.flush()
 
     def ask(self, kept: Collection[int], patience_s: float) -> Said:
-        """What is new, after forgetting the findings that were `kept`; waits a while for it."""
+        """What is new, after forgetting what was `kept` of it; waits a while for more."""
         with self._changed:
             self._asked = time.monotonic()
             for number in kept:
                 shutil.rmtree(self._folder / "outbox" / str(number), ignore_errors=True)
             self._numbers = [number for number in self._numbers if number not in kept]
             self._changed.wait_for(lambda: self._numbers or self._end is not None, patience_s)
-            findings = self._batch()
-            ended = self._end is not None and len(findings) == len(self._numbers)
-            return Said(findings, self._state.get("running", {}), self._state.get("testbeds", 0),
-                        ended, self._end or "" if ended else "", self._logs() if ended else {})
+            finished = self._batch()
+            events, self._events = self._events, []
+            ended = self._end is not None and len(finished) == len(self._numbers)
+            return Said(finished, events, ended, self._end or "" if ended else "",
+                        self._logs() if ended else {})
 
     def close(self) -> None:
         """End the process and all its guests, and remove its folder; idempotent."""
@@ -113,12 +114,12 @@ class Session:
         with self._changed:
             if self._end is not None:
                 return  # given up: what comes late has no files any more
-            if "finding" in said:
-                self._numbers.append(said["finding"])
+            if "finished" in said:
+                self._numbers.append(said["finished"])
             elif "end" in said:
                 self._end = said["end"]
             else:
-                self._state = said
+                self._events.append(said["event"])
             self._changed.notify_all()
 
     def _finish(self, reason: str) -> None:
@@ -129,20 +130,23 @@ class Session:
 
     def _give_up(self) -> None:
         with self._changed:
-            self._end = "nobody asked for what it found"
+            self._end = "nobody asked for what it had finished"
             self._numbers = []
         self.close()
 
-    def _batch(self) -> list[Finding]:
-        findings, size = [], 0
+    def _batch(self) -> list[Finished]:
+        batch, size = [], 0
         for number in self._numbers:
             folder = self._folder / "outbox" / str(number)
-            captures = {path.name: path.read_bytes() for path in folder.glob("captures/*")}
-            findings.append(Finding(number, (folder / "record.json").read_text(), captures))
-            size += sum(map(len, captures.values()))
+            captures, files = ({path.name: path.read_bytes() for path in folder.glob(f"{kind}/*")}
+                               for kind in ("captures", "files"))
+            reports = folder / "reports.jsonl"
+            batch.append(Finished(number, (folder / "record.json").read_text(), captures, files,
+                                  reports.read_bytes() if reports.exists() else b""))
+            size += sum(map(len, (*captures.values(), *files.values())))
             if size > _BATCH_BYTES:
                 break
-        return findings
+        return batch
 
     def _logs(self) -> dict[str, bytes]:
         logs = self._folder / "results" / "logs"

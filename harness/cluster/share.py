@@ -1,8 +1,8 @@
 """The process that measures a share: a campaign of its own, whose records go to the worker.
 
 `python -m harness.cluster.share FOLDER`: the share comes pickled on standard input, whose end
-means stop; JSON lines on standard output tell what is finished (`finding`), how it stands
-(`running`), and how it ended (`end`).
+means stop; JSON lines on standard output tell what is finished (`finished`), what happens
+(`event`), and how it ended (`end`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import setup
-from harness.campaign import Campaign
+from harness.engine import setup
+from harness.engine.campaign import Campaign
 from harness.cluster.wire import Share
 from harness.errors import UserError
-from harness.results import ResultsFolder
+from harness.engine.events import Event, EventLog
+from harness.engine.results import ResultsFolder
 from measure.record import Record
 
-_EVERY_S = 1.0
 Say = Callable[..., None]
 
 
@@ -38,15 +38,18 @@ class Outbox:
         self._say = say
         self._number = 0
 
-    def put(self, found: Record, _: Campaign) -> None:
+    def put(self, entry: Record) -> None:
         """Take a repetition out of the results folder, where its next try may come, and tell."""
         self._number += 1
         target = self._folder / str(self._number)
         target.mkdir(parents=True)
-        (self._kept.records / f"{found.name}.json").rename(target / "record.json")
-        with contextlib.suppress(FileNotFoundError):  # not every repetition's captures are kept
-            (self._kept.captures / found.name).rename(target / "captures")
-        self._say(finding=self._number)
+        (self._kept.records / f"{entry.name}.json").rename(target / "record.json")
+        for place, name in ((self._kept.captures / entry.name, "captures"),
+                            (self._kept.files / entry.name, "files"),
+                            (self._kept.reports / f"{entry.name}.jsonl", "reports.jsonl")):
+            with contextlib.suppress(FileNotFoundError):  # not every repetition has them all
+                place.rename(target / name)
+        self._say(finished=self._number)
 
 
 async def measure(share: Share, folder: Path, say: Say) -> None:
@@ -54,21 +57,14 @@ async def measure(share: Share, folder: Path, say: Say) -> None:
     with ResultsFolder(folder / "results", share.captures) as kept:
         outbox = Outbox(folder / "outbox", kept, say)
         machine = setup.embedded(share.plan.settings.builder)
-        campaign = Campaign(share.plan, machine, kept, outbox.put)
-        telling = asyncio.create_task(_tell(campaign, say))
-        try:
-            await campaign.run(share.steps, share.again)
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
 
+        def tell(event: Event) -> None:
+            # Records are sent as files; what the client makes of them is its own event.
+            if event["event"] not in ("repetition-recorded", "repetition-flagged"):
+                say(event=dict(event))
 
-async def _tell(campaign: Campaign, say: Say) -> None:
-    while True:
-        now = asyncio.get_running_loop().time()
-        say(running={name: now - begun for name, begun in campaign.started.items()},
-            testbeds=campaign.testbeds)
-        await asyncio.sleep(_EVERY_S)
+        campaign = Campaign(share.plan, machine, kept, EventLog(kept.path, tell), kept=outbox.put)
+        await campaign.run(share.steps, share.again)
 
 
 async def _until_told_to_stop(share: Share, folder: Path, say: Say) -> None:

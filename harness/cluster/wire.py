@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.plan import Plan, Step
+from harness.engine.plan import Plan, Step
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Share:
-    """Some policies' steps, which one worker measures from the first boot to the last record.
+    """Some testbeds' steps, which one worker measures from the first boot to the last record.
 
-    `again` are steps whose record is there, but flagged: they are measured alone. `captures` says
-    which captures are wanted.
+    `again` are steps whose record is there, but flagged: they are measured exclusively. `captures`
+    says which captures are to be kept.
     """
 
     serial: str
@@ -42,28 +42,31 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finished:
     """A finished repetition: its record as JSON, and its captures, compressed, by file name.
 
+    So are the `files` that its study keeps; `reports` is what it said while it ran, as lines.
     `number` is unique in its share; what has been kept is acknowledged by it.
     """
 
     number: int
     record: str
     captures: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    reports: bytes = b""
 
 
 @dataclass(frozen=True)
 class Said:
     """How a share stands.
 
-    `running` are steps under way with the seconds they have taken. `ended` with an empty `broken`
-    means that all of it was measured; `logs` come with the end, by path below logs/.
+    `events` are those of the share's own run since the last answer, but for records, which come as
+    `finished`. `ended` with an empty `broken` means that all of it was measured; `logs` come with
+    the end, by path below logs/.
     """
 
-    findings: Sequence[Finding] = ()
-    running: Mapping[str, float] = field(default_factory=dict)
-    testbeds: int = 0
+    finished: Sequence[Finished] = ()
+    events: Sequence[Mapping[str, Any]] = ()
     ended: bool = False
     broken: str = ""
     logs: Mapping[str, bytes] = field(default_factory=dict)

@@ -13,8 +13,8 @@ import click
 
 from guest import boot, image
 from guest.cache import cache_root
-from harness import builders, memory
-from harness.machine import TESTBED_PYTHON
+from harness.engine import builders, memory
+from harness.engine.machine import TESTBED_PYTHON
 
 _GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
 _BUILD_TOOLS = ("mmdebstrap", "tar2sqfs", "apt-get")

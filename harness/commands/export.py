@@ -7,10 +7,7 @@ from typing import get_args
 
 import click
 
-from harness import results
-from harness.commands.run import RESULTS
-from harness.errors import UserError
-from harness.plan import read_description
+from harness.engine import results
 from harness.portable import archive, exporting, interrupts
 from harness.portable.documents import Choice
 
@@ -26,11 +23,10 @@ def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
     """Pack FOLDER, or the newest in results/, into one archive with checksums.
 
     The archive holds plan, records, provenance, logs and reports. Two exports of one folder are the
-    same octets. A damaged folder is refused.
+    same bytes. A damaged folder is refused.
     """
-    folder = folder or results.latest(RESULTS)
-    if read_description(folder) is None:
-        raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
+    folder = folder or results.latest(results.RESULTS)
+    results.require_manifest(folder)
     name = f"{archive.folder_name(folder)}.tar.gz"
     if file is None:
         file = Path(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from guest.commands import BuildError
-from harness import setup
+from harness.engine import setup
 from harness.errors import UserError
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.run import RESULTS
+from harness.engine import results
 from harness.portable import importing, interrupts
 
 
@@ -21,7 +21,7 @@ def command(file: Path, out: Path | None) -> None:
     plan, what it lacks is added; results that differ under one name are refused.
     """
     with interrupts.heeded():
-        done = importing.import_archive(file, out, RESULTS)
+        done = importing.import_archive(file, out, results.RESULTS)
     already = done.records - done.added
     there = f"; {already} records were there already" if already else ""
     how = "imported" if done.new else "added"

@@ -8,77 +8,122 @@ import sys
 import tempfile
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness import builders, render, secrets, setup
+import studies
+from harness import render, secrets
+from harness.commands import options
+from harness.engine import builders, request, setup
+from harness.engine.machine import EmbeddedMachine, HostMachine, Machine
+from harness.engine.plan import Plan
+from harness.engine.request import Request
+from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
 from harness.errors import UserError
-from harness.machine import EmbeddedMachine, HostMachine, Machine
-from harness.plan import Cell, Plan, Settings
-from harness.testbed import Testbed, TestbedFailed, TestbedLost
-from policies import Policy, PolicyError, load, load_all
-from topologies.loader import TopologyError, load_medium, load_scenario
+from studies.study import Study
+
+_LEVEL = "level_of_"
 
 
-@click.command("lab", context_settings={"help_option_names": ["-h", "--help"],
-                                        "ignore_unknown_options": True})
-@click.option("--policy", "name", default="P8", show_default=True, help="P1 to P12, or a file.")
-@click.option("--scenario", default="N2", show_default=True)
-@click.option("--medium", default="802.11b-short", show_default=True, help="A medium, or none.")
-@click.option("--node", default="", help="Where to go; default: the mobile node.")
-@click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True)
-@click.option("--builder", type=click.Choice(builders.CHOICES), default=builders.AUTO,
-              envvar="QOP_BUILDER", show_default=True,
-              help="Who makes nodes and radios; auto: the first that works.")
-@click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
-def command(name: str, scenario: str, medium: str, node: str, on: str, builder: str,
-            argv: tuple[str, ...]) -> int:
-    """Bring a testbed up under a policy, connect the mobile node, and open a shell on a node.
+def _options(study: Study) -> list[click.Parameter]:
+    """A level of each factor, a study's settings, and the lab's own options."""
+    levels = [click.Option([f"--{factor.name}", f"{_LEVEL}{factor.name}"],
+                           default=study.lab.levels.get(factor.name), show_default=True,
+                           help=f"{factor.title}: a name, or a file where the study takes files.")
+              for factor in study.factors]
+    return [
+        *levels, *options.settings(study),
+        click.Option(["--study"], default=study.id, show_default=True,
+                     help=f"One of {', '.join(studies.names())}."),
+        click.Option(["--node"], default="", help="Where to go; default: the first node, or the "
+                     "one that the study names."),
+        click.Option(["--on"], type=click.Choice(["guest", "host"]), default="guest",
+                     show_default=True),
+        click.Option(["--builder"], type=click.Choice(builders.CHOICES), default=builders.AUTO,
+                     envvar="QOP_BUILDER", show_default=True,
+                     help="Who makes nodes and radios; auto: the first that works."),
+        click.Argument(["argv"], nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]..."),
+    ]
+
+
+def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
+         **own: Any) -> int:
+    """Bring a testbed up, connect its user, and open a shell on a node.
 
     In the shell every node's name is a command: 'ha-a' goes to the home agent, 'ha-a ip route' runs
     one command there. With COMMAND, run that instead of a shell and print its output.
     """
-    try:
-        cell = Cell(_policy(name), load_scenario(scenario))
-        air = None if medium == "none" else load_medium(medium)
-    except (PolicyError, TopologyError) as error:
-        raise UserError(str(error)) from None
-    node = node or cell.scenario.mobile_node
-    if node not in cell.scenario.network.nodes:
-        raise UserError(f"--node {node}: no such node; choose from "
-                        f"{', '.join(cell.scenario.network.nodes)}")
+    chosen = studies.load(study)
     builder = builders.resolve(builder, on)
+    plan = request.plan(_request(chosen, own), {"on": on, "builder": builder})
+    network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
+    node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
+    if node not in network.nodes:
+        raise UserError(f"--node {node}: no such node; choose from {', '.join(network.nodes)}")
     machine: Machine = HostMachine() if on == "host" else setup.embedded(builder)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
-        plan = Plan([cell.policy], [cell.scenario], air, Settings(on=on, builder=builder))
-        testbed = Testbed(machine, machine.processors[-1], cell.policy, plan.sites[0], air,
-                          plan.settings, Path(work))
+        [planned] = plan.testbeds.values()
+        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
         try:
-            return asyncio.run(_visit(testbed, cell, node, argv))
+            return asyncio.run(_visit(testbed, plan, node, argv))
         except (TestbedLost, TestbedFailed) as error:
-            raise UserError(f"{cell.name}: {error}", status=1) from None
+            raise UserError(f"{plan.cells[0].name}: {error}", status=1) from None
 
 
-async def _visit(testbed: Testbed, cell: Cell, node: str, argv: tuple[str, ...]) -> int:
+def _named(args: Sequence[str]) -> str:
+    """The study that `--study` names among arguments."""
+    for text, following in zip(args, [*args[1:], ""], strict=True):
+        if text == "--study":
+            return following
+        if text.startswith("--study="):
+            return text.partition("=")[2]
+    return ""
+
+
+command = options.StudyCommand("lab", _run, params=_options, named=_named,
+                               ignore_unknown_options=True)
+
+
+def _request(study: Study, own: Mapping[str, Any]) -> Request:
+    """One level of each factor, by name or from a file."""
+    levels: dict[str, list[str]] = {}
+    files: dict[str, list[Path]] = {}
+    for factor in study.factors:
+        text = own[f"{_LEVEL}{factor.name}"]
+        if text is None:
+            with request.of_user():
+                levels[factor.name] = [factor.read((), ())[0].id]
+        elif factor.file_option and text.endswith((".yml", ".yaml")):
+            files[factor.name] = [Path(text)]
+        else:
+            levels[factor.name] = [text]
+    return Request(study, levels=levels, files=files, options=options.asked_of(own),
+                   is_single=True)
+
+
+async def _visit(testbed: Testbed, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")
     if interactive and isinstance(testbed.machine, EmbeddedMachine):
         # Copies, because in the guest's process 0 and 1 carry the worker's lines.
         testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))
+    study, cell = plan.study, plan.cells[0]
     try:
         click.echo(f"starting {cell.name} ...", err=True)
         made = secrets.make()
         await testbed.open(made, render.Renderer(made, testbed.work))
-        await testbed.connect(cell.scenario)
+        if study.lab.call:
+            await testbed.call(study.lab.call, study.task(cell, plan.asked))
         if not interactive:
             ended = await testbed.shell(node=node, argv=list(argv))
             click.echo(ended["output"], nl=False)
             return int(ended["status"])
-        nodes = ", ".join(cell.scenario.network.nodes)
+        nodes = ", ".join(testbed.spec.network.nodes)
         click.echo(f"on {node}; go to another node by its name ({nodes}); leave with 'exit'",
                    err=True)
         inside = os.ttyname(sys.stdin.fileno()) if not isinstance(
@@ -100,8 +145,3 @@ def _raw(descriptor: int) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _policy(name: str) -> Policy:
-    found = {policy.id: policy for policy in load_all()}
-    return found[name] if name in found else load(name)

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from guest import image
-from harness import builders, setup
+from harness.engine import builders, setup
 from harness.errors import UserError
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 from topologies.builders import MININET_WIFI
 
 _ANSIBLE = ROOT / "ansible"

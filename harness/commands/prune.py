@@ -7,10 +7,7 @@ from typing import get_args
 
 import click
 
-from harness import results
-from harness.commands.run import RESULTS
-from harness.errors import UserError
-from harness.plan import read_description
+from harness.engine import results
 from harness.portable import interrupts, pruning
 from harness.portable.pruning import Choice
 
@@ -25,9 +22,8 @@ def command(folder: Path | None, captures: Choice) -> None:
 
     Nothing is asked. What went is noted in pruned.json, which './qop verify' knows.
     """
-    folder = folder or results.latest(RESULTS)
-    if read_description(folder) is None:
-        raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
+    folder = folder or results.latest(results.RESULTS)
+    results.require_manifest(folder)
     with interrupts.heeded():
         freed = pruning.prune(folder, captures)
     click.echo(f"{folder}: removed {freed.captures} captures, {freed.bytes / 1e6:.1f} MB")

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-import json
+import time
 from pathlib import Path
 
 import click
 
-from harness import results
-from harness.commands.run import RESULTS
-from harness.progress import STATE, lasting
+import studies
+from harness.engine import progress, results
+from harness.engine.events import RunState
+from harness.engine.progress import lasting
+from studies.study import StudyError
 
 
 @click.command("status", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 def command(folder: Path | None) -> None:
     """Show how far a run has come: FOLDER, or the newest in results/."""
-    folder = folder or results.latest(RESULTS)
-    found = results.progress_of(folder)
-    state = "running" if found["running"] else "not running"
-    click.echo(f"{folder}: {state}; {found['ok']} of {found['planned']} repetitions ok, "
-               f"{len(found['failed'])} failed, {found['missing']} to measure, "
-               f"{len(found['flagged'])} flagged (the processor was the limit)")
-    if found["running"]:
+    folder = folder or results.latest(results.RESULTS)
+    counts = results.progress_of(folder)
+    state = "running" if counts["running"] else "not running"
+    click.echo(f"{folder}: {state}; {counts['ok']} of {counts['planned']} repetitions ok, "
+               f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
+               f"{len(counts['flagged'])} flagged (the processor was the limit)")
+    if counts["running"]:
         _show_live(folder)
-    for record in found["failed"]:
+    for record in counts["failed"]:
         click.echo(f"  {record.name}: {record.reason}")
-    for complaint in found["complaints"]:
+    for complaint in counts["complaints"]:
         click.echo(f"  left out: {complaint}")
 
 
 def _show_live(folder: Path) -> None:
-    """What the run itself says of the moment; nothing where it has not said it yet."""
-    try:
-        state = json.loads((folder / STATE).read_text())
-        left = f", about {lasting(state['left_s'])} left" if state["left_s"] is not None else ""
-        click.echo(f"  {state['done']} of {state['total']} done in "
-                   f"{lasting(state['elapsed_s'])}{left}; {state['testbeds']} testbeds, "
-                   f"{len(state['running'])} measuring side by side")
-        for name, seconds in state["running"].items():
-            click.echo(f"  running: {name}, {seconds:.0f} s")
-        if state["last"]:
-            click.echo(f"  last: {state['last']}")
-    except (OSError, ValueError, KeyError, TypeError):
+    """What the run's own events say of the moment; nothing where there are none yet."""
+    state = RunState.of(folder)
+    if state is None or state.ended:
         return
+    now = time.time()
+    left_s = state.left_s(now)
+    left = f", about {lasting(left_s)} left" if left_s is not None else ""
+    click.echo(f"  {state.done} of {state.total} done in {lasting(now - state.began)}{left}; "
+               f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
+    for name, began in state.running.items():
+        click.echo(f"  running: {name}, {now - began:.0f} s")
+    if state.last:
+        click.echo(f"  last: {_line(folder, state)}")
+
+
+def _line(folder: Path, state: RunState) -> str:
+    """The last repetition as the run itself shows it, or its name where its study is not here."""
+    assert state.last is not None
+    try:
+        metrics = studies.load(results.require_manifest(folder).study.id).metrics
+        return progress.line(state.last, metrics)
+    except (StudyError, LookupError, TypeError):
+        return str(state.last.get("name", ""))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness import results
-from harness.commands.run import RESULTS
+from harness.engine import results
 from harness.portable import interrupts, verifying
 
 
@@ -22,7 +21,7 @@ def command(place: Path | None, write: bool) -> int:
     Checksums, records, whether they belong to the plan, and the captures that they name. Exit
     status: 0 if all is well, 1 with one line for each finding.
     """
-    place = place or results.latest(RESULTS)
+    place = place or results.latest(results.RESULTS)
     with interrupts.heeded():
         verdict = verifying.verify(place, write=write)
     if verdict.ok:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from harness import setup
+from harness.engine import setup
 from harness.cluster import extra
 from harness.errors import UserError
 

@@ -18,9 +18,9 @@ from guest.commands import Commands
 from guest.debian import clear_scratch, scratch
 from guest.image import Image
 from guest.progress import Track
-from harness import provenance
+from harness.engine import provenance
 from harness.container import base, layout
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 HERE = Path(__file__).parent
 FILE = "qop-container.tar"
@@ -31,7 +31,7 @@ START = "/usr/local/bin/qop"
 EXPECTED_S = {"layers": 8, "pack": 4}
 #: Of the project: what commands read. Guests' images are found by what they were made of.
 CONTENTS = ("analysis", "ansible", "examples", "guest", "harness", "measure", "policies",
-            "requirements", "topologies", "pyproject.toml")
+            "protocols", "requirements", "studies", "topologies", "pyproject.toml")
 _PYTHON_OF_THE_BASE = "cpython-311"
 CONFIG = {
     "Entrypoint": [START],
@@ -108,12 +108,13 @@ class Archive:
 
 
 def _project_files() -> list[Path]:
-    found: list[Path] = []
+    """What there is of it: no study needs protocols/ of its own."""
+    files: list[Path] = []
     for name in CONTENTS:
         place = ROOT / name
-        found += [place] if place.is_file() else [
+        files += [place] if place.is_file() else [
             path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sorted(found)
+    return sorted(files)
 
 
 def _owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -15,7 +15,7 @@ from guest.commands import Commands
 from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
 from guest.progress import Track
 from harness.container import layout
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 HERE = Path(__file__).parent
 LOCK = ROOT / "requirements" / "harness.lock"

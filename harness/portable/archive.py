@@ -1,4 +1,4 @@
-"""The archive's format: a .tar.gz that is the same octets for the same files, and read in safety.
+"""The archive's format: a .tar.gz that is the same bytes for the same files, and read in safety.
 
 One folder at the top, SHA256SUMS and manifest.json first in it, then all else in order of path.
 Nothing of an archive is trusted: a member is a plain file below that folder, once, or the whole

@@ -6,7 +6,7 @@ import zlib
 
 _PIECE_BYTES = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
-#: First octets of pcap (micro- and nanoseconds, either byte order) and of pcapng.
+#: First bytes of pcap (micro- and nanoseconds, either byte order) and of pcapng.
 _MAGIC = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1",
           b"\x0a\x0d\x0d\x0a")
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from measure import manifest
+
 SUMS = "SHA256SUMS"
 MANIFEST = "manifest.json"
-PLAN = "plan.json"
+PLAN = manifest.FILE
 PRUNED = "pruned.json"
 
 _LONGEST_NAME_BYTES = 200
@@ -28,6 +30,7 @@ class Kind(Enum):
     REPORT = "report"
     LOG = "log"
     CAPTURE = "capture"
+    FILE = "file"
     SUMS = "sums"
     MANIFEST = "manifest"
 
@@ -41,7 +44,9 @@ _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
      Kind.PROVENANCE),
     (r"pruned\.json", Kind.PRUNED),
     (r"report\.html|handoff\.[^/]+|tables/.+", Kind.REPORT),
-    (r"logs/.+", Kind.LOG),
+    # What a run and its repetitions said while they lasted is a log, too.
+    (r"logs/.+|events\.jsonl|events/[^/]+\.jsonl", Kind.LOG),
+    (r"files/[^/]+/[^/]+", Kind.FILE),
     (r"captures/[^/]+/[^/]+", Kind.CAPTURE),
     (r"SHA256SUMS", Kind.SUMS),
     (r"manifest\.json", Kind.MANIFEST)))
@@ -51,7 +56,7 @@ DESCRIBING = frozenset({Kind.SUMS, Kind.MANIFEST})
 
 @dataclass
 class Contents:
-    """The files of a folder by relative path, sorted, and the names of what is none of its own."""
+    """The files of a folder by relative path, sorted, and the names of foreign ones."""
 
     files: dict[str, Path] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
@@ -72,8 +77,8 @@ def is_safe(path: str) -> bool:
         and len(part.encode()) <= _LONGEST_NAME_BYTES for part in parts)
 
 
-def capture_owner(path: str) -> str:
-    """The name of the repetition that a capture belongs to."""
+def owner(path: str) -> str:
+    """The name of the repetition that a capture or a file belongs to."""
     return path.split("/")[1]
 
 
@@ -82,7 +87,7 @@ def scan(folder: Path) -> Contents:
 
     Hidden files and `work/` are a run's own while it lasts, and passed over in silence.
     """
-    found = Contents()
+    contents = Contents()
     for place, folders, names in os.walk(folder, onerror=_refuse):
         here = Path(place)
         if here == folder and "work" in folders:
@@ -93,12 +98,12 @@ def scan(folder: Path) -> Contents:
             path = here / name
             relative = path.relative_to(folder).as_posix()
             if kind_of(relative) and stat.S_ISREG(path.lstat().st_mode):
-                found.files[relative] = path
+                contents.files[relative] = path
             elif name[0] != ".":
-                found.foreign.append(relative)
-    found.files = dict(sorted(found.files.items()))
-    found.foreign.sort()
-    return found
+                contents.foreign.append(relative)
+    contents.files = dict(sorted(contents.files.items()))
+    contents.foreign.sort()
+    return contents
 
 
 def _refuse(error: OSError) -> None:

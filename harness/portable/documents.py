@@ -1,4 +1,4 @@
-"""The small JSON documents beside the records: plan, what was pruned, an archive's manifest."""
+"""The small JSON documents beside the records: what was pruned, an archive's list of its files."""
 
 from __future__ import annotations
 
@@ -12,27 +12,6 @@ Choice = Literal["all", "failed", "none"]
 
 class DocumentError(ValueError):
     """Text that is not the document it should be; one line for the user."""
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="allow", frozen=True)
-    repetitions: int = Field(ge=1)
-
-
-class PlanFile(BaseModel):
-    """What of plan.json is needed to judge records; policies are digests by id."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    schema_: Literal[1] = Field(alias="schema")
-    policies: dict[str, str]
-    scenarios: list[str]
-    settings: _Settings
-    digest: str
-
-    @property
-    def planned(self) -> int:
-        """How many repetitions it plans."""
-        return len(self.policies) * len(self.scenarios) * self.settings.repetitions
 
 
 class Removed(BaseModel):
@@ -85,7 +64,7 @@ class Pruned(BaseModel):
                                 if records.get(name) == removed.record_sha256})
 
 
-class Manifest(BaseModel):
+class PackingList(BaseModel):
     """manifest.json of an archive: sizes in bytes by path, and how many of what.
 
     It lists every file but itself and SHA256SUMS, which lists it with its checksum.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.portable import archive, contents, integrity, seal
+from harness.portable import archive, checksums, contents, integrity
 from harness.portable.contents import MANIFEST, PRUNED, SUMS, Kind, kind_of
-from harness.portable.documents import Choice, Manifest, Removed, render, render_pruned
+from harness.portable.documents import Choice, PackingList, Removed, render, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
 
@@ -39,21 +39,21 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
 
 
 def _export(folder: Path, file: Path, choice: Choice) -> Exported:
-    found = contents.scan(folder)
-    survey = look_at((path, place) for path, place in found.files.items()
+    scanned = contents.scan(folder)
+    survey = look_at((path, place) for path, place in scanned.files.items()
                      if kind_of(path) not in {Kind.CAPTURE, Kind.MANIFEST})
-    taken, left = _choose(found.files, survey, choice)
-    look_at(((path, found.files[path]) for path in taken), survey)
-    _mark(survey, found.files, left)
+    taken, left = _choose(scanned.files, survey, choice)
+    look_at(((path, scanned.files[path]) for path in taken), survey)
+    _mark(survey, scanned.files, left)
     _refuse_damage(folder, survey)
     members: dict[str, Path | bytes] = {
-        path: found.files[path] for path in survey.files if path not in {SUMS, PRUNED}}
+        path: scanned.files[path] for path in survey.files if path not in {SUMS, PRUNED}}
     pruned = survey.pruned.current(survey.record_digests())
     if pruned.captures:
         members[PRUNED] = render_pruned(pruned).encode()
     sums = _describe(members, survey, choice)
     archive.write(file, archive.folder_name(folder), members, sums)
-    return Exported(file, file.stat().st_size, len(survey.records), len(taken), found.foreign)
+    return Exported(file, file.stat().st_size, len(survey.records), len(taken), scanned.foreign)
 
 
 def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[list[str], list[str]]:
@@ -62,10 +62,10 @@ def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[lis
     left: list[str] = []
     for path in files:
         if kind_of(path) is Kind.CAPTURE:
-            found = survey.records.get(contents.capture_owner(path))
-            if found is not None:
-                wanted = choice == "all" or (choice == "failed" and found.status != "ok")
-                (taken if wanted else left).append(path)
+            entry = survey.records.get(contents.owner(path))
+            if entry is not None:
+                goes = choice == "all" or (choice == "failed" and entry.status != "ok")
+                (taken if goes else left).append(path)
     return taken, left
 
 
@@ -103,10 +103,10 @@ def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) 
         facts = facts_of(content) if isinstance(content, bytes) else survey.files[path]
         sums[path], sizes[path] = facts.sha256, facts.bytes
     assert survey.plan is not None, "a folder without a plan is refused before"
-    manifest = render(Manifest(plan=survey.plan.digest, captures=choice,
+    manifest = render(PackingList(plan=survey.plan.digest, captures=choice,
                                records=len(survey.records), files=dict(sorted(sizes.items()))))
     members[MANIFEST] = manifest.encode()
     sums[MANIFEST] = facts_of(manifest.encode()).sha256
-    members[SUMS] = seal.render(sums).encode()
+    members[SUMS] = checksums.render(sums).encode()
     return sums
 

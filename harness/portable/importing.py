@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import UserError
-from harness.plan import read_description
-from harness.portable import archive, integrity, merging, seal
+from harness.portable import archive, checksums, integrity, merging
 from harness.portable.contents import DESCRIBING, Kind, kind_of
+from harness.portable.reading import read_manifest
 from harness.portable.survey import Stream, Survey
 
 
@@ -39,8 +39,8 @@ def survey_archive(file: Path) -> Survey:
     """
     survey = Survey()
     try:
-        with archive.opened(file) as found:
-            for path, _, stream in found:
+        with archive.opened(file) as opened:
+            for path, _, stream in opened:
                 survey.look(path, stream)
     except archive.ArchiveError as error:
         survey.complain(f"{file.name}: {error}")
@@ -54,11 +54,11 @@ def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
     results; then nothing has changed there.
     """
     try:
-        with archive.opened(file) as found:
-            folder = out if out is not None else root / found.top
+        with archive.opened(file) as opened:
+            folder = out if out is not None else root / opened.top
             _check_place(folder)
             with _beside(folder) as unpacked:
-                survey = _unpack(found, unpacked)
+                survey = _unpack(opened, unpacked)
                 _refuse_damage(file, survey)
                 return _settle(file, survey, unpacked, folder)
     except archive.ArchiveError as error:
@@ -72,7 +72,7 @@ def _check_place(folder: Path) -> None:
     """Refuse early what could only fail after everything has been unpacked."""
     if folder.is_symlink() and not folder.exists():
         raise UserError(f"{folder}: is a link to nowhere; choose another folder with --out")
-    if folder.exists() and read_description(folder) is None and (
+    if folder.exists() and read_manifest(folder) is None and (
             not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: is there and holds no results; choose another folder with "
                         "--out")
@@ -92,16 +92,16 @@ def _beside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-def _unpack(found: archive.Archive, unpacked: Path) -> Survey:
+def _unpack(opened: archive.Archive, unpacked: Path) -> Survey:
     """Write every file of results below `unpacked`, and look at each while it passes."""
     survey = Survey()
-    for path, size, stream in found:
+    for path, size, stream in opened:
         if kind_of(path) in DESCRIBING:
             survey.look(path, stream)
-            if survey.manifest is not None:
-                _check_room(sum(survey.manifest.files.values()), unpacked)
+            if survey.packing_list is not None:
+                _check_room(sum(survey.packing_list.files.values()), unpacked)
             continue
-        if survey.manifest is not None and survey.manifest.files.get(path) != size:
+        if survey.packing_list is not None and survey.packing_list.files.get(path) != size:
             raise archive.ArchiveError(f"{path} has another size than the manifest says, or is "
                                        "not in it")
         target = unpacked / path
@@ -147,12 +147,12 @@ def _refuse_damage(file: Path, survey: Survey) -> None:
 
 def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
     """Bring what is unpacked and sound to its place."""
-    if read_description(folder) is not None:
+    if read_manifest(folder) is not None:
         merged = merging.merge(survey, unpacked, folder, file)
         return Imported(folder, new=False, records=len(survey.records), added=merged.records,
                         captures=merged.captures, aside=merged.aside)
     assert survey.sums is not None, "judged before"
-    seal.write(unpacked, {path: digest for path, digest in survey.sums.items()
+    checksums.write(unpacked, {path: digest for path, digest in survey.sums.items()
                           if kind_of(path) not in DESCRIBING})
     try:
         unpacked.rename(folder)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.portable import seal
+from harness.portable import checksums
 from harness.portable.contents import (
     DESCRIBING,
     MANIFEST,
     PLAN,
     PRUNED,
     SUMS,
-    capture_owner,
+    owner,
     kind_of,
 )
-from harness.portable.documents import PlanFile
 from harness.portable.survey import Finding, Survey, record_path
+from measure.manifest import Manifest
 from measure.record import Record
 
 
@@ -30,11 +30,11 @@ def judge(survey: Survey, *, archived: bool) -> list[Finding]:
     _judge_sums(survey, archived=archived)
     if archived:
         _judge_manifest(survey)
-    for name, found in survey.records.items():
-        _judge_record(survey, name, found)
+    for name, entry in survey.records.items():
+        _judge_record(survey, name, entry)
     for path, complaint in survey.broken.items():
         # A run that was killed leaves captures of a repetition that has no record yet.
-        if record_path(capture_owner(path)) in survey.files:
+        if record_path(owner(path)) in survey.files:
             survey.complain(f"{path}: {complaint}")
     _judge_pruned(survey)
     return [*survey.findings[:before],
@@ -54,8 +54,8 @@ def _judge_sums(survey: Survey, *, archived: bool) -> None:
         elif facts.sha256 != digest:
             survey.complain(f"{path}: is not what it was when {SUMS} was written")
     for path in survey.files:
-        wanted = path != SUMS if archived else seal.is_kept(path)
-        if wanted and path not in survey.sums and not _is_pruned(survey, path):
+        belongs = path != SUMS if archived else checksums.is_kept(path)
+        if belongs and path not in survey.sums and not _is_pruned(survey, path):
             survey.complain(f"{path}: is not listed in {SUMS}", renewable=not archived)
 
 
@@ -63,27 +63,27 @@ def _is_pruned(survey: Survey, path: str) -> bool:
     """Whether a file is a capture that was removed by choice."""
     if not path.startswith("captures/"):
         return False
-    name = capture_owner(path)
+    name = owner(path)
     record = survey.files.get(record_path(name))
     return record is not None and survey.pruned.covers(name, record.sha256, path.split("/", 2)[2])
 
 
 def _judge_manifest(survey: Survey) -> None:
-    manifest = survey.manifest
-    if manifest is None:
+    packing_list = survey.packing_list
+    if packing_list is None:
         if MANIFEST not in survey.files:
             survey.complain(f"{MANIFEST}: is not there; this is no archive of './qop export'")
         return
     there = {path: facts.bytes for path, facts in survey.files.items()
              if kind_of(path) not in DESCRIBING}
-    for path in manifest.files.keys() | there.keys():
-        if manifest.files.get(path) != there.get(path):
+    for path in packing_list.files.keys() | there.keys():
+        if packing_list.files.get(path) != there.get(path):
             survey.complain(f"{path}: {_size(there.get(path))}, by {MANIFEST} "
-                            f"{_size(manifest.files.get(path))}")
+                            f"{_size(packing_list.files.get(path))}")
     records = sum(path.startswith("records/") for path in there)
-    if manifest.records != records:
-        survey.complain(f"{MANIFEST}: counts {manifest.records} records, there are {records}")
-    if survey.plan is not None and manifest.plan != survey.plan.digest:
+    if packing_list.records != records:
+        survey.complain(f"{MANIFEST}: counts {packing_list.records} records, there are {records}")
+    if survey.plan is not None and packing_list.plan not in _digests(survey.plan):
         survey.complain(f"{MANIFEST}: is of another plan than {PLAN}")
 
 
@@ -91,18 +91,21 @@ def _size(size: int | None) -> str:
     return "not there" if size is None else f"{size} bytes"
 
 
-def _judge_record(survey: Survey, name: str, found: Record) -> None:
+def _judge_record(survey: Survey, name: str, entry: Record) -> None:
     path = record_path(name)
-    if found.name != name:
-        survey.complain(f"{path}: holds the record {found.name}; rename it, or move it away")
+    if entry.name != name:
+        survey.complain(f"{path}: holds the record {entry.name}; rename it, or move it away")
         return
     if survey.plan is not None:
         # One reason is enough: a record of another plan differs in more than one way.
-        reason = next(filter(None, (check(survey.plan, found) for check in _BELONGS)), None)
+        reason = next(filter(None, (check(survey.plan, entry) for check in _BELONGS)), None)
         if reason:
             survey.complain(f"{path}: {reason}")
-    for capture in found.captures:
+    for capture in entry.captures:
         _judge_capture(survey, name, capture.get("file"))
+    for file in entry.files:
+        if f"files/{name}/{file}" not in survey.files:
+            survey.complain(f"files/{name}/{file}: is missing; {path} names it")
 
 
 def _judge_capture(survey: Survey, name: str, file: object) -> None:
@@ -127,25 +130,42 @@ def _judge_pruned(survey: Survey) -> None:
                                 "removed; './qop prune' was interrupted, give it again")
 
 
-def _known_policy(plan: PlanFile, found: Record) -> str:
-    return "" if found.policy in plan.policies else f"policy {found.policy} is not in the plan"
+def _digests(plan: Manifest) -> list[str]:
+    """What records of a plan may call it."""
+    return [plan.digest, *plan.former_digests]
 
 
-def _known_scenario(plan: PlanFile, found: Record) -> str:
-    return ("" if found.scenario in plan.scenarios
-            else f"scenario {found.scenario} is not in the plan")
+def _same_study(plan: Manifest, entry: Record) -> str:
+    return "" if entry.study == plan.study else (
+        f"is of study {entry.study.id}, version {entry.study.version}, and the plan of "
+        f"{plan.study.id}, version {plan.study.version}; move it away")
 
 
-def _same_policy(plan: PlanFile, found: Record) -> str:
-    same = found.environment.get("policy_sha256") == plan.policies.get(found.policy)
-    return "" if same else (f"was measured with another version of policy {found.policy} than the "
-                            "plan's; './qop run' measures it again")
+def _known_levels(plan: Manifest, entry: Record) -> str:
+    if list(entry.cell) != [factor.name for factor in plan.factors]:
+        return f"is of other factors than the plan's ({', '.join(entry.cell)}); move it away"
+    return next((f"{factor} {level} is not in the plan" for factor, level in entry.cell.items()
+                 if level not in plan.levels.get(factor, {})), "")
 
 
-def _same_plan(plan: PlanFile, found: Record) -> str:
-    same = found.environment.get("plan") == plan.digest
+def _known_cell(plan: Manifest, entry: Record) -> str:
+    return "" if list(entry.cell.values()) in plan.cells else (
+        f"cell {'-'.join(entry.cell.values())} is not in the plan")
+
+
+def _same_levels(plan: Manifest, entry: Record) -> str:
+    for factor, digest in entry.digests.items():
+        level = plan.levels[factor][entry.cell[factor]] if factor in plan.levels else None
+        if level is None or level.digest != digest:
+            return (f"was measured with another version of {factor} {entry.cell.get(factor)} than "
+                    "the plan's; './qop run' measures it again")
+    return ""
+
+
+def _same_plan(plan: Manifest, entry: Record) -> str:
+    same = entry.environment.get("plan") in _digests(plan)
     return "" if same else "was measured for another plan; move it away"
 
 
-_BELONGS: tuple[Callable[[PlanFile, Record], str], ...] = (
-    _known_policy, _known_scenario, _same_policy, _same_plan)
+_BELONGS: tuple[Callable[[Manifest, Record], str], ...] = (
+    _same_study, _known_levels, _known_cell, _same_levels, _same_plan)

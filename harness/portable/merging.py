@@ -7,24 +7,24 @@ the two measured something else.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.plan import read_description
-from harness.portable import contents, seal
+from harness.portable import checksums, contents
 from harness.portable.contents import DESCRIBING, PLAN, PRUNED, Kind, kind_of
 from harness.portable.documents import DocumentError, Pruned, parse, render_pruned
 from harness.portable.folder_lock import held
+from harness.portable.reading import read_manifest
 from harness.portable.survey import Survey, record_path
+from studies import records as stored
 
 #: What may not differ under one name.
-_UNIQUE = (Kind.RECORD, Kind.CAPTURE)
+_UNIQUE = (Kind.RECORD, Kind.CAPTURE, Kind.FILE)
 #: What differs from machine to machine, and is kept beside its namesake.
 _KEPT_BOTH = (Kind.LOG, Kind.PROVENANCE)
 #: Records after everything they speak of: a merge that was killed is completed by another.
-_ORDER = (Kind.CAPTURE, Kind.LOG, Kind.PROVENANCE, Kind.REPORT, Kind.RECORD)
+_ORDER = (Kind.CAPTURE, Kind.FILE, Kind.LOG, Kind.PROVENANCE, Kind.REPORT, Kind.RECORD)
 
 
 @dataclass
@@ -59,15 +59,15 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
         _move(moves, unpacked, folder, pruned)
         if _merge_plan(unpacked, folder):
             known.pop(PLAN, None)
-        seal.write(folder, known)
+        checksums.write(folder, known)
     kinds = [kind_of(path) for path in moves.targets]
     return Merged(kinds.count(Kind.RECORD), kinds.count(Kind.CAPTURE), moves.aside)
 
 
 def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
-    kept = read_description(folder)
-    if kept is None or survey.plan is None or kept.get("digest") != survey.plan.digest:
-        raise UserError(f"{folder}: holds results of another plan than {file} (policies, scenarios "
+    there = read_manifest(folder)
+    if there is None or survey.plan is None or there.digest != survey.plan.digest:
+        raise UserError(f"{folder}: holds results of another plan than {file} (its study, levels "
                         "or settings differ); choose another folder with --out", status=1)
 
 
@@ -80,7 +80,7 @@ def _compare(survey: Survey, folder: Path) -> _Moves:
         there = folder / path
         if not there.exists():
             moves.targets[path] = path
-        elif seal.digest_of(there) == facts.sha256:
+        elif checksums.digest_of(there) == facts.sha256:
             continue
         elif kind in _UNIQUE:
             moves.conflicts.append(path)
@@ -102,8 +102,8 @@ def _beside(path: str, digest: str) -> str:
 def _known_sums(survey: Survey, folder: Path, moves: _Moves) -> dict[str, str]:
     """Checksums that need not be taken again: the folder's own, and those just verified."""
     try:
-        known = dict(seal.read(folder) or {})
-    except seal.SealError as error:
+        known = dict(checksums.read(folder) or {})
+    except checksums.ChecksumError as error:
         raise UserError(f"{error}; './qop verify {folder}' tells more", status=1) from None
     known.pop(PRUNED, None)
     known |= {target: survey.files[path].sha256 for path, target in moves.targets.items()}
@@ -142,7 +142,7 @@ def _move(moves: _Moves, unpacked: Path, folder: Path, pruned: Pruned) -> None:
 
 def _write_pruned(folder: Path, pruned: Pruned) -> None:
     if pruned.captures:
-        seal.replace(folder / PRUNED, render_pruned(pruned))
+        checksums.replace(folder / PRUNED, render_pruned(pruned))
     else:
         (folder / PRUNED).unlink(missing_ok=True)
 
@@ -150,10 +150,15 @@ def _write_pruned(folder: Path, pruned: Pruned) -> None:
 def _merge_plan(unpacked: Path, folder: Path) -> bool:
     """Two plans of one digest differ in how many repetitions they ask for; the larger one stays.
 
-    Whether it is the one that came.
+    It knows what records of both call it. Whether the folder's file has changed.
     """
-    texts = [(place / PLAN).read_text() for place in (folder, unpacked)]
-    kept, come = (json.loads(text)["settings"]["repetitions"] for text in texts)
-    if come > kept:
-        seal.replace(folder / PLAN, texts[1])
-    return bool(come > kept)
+    there, came = (stored.read_manifest(place) for place in (folder, unpacked))
+    former = list(dict.fromkeys([*there.former_digests, *came.former_digests]))
+    is_larger = came.settings["repetitions"] > there.settings["repetitions"]
+    larger = came if is_larger else there
+    if larger.former_digests != former:
+        larger = larger.model_copy(update={"former_digests": former})
+        checksums.replace(folder / PLAN, larger.model_dump_json(by_alias=True, indent=1) + "\n")
+    elif is_larger:
+        checksums.replace(folder / PLAN, (unpacked / PLAN).read_text())
+    return is_larger or larger is not there

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
-from harness.portable import contents, seal
+from harness.portable import checksums, contents
 from harness.portable.contents import PRUNED, Kind, kind_of
 from harness.portable.documents import Removed, render_pruned
 from harness.portable.folder_lock import held
@@ -62,11 +62,11 @@ def _prune(folder: Path, choice: Choice) -> Freed:
 
 def _keeps(survey: Survey, path: str, choice: Choice) -> bool:
     """Whether a capture stays. Those of a record that cannot be read count as a failed one's."""
-    name = contents.capture_owner(path)
+    name = contents.owner(path)
     if f"records/{name}.json" not in survey.files:
         return False  # an interrupted run left it; no record speaks of it
-    found = survey.records.get(name)
-    return _KEEPS[choice](path.split("/")[2], found is not None and found.status == "ok")
+    entry = survey.records.get(name)
+    return _KEEPS[choice](path.split("/")[2], entry is not None and entry.status == "ok")
 
 
 def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:
@@ -85,10 +85,10 @@ def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:
     if survey.sums is not None:
         sums = {path: digest for path, digest in survey.sums.items()
                 if path not in going and path != contents.MANIFEST}
-        seal.replace(folder / contents.SUMS,
-                     seal.render({**sums, PRUNED: facts_of(text.encode()).sha256}))
+        checksums.replace(folder / contents.SUMS,
+                     checksums.render({**sums, PRUNED: facts_of(text.encode()).sha256}))
         (folder / contents.MANIFEST).unlink(missing_ok=True)
-    seal.replace(folder / PRUNED, text)
+    checksums.replace(folder / PRUNED, text)
 
 
 def _remove_empty(place: Path) -> None:

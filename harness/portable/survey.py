@@ -6,18 +6,22 @@ alike and nothing has to be unpacked to be judged. `harness.portable.integrity` 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from harness.portable import contents, seal
+from harness.portable import checksums, contents
 from harness.portable.capture_test import CaptureTest
 from harness.portable.contents import Kind
-from harness.portable.documents import DocumentError, Manifest, PlanFile, Pruned, parse
-from measure import record
+from harness.portable.documents import DocumentError, PackingList, Pruned, parse
+from measure import manifest
+from measure.manifest import Manifest, ManifestError
 from measure.record import Record, RecordError
+from studies import records as stored
 
 #: More than any record or list of ours has; what is larger is not read into memory.
 _LARGEST_TEXT_BYTES = 64 << 20
@@ -28,7 +32,7 @@ class Stream(Protocol):
     """What a file is read from."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` octets; none at the end."""
+        """At most `size` bytes; none at the end."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,15 @@ class Survey:
 
     files: dict[str, Facts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    plan: PlanFile | None = None
+    plan: Manifest | None = None
     pruned: Pruned = field(default_factory=Pruned)
     records: dict[str, Record] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     sums: dict[str, str] | None = None
-    manifest: Manifest | None = None
+    packing_list: PackingList | None = None
+    #: What is needed to read a plan of an earlier schema, in whatever order its parts come.
+    _plan_text: bytes = b""
+    _history: list[Any] = field(default_factory=list)
 
     def look(self, path: str, stream: Stream) -> None:
         """Read one file to its end. What is wrong with it becomes a finding."""
@@ -70,19 +77,19 @@ class Survey:
         test = CaptureTest(path) if kind is Kind.CAPTURE else None
         digest, size = hashlib.sha256(), 0
         text = bytearray()
-        while data := stream.read(seal.CHUNK_BYTES):
+        while data := stream.read(checksums.CHUNK_BYTES):
             digest.update(data)
             size += len(data)
             if test is not None:
                 test.feed(data)
-            elif kind in _TEXTS and size <= _LARGEST_TEXT_BYTES:
+            elif (kind in _TEXTS or path == manifest.HISTORY) and size <= _LARGEST_TEXT_BYTES:
                 text += data
         self.files[path] = Facts(size, digest.hexdigest())
         if test is not None and (complaint := test.complaint()):
             self.broken[path] = complaint
         elif kind in _TEXTS and size > _LARGEST_TEXT_BYTES:
             self.complain(f"{path}: has {size} bytes, more than such a file ever has")
-        elif kind in _TEXTS:
+        elif kind in _TEXTS or path == manifest.HISTORY:
             self._understand(kind, path, bytes(text))
 
     def complain(self, text: str, *, renewable: bool = False) -> None:
@@ -98,19 +105,30 @@ class Survey:
         try:
             text = content.decode()
             if kind is Kind.RECORD:
-                self.records[Path(path).stem] = record.parse(text, path)
+                self.records[Path(path).stem] = stored.parse(text, path)
             elif kind is Kind.PLAN:
-                self.plan = parse(PlanFile, text, path)
+                self._plan_text = content
+                self.plan = stored.parse_manifest(text, path, self._history)
+            elif kind is Kind.PROVENANCE:
+                self._note_history(content)
             elif kind is Kind.PRUNED:
                 self.pruned = parse(Pruned, text, path)
             elif kind is Kind.SUMS:
-                self.sums = seal.parse(text, path)
+                self.sums = checksums.parse(text, path)
             else:
-                self.manifest = parse(Manifest, text, path)
+                self.packing_list = parse(PackingList, text, path)
         except UnicodeDecodeError:
             self.complain(f"{path}: is no text")
-        except (RecordError, DocumentError, seal.SealError) as error:
+        except (RecordError, ManifestError, DocumentError, checksums.ChecksumError) as error:
             self.complain(str(error))
+
+    def _note_history(self, content: bytes) -> None:
+        """Take down what results were made with; a plan of an earlier schema is read with it."""
+        with contextlib.suppress(ValueError, RecursionError):
+            entries = json.loads(content)
+            self._history = entries if isinstance(entries, list) else []
+        if self.plan is not None:
+            self.plan = stored.parse_manifest(self._plan_text, manifest.FILE, self._history)
 
 
 def record_path(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.portable import contents, integrity, seal
+from harness.portable import checksums, contents, integrity
 from harness.portable.contents import SUMS, Kind, kind_of
 from harness.portable.folder_lock import held
 from harness.portable.importing import survey_archive
@@ -30,7 +30,7 @@ class Verdict:
     def summary(self) -> str:
         """What is there, in one line without a name."""
         records = self.survey.records.values()
-        good = sum(found.status == "ok" for found in records)
+        good = sum(entry.status == "ok" for entry in records)
         planned = f" of {self.survey.plan.planned} planned" if self.survey.plan else ""
         captures = sum(kind_of(path) is Kind.CAPTURE for path in self.survey.files)
         absent = sum(len(removed.files) for removed in self.survey.pruned.current(
@@ -67,13 +67,13 @@ def verify(place: Path, *, write: bool = False) -> Verdict:
 
 
 def _verify_folder(folder: Path, *, write: bool) -> Verdict:
-    found = contents.scan(folder)
-    if not any(kind_of(path) in {Kind.PLAN, Kind.RECORD} for path in found.files):
+    scanned = contents.scan(folder)
+    if not any(kind_of(path) in {Kind.PLAN, Kind.RECORD} for path in scanned.files):
         raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
-    survey = look_at(found.files.items())
+    survey = look_at(scanned.files.items())
     findings = integrity.judge(survey, archived=False)
     if not write or any(not finding.renewable for finding in findings):
         return Verdict(findings, survey)
-    known = {path: digest for path, digest in (survey.sums or {}).items() if path in found.files}
+    known = {path: digest for path, digest in (survey.sums or {}).items() if path in scanned.files}
     known |= {path: facts.sha256 for path, facts in survey.files.items()}
-    return Verdict([], survey, sealed=seal.write(folder, known))
+    return Verdict([], survey, sealed=checksums.write(folder, known))

@@ -16,6 +16,7 @@ from studies.study import (
     Expected,
     Factor,
     Judged,
+    Lab,
     Metric,
     Repetition,
     ReportOption,
@@ -46,6 +47,8 @@ class Qop2007(Study):
     baseline_digests: ClassVar[Mapping[str, str]] = {"policy": NO_LAYERS_SHA256}
     report_options: ClassVar[tuple[ReportOption, ...]] = REPORT_OPTIONS
     faults: ClassVar[Mapping[str, str]] = FAULTS
+    lab: ClassVar[Lab] = Lab({"policy": "P8", "scenario": "N2"}, call="connect",
+                             node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.qop2007.inside"

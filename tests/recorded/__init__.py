@@ -10,10 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from measure import assemble, dissect
+from measure import dissect
 from measure.dissect import Packet
-from measure.observed import Observed
+from measure.observed import Observed, observe
 from policies import Policy, load_all
+from studies.qop2007.judge import judge
+from studies.study import Asked, Cell, Judged, Level, Repetition
 from topologies.loader import load_scenario
 from topologies.model import Scenario
 
@@ -80,11 +82,20 @@ def has_static_key(policy: Policy) -> bool:
 
 
 def observed(recording: str) -> Observed:
-    """What `assemble` judges of a recorded repetition; free to be changed by a test."""
+    """What is judged of a recorded repetition; free to be changed by a test."""
     values = raw(recording)
     key = ""
     if has_static_key(policy_of(recording)):
         key = WEP_KEY
         values["wep_key"] = "static"
     found = {capture: list(packets(recording, capture, key)) for capture in captures(recording)}
-    return assemble._observed(scenario_of(recording), values, found)
+    return observe(scenario_of(recording), values, found)
+
+
+def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY) -> Judged:
+    """What the study's judge says of a recording, or of a changed copy of it in `out`."""
+    policy, scenario = policy_of(recording), scenario_of(recording)
+    cell = Cell({"policy": Level(policy.id, value=policy),
+                 "scenario": Level(scenario.id, value=scenario)})
+    return judge(Repetition(cell, Asked(), out or FOLDER / recording,
+                            {"network": {"wep_key": wep_key}}))

@@ -171,17 +171,17 @@ class Daemons:
         self._scenario = scenario
         self._folder = folder
         self._stack = stack
-        self._keys = {name: secrets.token_hex(16) for name in scenario.network.of_kind("station")}
+        self._keys = {name: secrets.token_hex(16) for name in scenario.network.of_duty("station")}
         nodes = scenario.network.nodes
         bssids = {nodes[name].interfaces[nodes[name].radio_interface].radio or "": name
-                  for name in scenario.network.of_kind("access_point")}
+                  for name in scenario.network.of_duty("access_point")}
         self.stations = {name: Station(name, bssids) for name in self._keys}
 
     def start(self) -> None:
         """Bring everything up. Raises DaemonError."""
         network = self._scenario.network
-        agents = [self._agent(name) for name in network.of_kind("home_agent")]
-        points = [self._access_point(name) for name in network.of_kind("access_point")]
+        agents = [self._agent(name) for name in network.of_duty("home_agent")]
+        points = [self._access_point(name) for name in network.of_duty("access_point")]
         for daemon in agents:
             daemon.wait_for('"ready"')
         for daemon in points:
@@ -224,7 +224,7 @@ class Daemons:
         if name == self._scenario.mobile_node and self._scenario.mobility:
             choice = f'bgscan="simple:{_EVERY_S}:{_THRESHOLD_DBM}:{10 * _EVERY_S}"'
         channels = {nodes[point].channel or 1
-                    for point in self._scenario.network.of_kind("access_point")}
+                    for point in self._scenario.network.of_duty("access_point")}
         return self._start("wpa_supplicant", name, [
             "wpa_supplicant", "-i", radio_of(self._net[name]), "-c",
             self._file(f"{name}.conf", _SUPPLICANT.format(

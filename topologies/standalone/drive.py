@@ -68,7 +68,7 @@ def watch(net: Mininet_wifi, scenario: Scenario, station: Station) -> bool:
     it is where the scenario wants it, and the peer answers.
     """
     names = {node.address: name for name, node in scenario.network.nodes.items()
-             if node.kind == "home_agent"}
+             if node.has("home_agent")}
     seconds = STANDING_S + (scenario.mobility.stop_s if scenario.mobility else 0)
     output(_ROW.format("t", "position", "signal", "access point", "registered with",
                        f"ping to {scenario.peer}"))

@@ -17,7 +17,7 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.node import AP
 
-from topologies import hwsim_mgmt, model
+from topologies import hwsim_mgmt, model, wires
 
 #: Where Mininet-WiFi looks for the radios that it has had made.
 RADIOS = Path("/sys/kernel/debug/ieee80211")
@@ -81,7 +81,7 @@ def wireless(network: model.Network, name: str) -> dict[str, Any]:
     known: dict[str, Any] = {"mac": node.interfaces[node.radio_interface].radio, "mode": "b"}
     if node.position:
         known["position"] = as_position(node.position)
-    if node.kind == "station":
+    if node.has("station"):
         return known | {"ip": None, "ip6": None}
     # Mininet-WiFi numbers its switches by the digits in their names; these need have none.
     number = list(network.nodes).index(name) + 1
@@ -91,7 +91,7 @@ def wireless(network: model.Network, name: str) -> dict[str, Any]:
 def wired(network: model.Network) -> list[str]:
     """Names of the nodes without a radio."""
     return [name for name, node in network.nodes.items()
-            if node.kind not in ("station", "access_point")]
+            if not (node.has("station") or node.has("access_point"))]
 
 
 def as_position(place: Sequence[float]) -> str:
@@ -107,9 +107,8 @@ def add_links(net: Mininet_wifi, network: model.Network) -> None:
                     intfName2=ends[1][1])
         for name, port in ends:
             _told(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
-            if link.delay_ms or link.loss_percent:
-                _told(net[name], f"tc qdisc add dev {port} root netem limit 100000 "
-                                 f"delay {link.delay_ms}ms loss {link.loss_percent}%")
+            for step in wires.commands(link, port):
+                _told(net[name], step)
 
 
 def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
@@ -158,7 +157,7 @@ def run(node: Node, argv: Sequence[str], timeout_s: float = 10.0) -> str:
 def _routes(machine: Node, node: model.Node) -> list[str]:
     """Commands for a node's routes beyond its own subnets, and for routing itself."""
     steps = []
-    if node.kind == "station":
+    if node.has("station"):
         # All traffic goes by the agent, whatever the station's own prefix.
         port = radio_of(machine)
         steps += [f"ip route add {node.gateway} dev {port}",

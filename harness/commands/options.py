@@ -1,0 +1,198 @@
+"""Options of commands that are given a study: the engine's own, and those that the study brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import click
+
+import studies
+from harness.engine import builders, profiles, request
+from harness.engine.request import Request
+from harness.engine.results import CAPTURES
+from harness.errors import UserError
+from studies.study import Study, StudyError
+
+#: What a study's own options are called among a command's parameters.
+_LEVELS, _FILES, _SETTING = "levels_of_", "files_of_", "setting_"
+
+
+class StudyCommand(click.Command):
+    """A command whose options depend on the study that its arguments name.
+
+    By itself it has those of the default study; `of` gives the command for another. `params` makes
+    them, `named` finds the study's id among arguments ("" if none is named).
+    """
+
+    def __init__(self, name: str, callback: Callable[..., int], *,
+                 params: Callable[[Study], list[click.Parameter]],
+                 named: Callable[[Sequence[str]], str], **settings: Any) -> None:
+        self._params = params
+        self._named = named
+        super().__init__(name, callback=callback, help=callback.__doc__,
+                         params=params(studies.load(studies.DEFAULT)),
+                         context_settings={"help_option_names": ["-h", "--help"], **settings})
+
+    def of(self, study: Study) -> click.Command:
+        """The command as it is for a study."""
+        return click.Command(self.name, callback=self.callback, help=self.help,
+                             params=self._params(study), context_settings=self.context_settings)
+
+    def make_context(self, info_name: str | None, args: list[str],
+                     parent: click.Context | None = None, **extra: Any) -> click.Context:
+        """Read the arguments as the study that they name has them."""
+        try:
+            study = studies.load(self._named(args) or studies.DEFAULT)
+        except StudyError as error:
+            raise UserError(str(error)) from None
+        return self.of(study).make_context(info_name, args, parent, **extra)
+
+
+def of_run(study: Study) -> list[click.Parameter]:
+    """All options of `qop run` for a study, its own first."""
+    return [click.Argument(["study"], required=False, default=study.id, metavar="[STUDY]"),
+            *of_study(study), *engine(study)]
+
+
+def named(args: Sequence[str]) -> str:
+    """The study among arguments: the first that is neither an option nor an option's value."""
+    flags = {name for option in _FLAGS for name in option.opts} | {"-h", "--help"}
+    remaining = iter(args)
+    for text in remaining:
+        if text == "--":
+            return next(remaining, "")
+        if not text.startswith("-"):
+            return text
+        if text not in flags and "=" not in text:
+            next(remaining, None)
+    return ""
+
+
+def of_study(study: Study) -> list[click.Parameter]:
+    """A study's own options: its factors, its settings, its negative controls."""
+    made: list[click.Parameter] = []
+    for factor in study.factors:
+        if factor.option:
+            made.append(click.Option([factor.option, f"{_LEVELS}{factor.name}"], default="",
+                                     metavar="LIST", help=factor.help))
+        if factor.file_option:
+            made.append(click.Option(
+                [factor.file_option, f"{_FILES}{factor.name}"], multiple=True, metavar="FILE",
+                type=click.Path(path_type=Path), help=factor.file_help))
+    made += settings(study)
+    if study.faults:
+        made.append(click.Option(["--fault"], type=click.Choice(list(study.faults)), help="Negative "
+                                 "control: spoil one thing and see the cells fail for it."))
+    return made
+
+
+def settings(study: Study) -> list[click.Parameter]:
+    """A study's options for settings of its workload."""
+    return [_setting(study, name) for name in study.asked.model_fields
+            if request.option_of(study, name)]
+
+
+def asked_of(own: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that were given by an option of their own, as texts by their names."""
+    return {name.removeprefix(_SETTING): text for name, text in own.items()
+            if name.startswith(_SETTING) and text is not None}
+
+
+def _setting(study: Study, name: str) -> click.Option:
+    """The option of one setting; without it the profile decides, or the default."""
+    described = study.asked.model_fields[name]
+    choices = get_args(described.annotation) if get_origin(described.annotation) is Literal else ()
+    of_profile = profiles.load(study, profiles.DEFAULT).set
+    default = "the profile's" if name in of_profile else described.default
+    return click.Option(
+        [request.option_of(study, name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
+        type=click.Choice(choices) if choices else str,
+        help=f"{described.description or ''}  [default: {default}]")
+
+
+def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[str],
+               repetitions: int | None, **own: Any) -> Request:
+    """What is asked for; `own` are the study's own options by parameter. Raises UserError."""
+    levels = {name: _split(own.get(f"{_LEVELS}{name}", ""))
+              for name in (factor.name for factor in study.factors)}
+    for text in only:
+        name, _, names = text.partition("=")
+        if name not in levels:
+            raise UserError(f"--only {text}: {study.id} has no factor {name!r}; choose from "
+                            f"{', '.join(levels)}, as in --only {next(iter(levels))}=LEVEL,LEVEL")
+        if levels[name]:
+            raise UserError(f"--only {text}: levels of {name} were given before; give one list")
+        levels[name] = _split(names)
+        if not levels[name]:
+            raise UserError(f"--only {text}: names no level; give some, as in "
+                            f"--only {name}=LEVEL,LEVEL")
+    pairs = [_pair(text) for text in sets]
+    return Request(
+        study, profile, levels,
+        {factor.name: own.get(f"{_FILES}{factor.name}", ()) for factor in study.factors},
+        asked_of(own), dict(pairs), repetitions)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text}: has no value; give KEY=VALUE")
+    return name.strip(), value.strip()
+
+
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+_FLAGS = (
+    click.Option(["--fresh"], is_flag=True, help="Begin a new results folder in any case."),
+    click.Option(["--dry-run"], is_flag=True,
+                 help="Print cells, order, expected time and disk; measure nothing."),
+)
+
+
+def engine(study: Study) -> list[click.Parameter]:
+    """The options that every study has."""
+    metrics = [metric.short for metric in study.metrics if metric.short]
+    own = profiles.names(study)
+    return [
+        click.Option(["--profile"], default=profiles.DEFAULT, show_default=True, metavar="NAME",
+                     help=f"How much to measure: {', '.join(own)}, or a .yml file."),
+        click.Option(["--only"], multiple=True, metavar="FACTOR=LEVELS",
+                     help="Only these levels of a factor, separated by commas: "
+                     f"{', '.join(factor.name for factor in study.factors)}. May be repeated."),
+        click.Option(["--set", "sets"], multiple=True, metavar="KEY=VALUE",
+                     help="A setting of the workload: "
+                     f"{', '.join(study.asked.model_fields) or 'none'}. May be repeated."),
+        click.Option(["--repetitions"], type=click.IntRange(1, 999),
+                     help="Of every cell; default: the profile's."),
+        click.Option(["--until-ci"], metavar="WIDTH",
+                     help="Go on until 95 % intervals are within this of their means, such as 2%"
+                     + (f"; or {','.join(f'{name}:2%' for name in metrics)}." if metrics else ".")),
+        click.Option(["--max-repetitions"], default=30, show_default=True,
+                     type=click.IntRange(2, 999), help="Where --until-ci gives up on a cell."),
+        # What it was called at first.
+        click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
+        click.Option(["--clock"], type=click.Choice(["real", "virtual"]), default="real",
+                     show_default=True, help="Virtual time skips what waits: the air costs none, "
+                     "but neither does computing."),
+        click.Option(["--seed"], default=1, show_default=True,
+                     help="Decides the order of repetitions."),
+        click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,
+                     help="Which repetitions' captures to keep."),
+        click.Option(["--out"], type=click.Path(path_type=Path, file_okay=False),
+                     help="Results folder; default: an unfinished one of the same plan, or a new "
+                     "one in results/."),
+        *_FLAGS,
+        click.Option(["--on"], type=click.Choice(["guest", "host"]), default="guest",
+                     show_default=True, help="Embedded guests, or this Linux machine itself (root, "
+                     "mac80211_hwsim)."),
+        click.Option(["--builder"], type=click.Choice(builders.CHOICES), default=builders.AUTO,
+                     envvar="QOP_BUILDER", show_default=True,
+                     help="Who makes nodes and radios; auto: the first that works."),
+        click.Option(["--cluster"], metavar="WHERE", help="Measure on other machines: a "
+                     "scheduler's tcp://HOST:PORT whose workers './qop worker' started, or "
+                     "ssh:HOST1,HOST2."),
+    ]

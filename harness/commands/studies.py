@@ -1,0 +1,64 @@
+"""`qop studies`: the studies that there are, and what each measures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import click
+
+import studies
+from harness.engine import preview, profiles, request
+from harness.engine.progress import lasting
+from harness.engine.request import Request
+from harness.errors import UserError
+from studies.study import Study, StudyError
+
+#: Levels that a line has room for.
+_SHOWN = 12
+
+
+@click.command("studies", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> int:
+    """List the studies, their factors and metrics, and the time that each profile takes.
+
+    Exit status: 0, or 1 if a study's folder lacks a part.
+    """
+    complaints = []
+    for name in studies.names():
+        try:
+            for line in _described(studies.load(name)):
+                click.echo(line)
+        except (StudyError, UserError) as error:
+            complaints.append(f"qop: {error}")
+    for complaint in complaints:
+        click.echo(complaint, err=True)
+    return int(bool(complaints))
+
+
+def _described(study: Study) -> Iterator[str]:
+    """A study in a few lines."""
+    is_default = "  (the default)" if study.id == studies.DEFAULT else ""
+    yield f"{study.id}: {study.title}{is_default}"
+    if study.paper:
+        yield f"  paper: {study.paper}"
+    for factor in study.factors:
+        with request.of_user():
+            levels = [level.id for level in factor.read((), ())]
+        more = ", ..." if len(levels) > _SHOWN else ""
+        unit = f" ({factor.unit})" if factor.unit else ""
+        yield f"  factor {factor.name}{unit}: {', '.join(levels[:_SHOWN])}{more}"
+    for metric in study.metrics:
+        better = f", {metric.better} is better" if metric.better else ""
+        unit = f" in {metric.unit}" if metric.unit else ""
+        yield f"  metric {metric.name}: {metric.title}{unit}{better}"
+    processors = len(os.sched_getaffinity(0))
+    for name in profiles.names(study):
+        yield f"  profile {name}: {_profile(study, name, processors)}"
+
+
+def _profile(study: Study, name: str, processors: int) -> str:
+    plan = request.plan(Request(study, name), {})
+    steps = plan.steps()
+    return (f"{profiles.load(study, name).title}; {len(steps)} repetitions, about "
+            f"{lasting(preview.expected_s(plan, steps, processors))} here")

@@ -1,0 +1,284 @@
+"""A run from its plan to its last record: testbeds over processors, blocks in order, second tries.
+
+A testbed serves its cells from the first repetition to the last, so that the blocked order costs
+no reboots. While the next repetition is measured, the last one's captures are dissected beside it.
+What contention for the processor decided is measured again at the end, with nothing beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import shutil
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from guest.processes import processor_s
+from harness import secrets
+from harness.engine import contention, disk_full, memory, packing, recording
+from harness.engine.dissectors import DissectorLost, Dissectors
+from harness.engine.events import EventLog
+from harness.engine.machine import Machine
+from harness.engine.plan import Plan, Step, TestbedKey
+from harness.engine.restart import has_failed
+from harness.engine.results import ResultsFolder
+from harness.engine.scheduler import Scheduler
+from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
+from harness.engine.testbeds import Testbeds
+from measure.record import Record
+from studies.study import Repetition
+
+#: A lost machine's repetition is tried this often in all.
+ATTEMPTS = 2
+#: Memory to leave to everything else when deciding how many guests may live side by side.
+_SPARE_MB = 1024
+_BACKLOG = 4
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One repetition that was measured: where, what it left behind, and how it came about."""
+
+    step: Step
+    testbed: Testbed
+    out: Path
+    waits: contention.Waits
+    attempt: int
+    #: Why the attempt before it was lost, "" if none was.
+    lost: str
+    exclusive: bool
+
+
+@dataclass
+class Campaign:
+    """The state of a run; `run` is the whole of it."""
+
+    plan: Plan
+    machine: Machine
+    results: ResultsFolder
+    events: EventLog
+    #: Asked when all else is measured: which further steps there are to be.
+    more: Callable[[], Sequence[Step]] = tuple
+    #: Takes every record once it is kept.
+    kept: Callable[[Record], None] = field(default=lambda _: None)
+
+    def __post_init__(self) -> None:
+        self._secrets = secrets.make(self.plan.settings.fault)
+        self.scheduler = Scheduler(
+            self.plan, self.machine.processors, self._at_once, self.machine.max_testbeds,
+            memory.available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
+        self._testbeds = Testbeds(self.plan, self.machine, self.results, scheduler=self.scheduler,
+                                  secrets=self._secrets, events=self.events)
+
+    async def run(self, steps: Sequence[Step], again: Sequence[Step] = ()) -> None:
+        """Measure `steps`, and `again` exclusively; all that is started is ended on every way out."""
+        self._again: deque[Step] = deque(again)
+        self.scheduler.add(steps)
+        self._changed = asyncio.Event()
+        self._dissecting: set[asyncio.Task[None]] = set()
+        # What comes before "shareable" is work for one processor at a time, the rest hardly is.
+        self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
+        # Dissecting is work for the processor alone: more at once would only be slower.
+        self._dissectors = Dissectors(len(self.machine.processors))
+        try:
+            # One group for measuring and dissecting: what cannot be recorded ends the run.
+            async with asyncio.TaskGroup() as self._group:
+                await self._all_side_by_side()
+                await self._all_exclusively()
+        except ExceptionGroup as group:
+            raise disk_full.of_group(self.results.path, group) from None
+        finally:
+            await asyncio.shield(self._testbeds.close())
+            self._dissectors.close()
+
+    def tell(self, name: str, message: Mapping[str, Any]) -> bool:
+        """Say something to a repetition by its name; whether it is under way."""
+        for step in self.scheduler.running:
+            testbed = self._testbeds.measuring(self.plan.testbed_of(step.cell))
+            if step.name == name and testbed is not None:
+                testbed.tell(message)
+                return True
+        return False
+
+    @property
+    def _backlog(self) -> int:
+        """How many repetitions may wait to be dissected before no further one is started."""
+        return _BACKLOG * len(self.machine.processors)
+
+    @property
+    def _at_once(self) -> int:
+        """Where waiting takes no time, a processor is full with one."""
+        return self.machine.at_once if self.plan.settings.waits else 1
+
+    def _memory_mb(self) -> dict[TestbedKey, int]:
+        return {key: self.machine.memory_mb(len(testbed.spec.network.nodes))
+                for key, testbed in self.plan.testbeds.items()}
+
+    async def _all_side_by_side(self) -> None:
+        """Start what the scheduler lets, as others end, until there is nothing more."""
+        if self.plan.settings.waits:
+            await self._testbeds.prepare()
+        while True:
+            # What is measured faster than it is dissected would only pile up on the disk.
+            while len(self._dissecting) < self._backlog and \
+                    (start := self.scheduler.start()) is not None:
+                self._group.create_task(self._step(*start))
+            if not self.scheduler.running and not self.scheduler.waiting:
+                await self._dissected()
+                steps = self.more()
+                if not steps:
+                    return
+                self.events.say("run-extended", more=len(steps))
+                self.scheduler.add(steps)
+                continue
+            self._changed.clear()
+            await self._changed.wait()
+            if self.scheduler.is_short_of_memory():
+                for key in self.scheduler.idle():
+                    await self._testbeds.retire(key)
+
+    async def _all_exclusively(self) -> None:
+        """Measure again, with nothing beside it, what waited for the processor the first time."""
+        while self._again:
+            self.scheduler.add([self._again.popleft()])
+            start = self.scheduler.start()
+            assert start is not None
+            await self._step(*start, exclusive=True)
+            await self._dissected()
+
+    async def _dissected(self) -> None:
+        """Until nothing is being dissected."""
+        while self._dissecting:
+            await asyncio.wait(self._dissecting)
+
+    async def _step(self, step: Step, processor: int, *, exclusive: bool = False) -> None:
+        """One repetition, with a second try on a fresh machine when the first was lost."""
+        used, reason, attempt = None, "", 0
+        key = self.plan.testbed_of(step.cell)
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                self.events.say("repetition-started", name=step.name, testbed=key, attempt=attempt,
+                                exclusive=exclusive)
+                try:
+                    testbed = await self._testbeds.serving(key, processor)
+                    out, waits, used = await self._measure(step, testbed, attempt)
+                except TestbedLost as loss:
+                    reason = f"{loss}; tried {attempt} times" if attempt > 1 else str(loss)
+                    self.results.log(step.cell.name, f"{step.name}: lost: {loss}")
+                    self.events.say("testbed-lost", testbed=key, reason=str(loss))
+                    await self._testbeds.retire(key, slot=False)
+                    continue
+                except TestbedFailed as failure:
+                    reason = str(failure)
+                    await self._testbeds.retire(key, slot=False)
+                    break
+                if has_failed(out):  # said before it is dissected: the next may begin at once
+                    self._testbeds.judged(key, testbed, is_good=False)
+                self._dissect(_Measured(step, testbed, out, waits, attempt, reason, exclusive))
+                return
+            self._keep(step, recording.unmeasured(
+                self.plan, step, reason, environment=self._environment(step, None),
+                attempt=attempt), None, exclusive=exclusive)
+        finally:
+            self.scheduler.ended(step, used)
+            self._changed.set()
+
+    async def _measure(self, step: Step, testbed: Testbed,
+                       attempt: int) -> tuple[Path, contention.Waits, float]:
+        """A repetition's folder, how its machine waited, and what it took of the processor."""
+        study, asked = self.plan.study, self.plan.asked
+        waits = contention.Waits(testbed.pid)
+        watching = asyncio.create_task(waits.watch())
+        begun, used_s = asyncio.get_running_loop().time(), processor_s(testbed.pid)
+        self.results.report(step.name, {"event": "attempt", "number": attempt})
+        try:
+            out = await testbed.measure(
+                step.name, study.task(step.cell, asked), study.deadline_s(step.cell, asked),
+                turn=self._turns[testbed.processor],
+                heard=functools.partial(self.results.report, step.name))
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        lasted_s = asyncio.get_running_loop().time() - begun
+        self.events.say("repetition-measured", name=step.name, lasted_s=round(lasted_s, 3))
+        return out, waits, (processor_s(testbed.pid) - used_s) / lasted_s
+
+    def _dissect(self, measured: _Measured) -> None:
+        """Dissect and record while the processor goes on to its next repetition."""
+        task = self._group.create_task(self._finish(measured))
+        self._dissecting.add(task)
+        task.add_done_callback(self._dissecting.discard)
+        task.add_done_callback(lambda _: self._changed.set())
+
+    async def _finish(self, measured: _Measured) -> None:
+        step, out, attempt = measured.step, measured.out, measured.attempt
+        environment = self._environment(step, measured.testbed)
+        if measured.lost:
+            environment["first_attempt"] = measured.lost
+        try:
+            environment |= self._contention(measured)
+            verdict = await self._dissectors.run(functools.partial(
+                recording.judge, self.plan.study,
+                Repetition(step.cell, self.plan.asked, out, self._secrets)))
+            entry = recording.judged(self.plan, step, verdict, environment=environment,
+                                     attempt=attempt)
+        except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
+            entry = recording.unmeasured(
+                self.plan, step, f"captures cannot be judged: {error}", environment=environment,
+                attempt=attempt)
+        self._testbeds.judged(self.plan.testbed_of(step.cell), measured.testbed,
+                              is_good=entry.status == "ok")
+        await self._pack(entry, out)
+        self._keep(step, entry, out, exclusive=measured.exclusive)
+        shutil.rmtree(out, ignore_errors=True)
+
+    async def _pack(self, entry: Record, out: Path) -> None:
+        """Compress its captures where that does not keep the run from its work."""
+        if not self.results.keeps_captures(entry):
+            return
+        files = [capture["file"] for capture in entry.captures]
+        with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
+            try:
+                await self._dissectors.run(functools.partial(packing.compress, out, files))
+            except DissectorLost:
+                packing.compress(out, files)
+
+    def _contention(self, measured: _Measured) -> dict[str, Any]:
+        """What the processor had to do with a repetition, as its record keeps it."""
+        if self.plan.settings.clock != "real" or self.plan.settings.on != "guest":
+            return {}
+        stamps = json.loads((measured.out / "raw.json").read_text())["stamps"]
+        shares = contention.judge(measured.waits, stamps, self.plan.study.stages)
+        if not measured.exclusive:
+            self.scheduler.waited(shares["severity"])
+        return {"processor": shares, "flags": [contention.FLAG] if shares["limits"] else [],
+                "alone": measured.exclusive}
+
+    def _keep(self, step: Step, entry: Record, out: Path | None, *, exclusive: bool) -> None:
+        # A second measurement that fails does not take the place of the first, flagged one.
+        is_kept = entry.status == "ok" or not exclusive
+        with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
+            if is_kept:
+                self.results.keep(entry, out)
+            self.results.log(step.cell.name, _line(entry))
+        if entry.environment.get("flags") and not exclusive:
+            self._again.append(step)
+        recording.announce(self.plan.study, entry, self.events, is_kept=is_kept)
+        if is_kept:
+            self.kept(entry)
+
+    def _environment(self, step: Step, testbed: Testbed | None) -> dict[str, Any]:
+        return {**recording.circumstances(self.plan, step), "image": self.machine.image_key,
+                "guests": len(self._testbeds), "side_by_side": len(self.scheduler.running),
+                **(testbed.environment if testbed else {})}
+
+
+def _line(entry: Record) -> str:
+    """What the log of a cell says of a repetition."""
+    what = f": {entry.reason}" if entry.reason else ""
+    return (f"{entry.name}: {entry.status}, attempt {entry.attempt}, {entry.elapsed_s:.1f} s, "
+            f"processor {entry.environment.get('processor')}{what}")

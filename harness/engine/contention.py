@@ -1,0 +1,87 @@
+"""Contention: how long a machine waited for its processor, and whether that limited a stage.
+
+Linux counts for every process how long it was ready to run and did not get to (/proc/PID/schedstat:
+time on the processor and time waiting for it, in ns). A guest's kernel is one such process: while
+it waits, so does everything in it, the timers of its air too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from studies.study import Stage
+
+_EVERY_S = 0.05
+FLAG = "processor"
+
+
+@dataclass
+class Waits:
+    """Samples of one process: when, and the seconds it had run and waited by then."""
+
+    pid: int
+    at: list[float] = field(default_factory=list)
+    ran: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    # Wall clock, as the stamps of a repetition are, but one that nobody sets while we look.
+    _clock_s: float = field(default_factory=lambda: time.time() - time.monotonic())
+
+    def sample(self) -> None:
+        """Look once; a process that is gone leaves no sample."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            ran, waited = Path(f"/proc/{self.pid}/schedstat").read_text().split()[:2]
+            self.at.append(self._clock_s + time.monotonic())
+            self.ran.append(int(ran) / 1e9)
+            self.waited.append(int(waited) / 1e9)
+
+    async def watch(self) -> None:
+        """Sample until cancelled, and once more then."""
+        try:
+            while True:
+                self.sample()
+                await asyncio.sleep(_EVERY_S)
+        finally:
+            self.sample()
+
+    def shares(self, begin: float, end: float) -> tuple[float, float]:
+        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown."""
+        first = max(0, bisect.bisect_right(self.at, begin) - 1)
+        last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
+        lasted = self.at[last] - self.at[first] if last > first else 0.0
+        if lasted <= 0:
+            return 0.0, 0.0
+        return ((self.ran[last] - self.ran[first]) / lasted,
+                (self.waited[last] - self.waited[first]) / lasted)
+
+
+def judge(waits: Waits, stamps: Mapping[str, float], stages: Sequence[Stage]) -> dict[str, Any]:
+    """What a record keeps of a repetition's processor; `stamps` are those of its raw values.
+
+    `ran_share` and `NAME_wait_share` are shares of the time; `limits` are the stages whose share
+    passed theirs, `severity` the largest share as a multiple of its limit.
+    """
+    shares: dict[str, Any] = {}
+    if "start" in stamps and "end" in stamps:
+        shares["ran_share"] = round(waits.shares(stamps["start"], stamps["end"])[0], 4)
+    passed, severity = [], 0.0
+    for stage in stages:
+        begin, end = first(stage.begins, stamps), first(stage.ends, stamps)
+        if begin is not None and end is not None:
+            share = waits.shares(begin, end)[1]
+            shares[f"{stage.name}_wait_share"] = round(share, 4)
+            severity = max(severity, share / stage.limit)
+            if share > stage.limit:
+                passed.append(stage.name)
+    return {**shares, "limits": passed, "severity": round(severity, 3)}
+
+
+def first(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:
+    """The stamp of the first of some names that there is one of."""
+    return next((stamps[name] for name in names if name in stamps), None)

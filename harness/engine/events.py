@@ -1,0 +1,158 @@
+"""A run's events: one JSON object a line in its folder, as they come, for whoever looks on.
+
+Progress, `qop status` and the bench of faults read these. What a run has come to is what its
+events since `run-started` add up to (`RunState`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = "events.jsonl"
+#: Below a results folder: what each repetition reported while it ran.
+REPORTS = "events"
+
+Event = Mapping[str, Any]
+Listener = Callable[[Event], None]
+
+
+class EventLog:
+    """Writes events down and tells them to listeners.
+
+    Events are a help, not a result: one that the disk has no room for is told all the same, and
+    what is full is found out by the next record.
+    """
+
+    def __init__(self, folder: Path, *listeners: Listener) -> None:
+        self._path = folder / FILE
+        self._listeners = listeners
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Something happened, now."""
+        document = {"at": round(time.time(), 3), "event": event, **fields}
+        with contextlib.suppress(OSError):
+            append(self._path, document)
+        for listener in self._listeners:
+            listener(document)
+
+
+def append(path: Path, document: Event) -> None:
+    """Add a line; after one that broke off, on a line of its own. Raises OSError."""
+    with path.open("a+b") as file:
+        line = json.dumps(document).encode() + b"\n"
+        if file.tell():
+            file.seek(-1, 2)
+            line = line if file.read() == b"\n" else b"\n" + line
+        file.write(line)
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """All events of a file; lines that a full disk broke off are passed over."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            document = json.loads(line)
+            if isinstance(document, dict) and isinstance(document.get("event"), str):
+                yield document
+
+
+@dataclass
+class RunState:
+    """What a run has come to, by its events; times by the wall clock in seconds.
+
+    `done` of `total` repetitions have a record, those of earlier runs included; `running` says when
+    each one under way began, `testbeds` are those that stand.
+    """
+
+    began: float = 0.0
+    total: int = 0
+    done: int = 0
+    already: int = 0
+    failed: set[str] = field(default_factory=set)
+    flagged: set[str] = field(default_factory=set)
+    testbeds: set[str] = field(default_factory=set)
+    running: dict[str, float] = field(default_factory=dict)
+    last: dict[str, Any] | None = None
+    ended: bool = False
+
+    @classmethod
+    def of(cls, folder: Path) -> RunState | None:
+        """That of a folder's newest run; None where no run has left events."""
+        state = None
+        for event in read(folder / FILE):
+            if event["event"] == "run-started":
+                state = cls()
+            if state is not None:
+                with contextlib.suppress(LookupError, TypeError):
+                    state.take(event)
+        return state
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        handler = getattr(self, f"_{event['event'].replace('-', '_')}", None)
+        if handler is not None:
+            handler(event)
+
+    def left_s(self, now: float) -> float | None:
+        """About how long it still takes, at the pace so far; None before anything tells."""
+        measured = self.done - self.already
+        return (now - self.began) / measured * (self.total - self.done) if measured > 0 else None
+
+    def _run_started(self, event: Event) -> None:
+        self.began, self.total = event["at"], event["total"]
+        self.done = self.already = event["already"]
+
+    def _run_extended(self, event: Event) -> None:
+        self.total += event["more"]
+
+    def _testbed_starting(self, event: Event) -> None:
+        self.running[f"starting {event['testbed']}"] = event["at"]
+
+    def _testbed_ready(self, event: Event) -> None:
+        self.running.pop(f"starting {event['testbed']}", None)
+        self.testbeds.add(_place(event))
+
+    def _testbed_lost(self, event: Event) -> None:
+        self._testbed_ended(event)
+
+    def _testbed_ended(self, event: Event) -> None:
+        self.running.pop(f"starting {event['testbed']}", None)
+        self.testbeds.discard(_place(event))
+
+    def _repetition_started(self, event: Event) -> None:
+        self.running[event["name"]] = event["at"]
+
+    def _repetition_measured(self, event: Event) -> None:
+        self.running.pop(event["name"], None)
+
+    def _repetition_recorded(self, event: Event) -> None:
+        name = event["name"]
+        self.running.pop(name, None)
+        self.done += 1
+        self.last = dict(event)
+        (self.failed.discard if event["status"] == "ok" else self.failed.add)(name)
+        if event["kept"]:
+            self.flagged.discard(name)
+
+    def _repetition_flagged(self, event: Event) -> None:
+        self.flagged.add(event["name"])
+        self.total += not event["exclusive"]
+
+    def _run_ended(self, _: Event) -> None:
+        self.ended = True
+        self.running.clear()
+        self.testbeds.clear()
+
+
+def _place(event: Event) -> str:
+    """A testbed, and the worker that has it where there are several."""
+    return f"{event.get('worker', '')}/{event['testbed']}"

@@ -1,0 +1,197 @@
+"""What a run is to measure: cells, testbeds, repetitions, and their seeded, blocked order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from measure import manifest
+from measure.manifest import FactorRecord, LevelRecord, Manifest
+from measure.record import StudyRecord, record_name
+from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
+from topologies import builders, loader
+
+#: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
+TestbedKey = str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the engine does the same for every repetition of a run."""
+
+    repetitions: int = 3
+    seed: int = 1
+    fault: str | None = None
+    on: str = "guest"
+    clock: str = "real"
+    warm_up: int = 1
+    builder: str = builders.MININET
+
+    @property
+    def waits(self) -> bool:
+        """Whether what takes time makes the run wait, too: so it is in real time."""
+        return self.clock == "real"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One repetition of one cell."""
+
+    cell: Cell
+    repetition: int
+
+    @property
+    def name(self) -> str:
+        """What the repetition's record, captures and folder are called."""
+        return record_name(self.cell.ids.values(), self.repetition)
+
+
+@dataclass(frozen=True)
+class PlannedTestbed:
+    """A testbed and the cells that it serves."""
+
+    key: TestbedKey
+    spec: TestbedSpec
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run measures. Two plans with one digest measure the same."""
+
+    study: Study
+    levels: Mapping[str, Sequence[Level]]
+    asked: Asked
+    settings: Settings = field(default_factory=Settings)
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell that the study measures of these levels."""
+        return tuple(self.study.cells(self.levels))
+
+    def steps(self) -> list[Step]:
+        """All repetitions, block by block."""
+        return [step for repetition in range(1, self.settings.repetitions + 1)
+                for step in self.block(repetition)]
+
+    def block(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
+        """One repetition of every cell (or of `cells`) in an order that the seed decides.
+
+        Those that take longest first; of those that take as long, by the levels of all factors but
+        the first, whose levels are in an order of this block's own. Whatever drifts during a run
+        then touches every level of the first factor alike.
+        """
+        # Repeatable on purpose; nothing secret depends on it.
+        rng = random.Random(f"{self.settings.seed}/{repetition}")  # noqa: S311
+        mixed = sorted(self.cells, key=self._later_levels)
+        rng.shuffle(mixed)
+        mixed.sort(key=lambda cell: (-self.expected(cell).duration_s, self._later_levels(cell)))
+        chosen = None if cells is None else {cell.name for cell in cells}
+        return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
+
+    def _later_levels(self, cell: Cell) -> tuple[int, ...]:
+        """Where the cell's levels stand among those of all factors but the first."""
+        return self._positions[cell.name]
+
+    @cached_property
+    def _positions(self) -> dict[str, tuple[int, ...]]:
+        given = {name: {level.id: number for number, level in enumerate(levels)}
+                 for name, levels in self.levels.items()}
+        return {cell.name: tuple(given[name][level] for name, level in
+                                 list(cell.ids.items())[1:]) for cell in self.cells}
+
+    def expected(self, cell: Cell) -> Expected:
+        """About what one repetition of a cell takes."""
+        return self._expected[cell.name]
+
+    @cached_property
+    def _expected(self) -> dict[str, Expected]:
+        return {cell.name: self.study.expected(cell, self.asked) for cell in self.cells}
+
+    @cached_property
+    def testbeds(self) -> dict[TestbedKey, PlannedTestbed]:
+        """The testbeds to build for the cells, as few as can be."""
+        groups: list[tuple[TestbedSpec, list[Cell]]] = []
+        for cell in self.cells:
+            spec = self.study.testbed(cell, self.asked)
+            for number, (other, sharing) in enumerate(groups):
+                joined = other.joined(spec)
+                if joined is not None:
+                    groups[number] = (joined, [*sharing, cell])
+                    break
+            else:
+                groups.append((spec, [cell]))
+        keys = _keys([cells for _, cells in groups])
+        return {key: PlannedTestbed(key, spec, tuple(cells))
+                for key, (spec, cells) in zip(keys, groups, strict=True)}
+
+    @cached_property
+    def _key_of(self) -> dict[str, TestbedKey]:
+        return {cell.name: key for key, testbed in self.testbeds.items() for cell in testbed.cells}
+
+    def testbed_of(self, cell: Cell) -> TestbedKey:
+        """Where a cell is measured."""
+        return self._key_of[cell.name]
+
+    @property
+    def shape(self) -> str:
+        """How much it is, in words: levels of each factor and repetitions."""
+        factors = [factor.counted(len(self.levels[factor.name])) for factor in self.study.factors]
+        product = 1
+        for levels in self.levels.values():
+            product *= len(levels)
+        some = "" if len(self.cells) == product else f" ({len(self.cells)} of {product} cells)"
+        number = self.settings.repetitions
+        return f"{' x '.join(factors)}{some} x {number} repetition{'s' if number != 1 else ''}"
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all that decides what is measured; a run goes on only where this agrees."""
+        return self.manifest.digest
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The plan as it is kept beside its results."""
+        specs = [testbed.spec for testbed in self.testbeds.values()]
+        document: dict[str, Any] = {
+            "study": {"id": self.study.id, "version": self.study.version},
+            "levels": {name: {level.id: None for level in levels}
+                       for name, levels in self.levels.items()},
+            "cells": [list(cell.ids.values()) for cell in self.cells],
+            "asked": self.asked.kept(), "settings": asdict(self.settings),
+            "media": {spec.medium.name: loader.to_json(spec.medium)
+                      for spec in specs if spec.medium},
+            "devices": {document["name"]: document for spec in specs
+                        for document in devices(spec).values()}}
+        return Manifest(
+            schema=manifest.SCHEMA, digest=manifest.digest_of(document),
+            factors=[FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
+                                  unit=factor.unit) for factor in self.study.factors],
+            **{**document, "study": StudyRecord(**document["study"]),
+               "levels": {name: {level.id: _level_record(level) for level in levels}
+                          for name, levels in self.levels.items()}})
+
+
+def devices(spec: TestbedSpec) -> dict[str, Any]:
+    """The devices that nodes of a testbed compute on, as plain data by the node's name."""
+    of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
+                  if node.device is not None}
+    return of_network | {node: loader.to_json(loader.load_device(name))
+                         for node, name in spec.devices.items()}
+
+
+def _level_record(level: Level) -> LevelRecord:
+    return LevelRecord(title=level.title, number=level.number, digest=level.digest,
+                       content=dict(level.content))
+
+
+def _keys(groups: Sequence[Sequence[Cell]]) -> list[TestbedKey]:
+    """A name for each group of cells: the levels in which groups differ, by factor."""
+    used = [{factor: "+".join(dict.fromkeys(cell.ids[factor] for cell in cells))
+             for factor in cells[0].ids} for cells in groups]
+    factors = list(used[0]) if used else []
+    telling = [factor for factor in factors if len({levels[factor] for levels in used}) > 1]
+    return ["-".join(levels[factor] for factor in telling or factors[:1]) for levels in used]

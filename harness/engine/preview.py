@@ -1,0 +1,65 @@
+"""What a run would measure: cells, order, expected time and disk, without starting anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.engine.plan import Plan, Step
+from harness.engine.progress import lasting
+from harness.engine.results import ResultsFolder
+
+#: Repetitions that a processor measures side by side, and what starting up takes, as a rule.
+_SIDE_BY_SIDE, _START_S = 2.5, 20.0
+
+
+def show(plan: Plan, folder: Path, captures: str) -> None:
+    """Print the plan as it would be measured into `folder`."""
+    steps = ResultsFolder(folder).missing(plan)
+    processors = len(os.sched_getaffinity(0))
+    settings = plan.settings
+    asked = ", ".join(f"{name} {value}" for name, value in plan.asked.kept().items())
+    click.echo(f"{plan.shape} of {plan.study.id}; {asked + '; ' if asked else ''}"
+               f"clock {settings.clock}, builder {settings.builder}, seed {settings.seed}")
+    click.echo(f"Results: {folder}/, {len(steps)} of {len(plan.steps())} repetitions to measure")
+    _show_order(steps)
+    if not steps:
+        return
+    click.echo(f"Expected time: {lasting(expected_s(plan, steps, processors))} on {processors} "
+               f"processors ({lasting(_waited_s(plan, steps))} one after the other)")
+    kept = 0.0 if captures != "all" else sum(
+        plan.expected(step.cell).capture_bytes for step in steps)
+    free = shutil.disk_usage(next(p for p in (folder, *folder.parents, Path()) if p.exists())).free
+    click.echo(f"Expected disk: {kept / 1e6:,.0f} MB of captures ({free / 1e6:,.0f} MB free)")
+
+
+def expected_s(plan: Plan, steps: Sequence[Step], processors: int) -> float:
+    """About how long `steps` take in all, in seconds."""
+    if not plan.settings.waits:
+        return _START_S + sum(plan.expected(step.cell).processor_s for step in steps) / processors
+    at_once = min(len(plan.testbeds), _SIDE_BY_SIDE * processors)
+    return _START_S + _waited_s(plan, steps) / at_once
+
+
+def _waited_s(plan: Plan, steps: Sequence[Step]) -> float:
+    return sum(plan.expected(step.cell).duration_s for step in steps)
+
+
+def _show_order(steps: Sequence[Step]) -> None:
+    """The steps by block, in the order in which they are started; a line for each later level."""
+    heading = None
+    names: list[str] = []
+    for step in [*steps, None]:
+        ids = list(step.cell.ids.values()) if step else []
+        here = (step.repetition, "-".join(ids[1:])) if step else None
+        if here != heading and heading:
+            click.echo(f"  block {heading[0]}{', ' + heading[1] if heading[1] else ''}: "
+                       f"{' '.join(names)}")
+            names = []
+        heading = here
+        if ids:
+            names.append(ids[0])

@@ -1,0 +1,70 @@
+"""Profiles: how much a run measures, as YAML files in a study's profiles/ or of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import UserError
+from studies import FOLDER
+from studies.study import Study
+
+DEFAULT = "quick"
+
+
+class Profile(BaseModel):
+    """What a profile decides; options of the command line go before it.
+
+    `set` are settings of the study's workload, `only` the levels of its factors.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    title: str
+    repetitions: int = Field(default=3, ge=1, le=999)
+    #: Unrecorded repetitions that every testbed begins with.
+    warm_up: int = Field(default=1, ge=0, le=10)
+    set: dict[str, Any] = {}
+    only: dict[str, list[str | int | float]] = {}
+
+
+def names(study: Study) -> list[str]:
+    """Names of the profiles that come with a study, the default first.
+
+    A study without any has the default all the same, which says nothing of its own.
+    """
+    own = sorted(path.stem for path in _folder(study).glob("*.yml"))
+    return [DEFAULT, *(name for name in own if name != DEFAULT)]
+
+
+def load(study: Study, name: str) -> Profile:
+    """A profile by its name, or from a `.yml` file; raises UserError."""
+    path = Path(name) if name.endswith((".yml", ".yaml")) else _folder(study) / f"{name}.yml"
+    if not path.is_file():
+        if name == DEFAULT:
+            return Profile(title="all cells, 3 repetitions")
+        raise UserError(f"--profile {name}: no such profile; choose from "
+                        f"{', '.join(names(study))}, or give a .yml file")
+    examples = f"see studies/{study.id}/profiles/ for examples"
+    try:
+        profile = Profile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "top level"
+        raise UserError(f"{path}: {where}: {first['msg']}; {examples}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]}); give a "
+                        "YAML file") from None
+    factors = [factor.name for factor in study.factors]
+    for factor in profile.only:
+        if factor not in factors:
+            raise UserError(f"{path}: only.{factor}: {study.id} has no such factor; it has "
+                            f"{', '.join(factors)}")
+    return profile
+
+
+def _folder(study: Study) -> Path:
+    return FOLDER / study.id / "profiles"

@@ -1,0 +1,121 @@
+"""What a run shows while it lasts: a line per repetition, and on a terminal how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from harness.engine.events import Event, RunState
+from harness.engine.plan import Plan
+from studies.study import Metric
+
+_EVERY_S = 1.0
+_SHOWN = 12
+
+
+class Progress:
+    """Progress of a run on standard error, by its events. A context manager."""
+
+    def __init__(self, plan: Plan, folder: Path, caveat: str = "") -> None:
+        self.state = RunState()
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._plan = plan
+        self._folder = folder
+        self._caveat = caveat
+        self._bar = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                        TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+                        console=self._console)
+        self._task = self._bar.add_task("measuring", total=None, left="")
+        self._running = Text("", style="dim")
+        self._live = Live(Group(self._bar, self._running), console=self._console, transient=True,
+                          refresh_per_second=4)
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def take(self, event: Event) -> None:
+        """Count an event, and show it if it is one to show."""
+        self.state.take(event)
+        if event["event"] == "run-started":
+            self._show_beginning()
+        elif event["event"] == "repetition-recorded":
+            done = self.state.done - self.state.already
+            total = self.state.total - self.state.already + self._is_flagged_first(event)
+            self.say(f"[{done}/{total}] {line(event, self._plan.study.metrics)}")
+        elif event["event"].startswith("worker-"):
+            self.say(event["line"])
+
+    @staticmethod
+    def _is_flagged_first(event: Event) -> bool:
+        """Whether this repetition is to be measured once more: its flag is an event to come."""
+        return bool(event.get("flags")) and not event["exclusive"]
+
+    def _show_beginning(self) -> None:
+        already = self.state.already
+        going_on = f", {already} of them measured already" if already else ""
+        self.say(f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}; results in "
+                 f"{self._folder}/")
+        if self._caveat:
+            self.say(self._caveat)
+
+    def say(self, text: str) -> None:
+        """Show a line of its own."""
+        self._console.print(text, markup=False)
+
+    async def live(self) -> None:
+        """Keep the terminal's view of the run up to date, until cancelled."""
+        while True:
+            now = time.time()
+            left_s = self.state.left_s(now)
+            self._bar.update(self._task, completed=self.state.done, total=self.state.total,
+                             left=f"about {lasting(left_s)} left" if left_s is not None else "")
+            self._running.plain = "  ".join(f"{name} {now - began:.0f} s" for name, began
+                                            in list(self.state.running.items())[:_SHOWN])
+            await asyncio.sleep(_EVERY_S)
+
+
+def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
+    """A recorded repetition in one line."""
+    if event["status"] != "ok":
+        return f"{event['name']}: {event['status'].upper()}: {event['reason']}"
+    shown = [f"{metric.title} {shown_value(metric, event['values'][metric.name])}"
+             for metric in metrics if metric.name in event["values"]]
+    again = ", second attempt" if event["attempt"] > 1 else ""
+    again += ", measured exclusively" if event["exclusive"] else ""
+    flagged = "; flagged: waited for the processor" if event.get("flags") else ""
+    checks = f"{event['checks']} checks hold"
+    return f"{event['name']}: {'; '.join(filter(None, [', '.join(shown), checks]))}{again}{flagged}"
+
+
+def shown_value(metric: Metric, value: float) -> str:
+    """A number in the metric's own unit."""
+    scaled = value * metric.scale
+    digits = metric.digits
+    if digits is None:
+        digits = 0 if abs(scaled) >= 1000 else 1 if abs(scaled) >= 10 else 2
+    return f"{scaled:.{digits}f} {metric.unit}".strip()
+
+
+def lasting(seconds: float) -> str:
+    """A time in words, such as `45 s`, `12 min` or `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,111 @@
+"""What results were made with: code, image, programs and machine, so that a folder tells by itself.
+
+Nothing that names a person or a place: results are meant to be passed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.engine import memory
+from harness.engine.machine import ROOT, EmbeddedMachine, Machine
+from harness.engine.plan import Plan
+from harness.portable import checksums
+from measure import manifest
+
+FILE = manifest.HISTORY
+#: Which code this is, where there is no git: in a container image.
+REVISION = ROOT / "revision.json"
+#: The toolkits: everything but the studies. What does not exist (yet) adds nothing.
+_PACKAGES = ("ansible", "guest", "harness", "measure", "policies", "protocols", "topologies")
+_SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".config", ".cfg", ""})
+_PROGRAMS = (("tshark", "--version"), ("mergecap", "--version"), ("git", "--version"))
+_DISTRIBUTIONS = ("ansible-core", "pydantic", "numpy", "scipy", "pandas")
+
+
+@cache
+def code_digest(study: str) -> str:
+    """SHA-256 over everything that decides how a study is measured, by path and content.
+
+    Its own folder and the toolkits, and no other study.
+    """
+    digest = hashlib.sha256()
+    own = sorted((ROOT / "studies").glob("*.py"))
+    for path in [*own, *(file for folder in (*_PACKAGES, f"studies/{study}")
+                         for file in sorted((ROOT / folder).rglob("*")))]:
+        if path.is_file() and path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(ROOT)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def write(folder: Path, plan: Plan, machine: Machine) -> None:
+    """Keep in a results folder what its results are made with; earlier circumstances stay."""
+    keep(folder, describe(plan, machine))
+
+
+def keep(folder: Path, circumstances: dict[str, Any]) -> None:
+    """Keep one set of circumstances in a results folder, unless it is there."""
+    history = manifest.history(folder)
+    if circumstances not in history:
+        checksums.replace(folder / FILE, json.dumps([*history, circumstances], indent=1) + "\n")
+
+
+def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
+    """One set of circumstances, the same for every record made under them."""
+    return {"code": {"sha256": code_digest(plan.study.id), **revision()},
+            "image": dict(machine.image.manifest) if isinstance(machine, EmbeddedMachine)
+            else None,
+            "programs": {name: _said(name, option).partition("\n")[0]
+                         for name, option in _PROGRAMS},
+            "python": {"version": platform.python_version(),
+                       **{name: metadata.version(name) for name in _DISTRIBUTIONS}},
+            "host": host()}
+
+
+def revision() -> dict[str, Any]:
+    """The commit that the code is of, "" if unknown, and whether it was changed since."""
+    try:
+        built: dict[str, Any] = json.loads(REVISION.read_text())
+    except OSError:
+        return {"revision": _said("git", "rev-parse", "HEAD"),
+                "changed": bool(_said("git", "status", "--porcelain"))}
+    return built
+
+
+def host() -> dict[str, Any]:
+    """The machine in front of the user: processor, memory, kernel, distribution."""
+    lines = [line.partition(":") for line in _read("/proc/cpuinfo").splitlines()]
+    models = [value.strip() for key, _, value in lines if key.strip() == "model name"]
+    release = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines()
+                   if "=" in line)
+    return {"processor": models[0] if models else platform.machine(),
+            "processors": len(os.sched_getaffinity(0)), "memory_mb": memory.total_mb(),
+            "kernel": platform.release(), "platform": sys.platform,
+            "distribution": release.get("PRETTY_NAME", "").strip('"')}
+
+
+def _said(*argv: str) -> str:
+    """What a program prints; "" where it is missing or refuses."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20,
+                              cwd=ROOT)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

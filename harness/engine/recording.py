@@ -1,0 +1,88 @@
+"""Records are made here: a study's judgement in the engine's envelope, and what is told of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from harness.engine.events import EventLog
+from harness.engine.plan import Plan, Step
+from harness.engine.provenance import code_digest
+from measure.record import SCHEMA, Record, StudyRecord
+from studies.study import Judged, Repetition, Study
+
+
+def judge(study: Study, repetition: Repetition) -> Judged:
+    """What a repetition came to; a function of a module, so that another process can be given it.
+
+    Raises what the study raises.
+    """
+    return study.judge(repetition)
+
+
+def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
+           attempt: int) -> Record:
+    """The record of a repetition that was judged."""
+    status = verdict.status if verdict.status != "ok" or not verdict.reason else "failed"
+    measured = verdict.measured
+    return _record(
+        plan, step, status=status, reason=verdict.reason, attempt=attempt,
+        measured=None if measured is None else measured.model_dump(mode="json", by_alias=True),
+        evidence=list(verdict.evidence), environment=dict(environment),
+        captures=[dict(capture) for capture in verdict.captures], files=list(verdict.files),
+        elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw))
+
+
+def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
+               attempt: int) -> Record:
+    """The record of a repetition that never came to a measurement."""
+    return _record(plan, step, status="failed", reason=reason, attempt=attempt, measured=None,
+                   evidence=[], environment=dict(environment), captures=[])
+
+
+def _record(plan: Plan, step: Step, **fields: Any) -> Record:
+    study = plan.study
+    return Record(
+        schema=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
+        repetition=step.repetition, asked=plan.asked.kept(),
+        digests={name: level.digest for name, level in step.cell.levels.items() if level.digest},
+        **fields)
+
+
+def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
+    """What of a record's environment is known without a testbed."""
+    medium = plan.testbeds[plan.testbed_of(step.cell)].spec.medium
+    settings = plan.settings
+    return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
+            "medium": medium.name if medium else None, "plan": plan.digest,
+            "fault": settings.fault, "code_sha256": code_digest(plan.study.id),
+            "load_average": os.getloadavg()[0]}
+
+
+def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
+    """Say that a repetition was recorded; `is_kept` unless an earlier, flagged record stays."""
+    exclusive = bool(entry.environment.get("alone"))
+    flags = entry.environment.get("flags") or []
+    events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
+               attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
+               values=_shown(study, entry), checks=sum(check.ok for check in entry.evidence))
+    if flags:
+        events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
+
+
+def _shown(study: Study, entry: Record) -> dict[str, float]:
+    """The values to show. The record is kept already: what is wrong with it, reports tell."""
+    try:
+        return values(study, entry)
+    except Exception:  # noqa: BLE001 - a study's own code may raise anything
+        return {}
+
+
+def values(study: Study, entry: Record) -> dict[str, float]:
+    """The study's metrics of a record, by name, in SI units; those that it has."""
+    if entry.measured is None:
+        return {}
+    numbers = study.values(study.measured.model_validate(entry.measured))
+    return {metric.name: value for metric in study.metrics
+            if isinstance(value := numbers.get(metric.name), int | float)}

@@ -1,0 +1,158 @@
+"""From what a user asks for to a plan: everything is checked here, before anything starts.
+
+A setting goes: the field's default in the study's model, the profile's `set`, then the command
+line. Levels likewise: the study's own choice, the profile's `only`, then the command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from harness.engine import profiles
+from harness.engine.plan import Plan, Settings
+from harness.engine.profiles import Profile
+from harness.errors import UserError
+from policies import PolicyError
+from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from topologies.loader import TopologyError
+
+#: A level is part of the names of files, on any file system.
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What of a study a user asks to be measured.
+
+    `levels` are names of levels by factor, `files` the user's own files by factor. `options` are
+    texts for settings that have an option of their own, by the setting's name, `sets` those of
+    `--set`; both go before the profile. `is_single` takes one level of each factor, the last.
+    """
+
+    study: Study
+    profile: str = profiles.DEFAULT
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, str] = field(default_factory=dict)
+    repetitions: int | None = None
+    is_single: bool = False
+
+
+def plan(request: Request, settings: Mapping[str, Any]) -> Plan:
+    """The plan of a request; `settings` are the engine's own. Raises UserError."""
+    study = request.study
+    profile = profiles.load(study, request.profile)
+    with of_user():
+        asked = _asked(request, profile)
+        levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
+        made = Plan(study, levels, asked, Settings(
+            repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
+            **settings))
+        _check_cells(study, made.cells)
+        _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
+    return made
+
+
+@contextlib.contextmanager
+def of_user() -> Iterator[None]:
+    """What a study refuses is the user's to put right."""
+    try:
+        yield
+    except (StudyError, PolicyError, TopologyError) as error:
+        raise UserError(str(error)) from None
+
+
+def option_of(study: Study, setting: str) -> str:
+    """The command line's option of a setting; "" if it has none."""
+    extra = study.asked.model_fields[setting].json_schema_extra
+    return str(extra.get("option", "")) if isinstance(extra, dict) else ""
+
+
+def _asked(request: Request, profile: Profile) -> Asked:
+    study = request.study
+    _refuse_unknown(study, profile.set, f"profile {request.profile}: set")
+    _refuse_unknown(study, request.sets, "--set")
+    twice = request.options.keys() & request.sets.keys()
+    if twice:
+        name = min(twice)
+        raise UserError(f"--set {name}: was given with {option_of(study, name)}, too; leave one out")
+    try:
+        of_profile = study.asked.model_validate(profile.set)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"profile {request.profile}: set.{_where(first)}: {_what(first)}") from None
+    values = {name: getattr(of_profile, name) for name in profile.set}
+    texts = {**request.options, **request.sets}
+    try:
+        # Words of the command line are texts, which become numbers here and nowhere else.
+        return study.asked.model_validate(
+            values | {name: _parsed(text) for name, text in texts.items()}, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        option = option_of(study, name) if name in request.options else f"--set {name}"
+        given = f" {texts[name]}" if name in request.options else f"={texts.get(name, '')}"
+        raise UserError(f"{option}{given}: {_what(first)}") from None
+
+
+def _refuse_unknown(study: Study, settings: Mapping[str, Any], where: str) -> None:
+    known = study.asked.model_fields
+    for name in settings:
+        if name not in known:
+            raise UserError(f"{where} {name}: {study.id} has no such setting; "
+                            + (f"choose from {', '.join(known)}" if known else "it has none"))
+
+
+def _parsed(text: str) -> Any:
+    """A text, or what it is in JSON where it is a list or an object."""
+    if text[:1] in ("[", "{"):
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
+    return text
+
+
+def _where(error: ErrorDetails) -> str:
+    return ".".join(map(str, error["loc"]))
+
+
+def _what(error: ErrorDetails) -> str:
+    return " ".join(error["msg"].removeprefix("Value error, ").split())
+
+
+def _levels(factor: Factor, request: Request, profile: Profile) -> list[Level]:
+    """The levels of a factor that are to be measured."""
+    names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
+    if not names and not files:
+        names = [str(level) for level in profile.only.get(factor.name, ())]
+    levels = list(factor.read(names, files))[-1 if request.is_single else 0:]
+    where = f"{request.study.id}, factor {factor.name}"
+    if not levels:
+        raise UserError(f"{where}: has no levels; nothing would be measured")
+    for level in levels:
+        if not _ID.fullmatch(level.id):
+            raise UserError(f"{where}: level {level.id!r} cannot be part of a file's name; use up "
+                            "to 40 letters, digits, '.', '+', '-' and '_'")
+    repeated = [name for name, count in Counter(level.id for level in levels).items() if count > 1]
+    if repeated:
+        raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
+    return levels
+
+
+def _check_cells(study: Study, cells: Sequence[Cell]) -> None:
+    if not cells:
+        raise UserError(f"{study.id}: has no cell of these levels; choose others")
+    names = Counter(cell.name for cell in cells)
+    for name, count in names.items():
+        if count > 1:
+            raise UserError(f"{study.id}: two cells are called {name}; give their levels other ids")

@@ -1,0 +1,318 @@
+"""A results folder: who may write to it, what is in it, and what is still to be measured."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.engine import disk_full, events, packing
+from harness.engine.plan import Plan, Step
+from harness.errors import UserError
+from harness.portable import checksums, folder_lock
+from harness.portable.reading import read_manifest
+from measure import manifest, record
+from measure.manifest import Manifest, ManifestError
+from measure.record import Record, RecordError
+from studies import records as stored
+
+__all__ = ["CAPTURES", "CELLS", "RESULTS", "Received", "ResultsFolder", "choose", "latest",
+           "progress_of", "read_manifest", "refuse_used", "require_manifest"]
+
+#: Where results folders are made unless another place is named.
+RESULTS = Path("results")
+#: Which repetitions' captures may be kept.
+CAPTURES = ("all", "failed", "none")
+#: Below logs/: a log of every cell, one line a repetition.
+CELLS = "cells"
+
+
+class Received(Protocol):
+    """What comes with a record from elsewhere: contents by file name, captures compressed."""
+
+    @property
+    def captures(self) -> Mapping[str, bytes]:
+        """Its captures."""
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The files that its study keeps."""
+
+    @property
+    def reports(self) -> bytes:
+        """What it said while it ran, as lines."""
+
+
+class ResultsFolder:
+    """One run's results. A context manager that holds the folder's lock."""
+
+    def __init__(self, path: Path, keep_captures: str = "all") -> None:
+        self.path = path
+        self._keeps = keep_captures
+        self.records = path / "records"
+        self.captures = path / "captures"
+        self.files = path / "files"
+        self.logs = path / "logs"
+        self.reports = path / events.REPORTS
+        # Absolute, because other programs work with it from places of their own.
+        self.work = path.absolute() / "work"
+        self._lock: int | None = None
+
+    def __enter__(self) -> ResultsFolder:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror}); "
+                            "choose another folder with --out") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise UserError(f"{self.path}: another run is writing there; wait for it, or choose "
+                            "another folder with --out") from None
+        self._clear_work()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear_work()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def adopt(self, plan: Plan) -> None:
+        """Keep the plan here; refuse a folder that holds results of another one.
+
+        Records of levels that have been edited since are put aside, where no table counts them.
+        """
+        before = read_manifest(self.path)
+        differs = before is not None and before.digest != plan.digest
+        if differs and any(self.records.glob("*.json")):
+            raise UserError(f"{self.path}: holds results of another plan (its study, levels or "
+                            "settings differ); choose another folder with --out")
+        for step in plan.steps():
+            self._put_aside_if_edited(step, before)
+        now = plan.manifest
+        if before is not None and not differs:
+            now = now.model_copy(update={"former_digests": before.former_digests})
+        if before != now or not _is_of_today(self.path):
+            self._write_plan(now)
+
+    def drop_checksums(self) -> None:
+        """Take away the checksums, which are wrong once something is added."""
+        with disk_full.reported(self.path):
+            checksums.remove(self.path)
+
+    def _write_plan(self, plan: Manifest) -> None:
+        checksums.remove(self.path)
+        checksums.replace(self.path / manifest.FILE,
+                     plan.model_dump_json(by_alias=True, indent=1) + "\n")
+
+    def missing(self, plan: Plan) -> list[Step]:
+        """The plan's steps without a good record, in the plan's order."""
+        before = read_manifest(self.path)
+        return [step for step in plan.steps() if self._good(step, before) is None]
+
+    def flagged(self, plan: Plan) -> list[Step]:
+        """Steps whose record is flagged and was not yet measured again with nothing beside it."""
+        before = read_manifest(self.path)
+        return [step for step in plan.steps()
+                if (good := self._good(step, before)) is not None
+                and good.environment.get("flags") and not good.environment.get("alone")]
+
+    def keeps_captures(self, entry: Record) -> bool:
+        """Whether a repetition's captures are to be kept."""
+        return self._keeps == "all" or (self._keeps == "failed" and entry.status != "ok")
+
+    def keep(self, entry: Record, out: Path | None) -> None:
+        """Keep a repetition's captures, if they are to be, from where they were compressed.
+
+        And its files, and then its record.
+        """
+        checksums.remove(self.path)
+        if out is not None and entry.captures and self.keeps_captures(entry):
+            target = _emptied(self.captures / entry.name)
+            for capture in entry.captures:
+                packed = f"{capture['file']}{packing.SUFFIX}"
+                (out / packed).replace(target / packed)
+        if out is not None and entry.files:
+            target = _emptied(self.files / entry.name)
+            for name in entry.files:
+                (out / name).replace(target / name)
+        record.write(entry, self.records)
+
+    def keep_received(self, entry: Record, parts: Received) -> None:
+        """As `keep`, for a repetition that was measured elsewhere."""
+        checksums.remove(self.path)
+        for folder, contents in ((self.captures, parts.captures), (self.files, parts.files)):
+            if contents:
+                target = _emptied(folder / entry.name)
+                for name, content in contents.items():
+                    (target / Path(name).name).write_bytes(content)
+        if parts.reports:
+            self.reports.mkdir(parents=True, exist_ok=True)
+            with (self.reports / f"{entry.name}.jsonl").open("ab") as file:
+                file.write(parts.reports)
+        record.write(entry, self.records)
+
+    def keep_log(self, name: str, content: bytes) -> None:
+        """Keep a log that comes from elsewhere, or add to it; `name` is its path below logs/."""
+        path = (self.logs / name).resolve()
+        if not path.is_relative_to(self.logs.resolve()):
+            return
+        checksums.remove(self.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab" if path.parent.name == CELLS else "wb") as file:
+            file.write(content)
+
+    def keep_logs(self, testbed: str, logs: Path) -> None:
+        """Keep the logs of a testbed; those of the last one of a name stay."""
+        if logs.is_dir():
+            checksums.remove(self.path)
+            shutil.copytree(logs, self.logs / testbed, dirs_exist_ok=True)
+
+    def log(self, cell: str, line: str) -> None:
+        """Add a line to a cell's own log."""
+        folder = self.logs / CELLS
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{cell}.log").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {line}\n")
+
+    def report(self, name: str, document: Mapping[str, Any]) -> None:
+        """Add to what a repetition has reported; as it comes, so that others can look on.
+
+        A disk without room is told by the next record, as with a run's events.
+        """
+        with contextlib.suppress(OSError):
+            self.reports.mkdir(parents=True, exist_ok=True)
+            events.append(self.reports / f"{name}.jsonl", document)
+
+    def _good(self, step: Step, before: Manifest | None) -> Record | None:
+        """The step's record if it counts: readable, ok, and of the levels as they are now."""
+        entry = self._read(step)
+        is_good = entry is not None and entry.status == "ok" and not _edited(step, entry, before)
+        return entry if is_good else None
+
+    def _read(self, step: Step) -> Record | None:
+        path = self.records / f"{step.name}.json"
+        if not path.exists():
+            return None
+        try:
+            return stored.read(path)
+        except RecordError:
+            return None
+
+    def _put_aside_if_edited(self, step: Step, before: Manifest | None) -> None:
+        entry = self._read(step)
+        digest = _edited(step, entry, before) if entry is not None else ""
+        if not digest:
+            return
+        checksums.remove(self.path)
+        target = self.path / "superseded" / digest[:12]
+        for place in (self.records / f"{step.name}.json", self.captures / step.name,
+                      self.files / step.name, self.reports / f"{step.name}.jsonl"):
+            if place.exists():
+                (target / place.parent.name).mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(target / place.parent.name / place.name, ignore_errors=True)
+                place.replace(target / place.parent.name / place.name)
+
+    def _clear_work(self) -> None:
+        """Rendered files and guests' folders are of use only while their run lasts."""
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _edited(step: Step, entry: Record, before: Manifest | None) -> str:
+    """The digest of a level that says something else today than when the record was made; or "".
+
+    A record without a level's digest is of the level as the folder's manifest has it.
+    """
+    for factor, level in step.cell.levels.items():
+        then = entry.digests.get(factor)
+        if then is None and before is not None:
+            kept_level = before.levels.get(factor, {}).get(level.id)
+            then = kept_level.digest if kept_level is not None else None
+        if then and then != level.digest:
+            return then
+    return ""
+
+
+def _is_of_today(folder: Path) -> bool:
+    """Whether the folder's manifest needs no upgrade when it is read."""
+    try:
+        manifest.read(folder)
+    except ManifestError:
+        return False
+    return True
+
+
+def require_manifest(folder: Path) -> Manifest:
+    """The manifest kept in a results folder; raises UserError where there is none to be read."""
+    if not (folder / manifest.FILE).exists():
+        raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
+    try:
+        return stored.read_manifest(folder)
+    except ManifestError as error:
+        raise UserError(str(error)) from None
+
+
+def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
+    """The results folder for a plan: the one asked for, an unfinished one of this plan, or a new.
+
+    `root` is where folders are made when none is asked for.
+    """
+    if out is not None:
+        return out
+    if not fresh:
+        for folder in sorted(root.glob("*"), reverse=True):
+            before = read_manifest(folder)
+            if before is not None and before.digest == plan.digest:
+                there = ResultsFolder(folder)
+                if there.missing(plan) or there.flagged(plan):
+                    return folder
+                break
+    return root / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{_stem(plan)}"
+
+
+def _stem(plan: Plan) -> str:
+    """The levels of the last factor, unless that would be long; then the study."""
+    levels = "-".join(level.id for level in list(plan.levels.values())[-1])
+    return levels if len(levels) <= 60 else plan.study.id
+
+
+def refuse_used(folder: Path) -> None:
+    """Raise UserError if a folder that is to be begun afresh holds records."""
+    if any((folder / "records").glob("*.json")):
+        raise UserError(f"{folder}: holds records already, which --fresh would mix with new ones; "
+                        "choose another folder with --out, or leave out --fresh to go on")
+
+
+def latest(root: Path) -> Path:
+    """The newest results folder; raises UserError when there is none."""
+    folder = next((folder for folder in sorted(root.glob("*"), reverse=True)
+                   if read_manifest(folder) is not None), None)
+    if folder is None:
+        raise UserError(f"{root}: no results yet; measure some with './qop run'")
+    return folder
+
+
+def progress_of(folder: Path) -> dict[str, Any]:
+    """Counts for `./qop status`: planned, ok, failed, missing, and whether a run is writing."""
+    plan = require_manifest(folder)
+    records, complaints = stored.read_all(folder / "records")
+    good = sum(entry.status == "ok" for entry in records)
+    failed = [entry for entry in records if entry.status != "ok"]
+    flagged = [entry.name for entry in records if entry.environment.get("flags")]
+    return {"planned": plan.planned, "ok": good, "flagged": flagged, "failed": failed,
+            "complaints": complaints, "missing": plan.planned - good - len(failed),
+            "running": folder_lock.is_taken(folder)}

@@ -1,0 +1,33 @@
+"""What measuring in the embedded guest needs, built when it is missing."""
+
+from __future__ import annotations
+
+from guest import image
+from guest.commands import BuildError
+from harness.engine import builders
+from harness.errors import UserError
+from harness.engine.machine import EmbeddedMachine
+from topologies.builders import MININET
+
+
+def embedded(builder: str = MININET) -> EmbeddedMachine:
+    """The embedded machine for testbeds of a builder. Raises UserError.
+
+    The plain image is built first if there is none; the one with Mininet-WiFi only when it is
+    asked for (`build`), because it is fetched from elsewhere.
+    """
+    variant = builders.VARIANTS[builder]
+    found = image.find(variant=variant)
+    if found is None:
+        if lacking := builders.lacking("guest")[builder]:
+            raise UserError(f"--builder {builder}: {lacking}")
+        found = build(variant)
+    return EmbeddedMachine(found)
+
+
+def build(variant: str, source: str = "") -> image.Image:
+    """A variant of the guest's image, built first if there is none. Raises UserError."""
+    try:
+        return image.ensure(variant=variant, source=source)
+    except BuildError as error:
+        raise UserError(str(error), status=1) from None

@@ -1,0 +1,227 @@
+"""One testbed as the harness sees it: start it, give it a policy, have repetitions measured.
+
+It serves all cells of its spec, one repetition after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+from harness import render, secrets
+from harness.engine.machine import Machine, Running
+from harness.engine.plan import Plan, PlannedTestbed, devices
+from harness.secrets import Secrets
+from topologies import loader
+
+READY_S = 60.0
+CONFIGURE_S = 60.0
+#: What a machine may take to answer, beside what the study allows a repetition.
+_SPARE_S = 30.0
+# What a worker says in the middle of something.
+_UNDER_WAY = ("hello", "report")
+#: The report by which a repetition leaves the processor to others, too.
+_SHAREABLE = "shareable"
+_LAST_WORDS_S = 2.0
+
+#: Takes what a repetition reports while it runs.
+Heard = Callable[[Mapping[str, Any]], None]
+
+
+class TestbedLost(Exception):
+    """The machine died, hung or spoke nonsense; a fresh one may do better."""
+
+
+class TestbedFailed(Exception):
+    """The testbed works, but not with this policy; the text is the reason."""
+
+
+class Testbed:
+    """A worker on a machine, with one policy in force on one network."""
+
+    def __init__(self, machine: Machine, processor: int, planned: PlannedTestbed, plan: Plan,
+                 work: Path, *, serial: int = 1) -> None:
+        self.machine = machine
+        self.processor = processor
+        self.spec = planned.spec
+        self.name = planned.key
+        self._cells = planned.cells
+        self._plan = plan
+        self.work = work
+        # A folder of its own for every testbed: an earlier one's files may still be read.
+        self.job_dir = work / "jobs" / f"{serial}-{self.name}"
+        self.environment: dict[str, Any] = {}
+        self._running: Running | None = None
+        self._sent = 0
+
+    async def open(self, made: Secrets, renderer: render.Renderer) -> None:
+        """Boot, build and configure; the policy is rendered meanwhile."""
+        (self.job_dir / "out" / "logs").mkdir(parents=True)
+        (self.job_dir / "commands").mkdir()
+        mount = self.machine.mount(self.job_dir)
+        (self.job_dir / "job.json").write_text(json.dumps(self._job(mount, made)))
+        rendering = asyncio.create_task(self._render(renderer, mount))
+        try:
+            if self._is_virtual:
+                await rendering  # nothing of it must take the machine's time
+            self._running = await self.machine.start(
+                self.job_dir, self.processor, len(self.spec.network.nodes),
+                study=self._plan.study.id, virtual_time=self._is_virtual)
+            await self._expect("hello", READY_S)
+            ready = await self._expect("ready", READY_S)
+            self.environment = ready["environment"]
+            rendered = await rendering
+            if rendered is not None:
+                shutil.copytree(rendered, self.job_dir / "conf" / self.name)
+        except BaseException:
+            rendering.cancel()
+            await asyncio.gather(rendering, return_exceptions=True)
+            raise
+        self._send(do="configure", conf=self.name if self.spec.policy else None)
+        await self._expect("configured", CONFIGURE_S)
+
+    async def _render(self, renderer: render.Renderer, mount: str) -> Path | None:
+        """The folder with the policy's files; None where the testbed has no policy."""
+        if self.spec.policy is None:
+            return None
+        return await renderer.files(self.spec.policy, self.spec.network, mount)
+
+    async def measure(self, name: str, task: Mapping[str, Any], deadline_s: float,
+                      turn: AbstractAsyncContextManager[Any] | None = None,
+                      heard: Heard = lambda _: None) -> Path:
+        """Measure one repetition; the folder with its captures and raw values.
+
+        Until it says that others may share the processor it takes all of it; `turn` is held for
+        that long. `heard` gets what it reports.
+        """
+        async with AsyncExitStack() as holding:
+            await holding.enter_async_context(turn or nullcontext())
+            self._send(do="measure", name=name, task=task)
+            until = asyncio.get_running_loop().time() + _spare_s() + deadline_s
+            while True:
+                left_s = max(0.0, until - asyncio.get_running_loop().time())
+                said = await self._expect("measured", left_s, "report", of_s=_spare_s() + deadline_s)
+                if said["event"] == "measured":
+                    return self.job_dir / "out" / name
+                heard(said)
+                if said.get("name") == _SHAREABLE:
+                    await holding.aclose()
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Say something to the repetition under way; what it took is among its reports."""
+        self._send(do="tell", **message)
+
+    async def call(self, command: str, task: Mapping[str, Any],
+                   deadline_s: float = 0.0) -> dict[str, Any]:
+        """Have the workload do one of its further commands; what it answers."""
+        self._send(do="call", command=command, task=task)
+        while (said := await self._expect("called", _spare_s() + deadline_s,
+                                          "report"))["event"] != "called":
+            pass
+        answer: dict[str, Any] = said["result"]
+        return answer
+
+    async def shell(self, **command: Any) -> dict[str, Any]:
+        """Run the worker's `shell` command to its end, however long; its last event."""
+        self._send(do="shell", **command)
+        return await self._expect("shell_ended", None)
+
+    def move(self, processor: int) -> None:
+        """Have the machine stay on this processor from now on."""
+        if processor != self.processor:
+            assert self._running is not None
+            self._running.move(processor)
+            self.processor = processor
+
+    async def close(self) -> None:
+        """End the machine; safe at any time and twice."""
+        if self._running is not None:
+            await self._running.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the machine's worker, or of its guest."""
+        assert self._running is not None
+        return self._running.pid
+
+    @property
+    def logs(self) -> Path:
+        """Console, worker's and daemons' logs."""
+        return self.job_dir / "out" / "logs"
+
+    @property
+    def _is_virtual(self) -> bool:
+        return self._plan.settings.clock == "virtual"
+
+    def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
+        """What the worker is told of its testbed."""
+        plan, spec = self._plan, self.spec
+        link = spec.policy.layers.link if spec.policy else None
+        return {
+            "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
+            "network": loader.to_json(spec.network),
+            "medium": loader.to_json(spec.medium) if spec.medium else None,
+            "clock": plan.settings.clock, "builder": plan.settings.builder,
+            "options": dict(spec.options), "devices": devices(spec),
+            "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
+            "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "secrets": made, "withhold": secrets.withheld(plan.settings.fault)}
+
+    def _send(self, **command: Any) -> None:
+        assert self._running is not None
+        line = json.dumps(command).encode() + b"\n"
+        if not self._is_virtual:
+            self._running.stdin.write(line)
+            return
+        # By file, and only then may the machine go on: see measure.worker.commands.
+        self._sent += 1
+        place = self.job_dir / "commands" / f"{self._sent}.json"
+        place.with_suffix(".new").write_bytes(line)
+        place.with_suffix(".new").rename(place)
+        self._running.release()
+
+    async def _expect(self, event: str, deadline_s: float | None, other: str = "", *,
+                      of_s: float | None = None) -> dict[str, Any]:
+        """The next event, which must be `event`, or where it is given, `other`.
+
+        `of_s` is the whole time allowed where `deadline_s` is only what is left of it.
+        """
+        assert self._running is not None
+        try:
+            # Not wait_for, which may take a cancellation for an answer that comes with it.
+            async with asyncio.timeout(deadline_s):
+                line = await self._running.stdout.readline()
+        except TimeoutError:
+            await self._running.close()
+            raise TestbedLost(f"no '{event}' within {of_s or deadline_s:g} s; killed by the "
+                              "watchdog") from None
+        except (ConnectionError, ValueError) as error:
+            raise TestbedLost(f"the worker's line broke ({error})") from error
+        if not line:
+            await self._running.close(grace_s=_LAST_WORDS_S)
+            raise TestbedLost(self._running.post_mortem())
+        try:
+            said: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
+        if self._is_virtual and said["event"] not in _UNDER_WAY:
+            self._running.hold()
+        if said["event"] == "failed":
+            raise TestbedFailed(said["reason"])
+        if said["event"] not in (event, other):
+            raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
+        return said
+
+
+def _spare_s() -> float:
+    """What a repetition may take besides its study's deadline before its machine counts as hung.
+
+    QOP_WATCHDOG_S overrides it, for machines far slower than any we know (and for tests).
+    """
+    return float(os.environ.get("QOP_WATCHDOG_S", _SPARE_S))

@@ -1,0 +1,94 @@
+"""`qop bench cluster`: one plan with one worker and with two, each a machine of one processor."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+
+from harness.engine import setup
+from harness.cluster import extra
+from harness.errors import UserError
+from harness.engine.machine import ROOT
+from harness.selftest import small
+from studies import records as stored
+
+#: The share of one worker's time that two may take.
+BOUND = 0.6
+_ENDING_S = 60
+
+
+def bench(runs: int) -> None:
+    """Print the times and their ratio. Raises UserError."""
+    extra.require("bench cluster")
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    if len(processors) < 2:
+        raise UserError("bench cluster: two workers of one processor each need two processors")
+    setup.embedded()
+    plan = small.arguments(small.levels(), 3, small=False)
+    click.echo(f"./qop run {' '.join(plan)} on workers of one processor each")
+    for _ in range(runs):
+        one_s, one = _timed(plan, processors[:1])
+        both_s, both = _timed(plan, processors)
+        for text, seconds, flagged in (("1 worker", one_s, one), ("2 workers", both_s, both)):
+            click.echo(f"{text:<12} {seconds:8.1f} s   measured again exclusively: {flagged}")
+        click.echo(f"{'ratio':<12} {both_s / one_s:8.2f}     <= {BOUND}")
+
+
+def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
+    """Seconds that the plan takes with a worker on each of these, and how much was done twice."""
+    with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder, ExitStack() as stack:
+        where = ""
+        for processor in processors:
+            arguments = [where] if where else ["--scheduler", "tcp://127.0.0.1:0"]
+            address = stack.enter_context(_worker(processor, arguments))
+            where = where or address
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", "run", *plan, "--cluster", where,
+             "--out", str(Path(folder, "out"))], env=_environment(), capture_output=True,
+            text=True, check=False)
+        seconds = time.monotonic() - begun
+        if done.returncode:
+            raise UserError(f"bench cluster: the run failed: {done.stderr.strip()[-300:]}",
+                            status=1)
+        records, _ = stored.read_all(Path(folder, "out", "records"))
+        return seconds, sum(bool(entry.environment.get("alone")) for entry in records)
+
+
+@contextmanager
+def _worker(processor: int, arguments: Sequence[str]) -> Iterator[str]:
+    """A worker on one processor; the address of its scheduler."""
+    process = subprocess.Popen(
+        # It ends with the benchmark, however that ends.
+        ["setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(processor), sys.executable, "-P",
+         "-m", "harness", "worker", *arguments], env=_environment(), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            match = re.search(r"--cluster (\S+)'", line)
+            if match:
+                yield match[1]
+                return
+        raise UserError("bench cluster: a worker did not start", status=1)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}

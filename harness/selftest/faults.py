@@ -1,0 +1,244 @@
+"""Kinds of faults: what each does to a run, and when it can be done.
+
+Nothing here touches the machine itself: its clock, its disk and other processes stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from guest.processes import PROC
+from harness.selftest import sabotage
+from harness.selftest.ledger import Ledger
+from harness.engine.plan import Plan
+
+#: A record is longer than this, so that it breaks off in the middle.
+_FILE_BYTES = 4096
+_MAX_FREE_BYTES = 200_000
+_ORDER_S = 6.0
+_STEPS_S = (-86_400, -3600, -2, 2, 3600, 86_400)
+_NOISE = b'{"schema": 2, "study": {"id": "rec'
+
+When = Literal["between", "during", "ending"]
+
+
+@dataclass
+class Target:
+    """A run that faults are done to.
+
+    `folder` is its results folder as seen from here, `run` its process id (0: it is not running),
+    `filler` a file that takes room on its disk, None where the disk is everybody's.
+    """
+
+    folder: Path
+    ledger: Ledger
+    plan: Plan
+    rng: Random
+    filler: Path | None
+    run: int = 0
+
+    @property
+    def guests(self) -> list[int]:
+        """Process ids of the guests' kernels."""
+        return self._children(b"mac80211_hwsim")
+
+    @property
+    def dissectors(self) -> list[int]:
+        """Process ids of what dissects captures."""
+        return self._children(b"spawn_main")
+
+    def _children(self, word: bytes) -> list[int]:
+        pids = []
+        with contextlib.suppress(OSError):
+            for pid in (PROC / f"{self.run}/task/{self.run}/children").read_text().split():
+                with contextlib.suppress(OSError):
+                    # Nothing is left of the command line once a process has ended.
+                    if word in (PROC / pid / "cmdline").read_bytes():
+                        pids.append(int(pid))
+        return pids
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault. `inject` says whether there was anything to do it to.
+
+    `when` it is done: between two runs, during one that is to go on, or to one that ends by it.
+    """
+
+    name: str
+    when: When
+    inject: Callable[[Target], bool]
+
+
+def _signal(number: signal.Signals) -> Callable[[Target], bool]:
+    def send(target: Target) -> bool:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(target.run, number)
+            return True
+        return False
+    return send
+
+
+def _kill_one_of(pids: list[int], rng: Random, number: signal.Signals) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        if pids:
+            os.kill(rng.choice(pids), number)
+            return True
+    return False
+
+
+def _kill_guest(target: Target) -> bool:
+    return _kill_one_of(target.guests, target.rng, signal.SIGKILL)
+
+
+def _kill_dissector(target: Target) -> bool:
+    return _kill_one_of(target.dissectors, target.rng, signal.SIGKILL)
+
+
+def _hang_guest(target: Target) -> bool:
+    """Stop one for good, unless the run itself has: it would have it go on soon.
+
+    One that has yet to begin is left alone: for that a run has the patience of a minute.
+    """
+    running = [pid for pid in target.guests
+               if sabotage.is_measuring(pid) and not _is_stopped(pid)]
+    return _kill_one_of(running, target.rng, signal.SIGSTOP)
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError, IndexError):
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "TZX"
+    return True
+
+
+def _kill_daemon(target: Target) -> bool:
+    """Kill one in a guest, of those that are running there."""
+    daemons = target.rng.sample(sabotage.DAEMONS, len(sabotage.DAEMONS))
+    return _order(target, sabotage.kill_daemon(daemons))
+
+
+def _step_clock(target: Target) -> bool:
+    return _order(target, sabotage.step_clock(target.rng.choice(_STEPS_S)))
+
+
+def _order(target: Target, text: str) -> bool:
+    guests = [pid for pid in target.guests if sabotage.is_listening(pid)]
+    return bool(guests) and sabotage.order(target.rng.choice(guests), text, _ORDER_S)
+
+
+def _limit_files(target: Target) -> bool:
+    """Have every file of the run end early, as a used-up quota does."""
+    with contextlib.suppress(ProcessLookupError):
+        _, hard = resource.prlimit(target.run, resource.RLIMIT_FSIZE)
+        resource.prlimit(target.run, resource.RLIMIT_FSIZE, (_FILE_BYTES, hard))
+        return True
+    return False
+
+
+def _fill_disk(target: Target) -> bool:
+    """Take nearly all room on the run's disk, where it has one to itself."""
+    if target.filler is None:
+        return _limit_files(target)
+    state = os.statvfs(target.folder.parent)
+    size = state.f_bavail * state.f_frsize - target.rng.randrange(_MAX_FREE_BYTES)
+    if size <= 0:
+        return False
+    descriptor = os.open(target.filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        return True  # the run has been quicker: it is full
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _damage_record(target: Target) -> bool:
+    if not target.ledger.names:
+        return False
+    name = target.rng.choice(target.ledger.names)
+    target.ledger.forget(name)
+    _damage(target.folder / "records" / f"{name}.json", target.rng)
+    return True
+
+
+def _damage_plan(target: Target) -> bool:
+    path = target.folder / "plan.json"
+    if not path.exists():
+        return False
+    _damage(path, target.rng)
+    return True
+
+
+def _damage(path: Path, rng: Random) -> None:
+    """Cut a file short, empty it, or put noise into its place."""
+    whole = path.read_bytes()
+    path.write_bytes(rng.choice([whole[:rng.randrange(len(whole) - 2)], b"", b"\xff\x00",
+                                  b"null"]))
+
+
+def _leave_files(target: Target) -> bool:
+    """What a run that was killed at the worst moment leaves: halves of everything."""
+    step = target.rng.choice(target.plan.steps())
+    (target.folder / "records").mkdir(parents=True, exist_ok=True)
+    (target.folder / "records" / f".{step.name}.4711.tmp").write_bytes(_NOISE)
+    for name in (".plan.json.4711.tmp", ".provenance.json.4711.tmp", "events.jsonl"):
+        with (target.folder / name).open("ab") as file:
+            file.write(_NOISE)
+    if step.name not in target.ledger.names:
+        captures = target.folder / "captures" / step.name
+        captures.mkdir(parents=True, exist_ok=True)
+        (captures / "auth-air.pcap.gz").write_bytes(b"\x1f\x8b\x08")
+    job = target.folder / "work" / "jobs" / f"1-{target.plan.testbed_of(step.cell)}" / "out" / step.name
+    job.mkdir(parents=True, exist_ok=True)
+    (job / "raw.json").write_bytes(_NOISE)
+    return True
+
+
+#: How long a run that is to end by a fault may go on, in seconds.
+ENDING_S = 40.0
+KINDS = (
+    Kind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
+    Kind("orchestrator terminated", "ending", _signal(signal.SIGTERM)),
+    Kind("orchestrator interrupted", "ending", _signal(signal.SIGINT)),
+    Kind("disk full", "ending", _fill_disk),
+    Kind("file size limit", "ending", _limit_files),
+    Kind("guest killed", "during", _kill_guest),
+    Kind("guest hung", "during", _hang_guest),
+    Kind("daemon in guest killed", "during", _kill_daemon),
+    Kind("clock of guest set", "during", _step_clock),
+    Kind("dissector killed", "during", _kill_dissector),
+    Kind("record damaged", "between", _damage_record),
+    Kind("plan damaged", "between", _damage_plan),
+    Kind("leftover files", "between", _leave_files),
+)
+
+
+def left_over(folder: Path, patience_s: float = 5.0) -> list[str]:
+    """Processes that still work in a folder, after some patience: their ids and command lines."""
+    until = time.monotonic() + patience_s
+    while (working := _working_in(str(folder))) and time.monotonic() < until:
+        time.sleep(0.05)
+    return working
+
+
+def _working_in(folder: str) -> list[str]:
+    working = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            place = os.readlink(entry / "cwd")
+            if f"{folder}/" in f"{line}/" or place.startswith(folder):
+                working.append(f"{entry.name}: {line or place}")
+    return working

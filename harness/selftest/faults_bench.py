@@ -1,0 +1,271 @@
+"""`qop bench faults`: injects faults into small runs and counts what is lost, doubled or left over.
+
+On each processor one run at a time, in a folder of its own. Whatever a fault ends is started again
+with the same command, until the plan is complete; then comes the next plan. Which faults, where and
+when is decided by the seed, but for what processes do in the meantime.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from harness.engine import setup
+from harness.errors import UserError
+from harness.selftest.faults import ENDING_S, KINDS, Kind, Target, left_over
+from harness.selftest.ledger import Ledger
+from harness.engine.machine import ROOT
+from harness.engine.plan import Plan
+from harness.selftest import small
+from harness.selftest.private_disk import PrivateDisk
+
+#: What may be found, each of which misses the bound.
+FINDINGS = ("lost", "doubled", "left over", "crashed")
+_CLOCKS = ("virtual", "real", "virtual")
+_REPETITIONS = 10
+_WATCHDOG_S = "10"
+#: A fault comes within this time, in seconds, after the one before it or the run's start.
+_SPAN_S = {"ending": 9.0, "during": 4.0}
+#: How long it looks for something to be done to, in seconds.
+_LOOKING_S = 30.0
+#: The longest that a run takes to its end, faults and all.
+_RUN_S = 300.0
+#: How often a fault finds nothing to be done to before it is given up, and how often a run that
+#: nothing is done to any more is started again.
+_MISSES, _STARTS = 12, 5
+
+
+@dataclass
+class Tally:
+    """Counts by kind of fault; safe for several threads."""
+
+    counts: dict[str, Counter[str]] = field(
+        default_factory=lambda: {kind.name: Counter() for kind in KINDS})
+    records: int = 0
+    _begun: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def injected(self, kind: Kind, where: str) -> None:
+        """One fault has been injected."""
+        with self._lock:
+            self.counts[kind.name]["injected"] += 1
+            click.echo(f"{time.monotonic() - self._begun:5.0f} s: fault "
+                       f"{self.total['injected']}: {kind.name} ({where})", err=True)
+
+    def found(self, kind: str, what: str, lines: Iterable[str]) -> None:
+        """Something is wrong after a fault of this kind."""
+        with self._lock:
+            for line in lines:
+                self.counts.setdefault(kind, Counter())[what] += 1
+                click.echo(f"after '{kind}': {what}: {line}", err=True)
+
+    @property
+    def total(self) -> Counter[str]:
+        """Counts over all kinds."""
+        return sum(self.counts.values(), Counter())
+
+
+class Lane:
+    """One processor's runs, one after the other, until all of its faults are injected."""
+
+    def __init__(self, place: Path, core: int, faults: list[Kind], tally: Tally, seed: str,
+                 stop: threading.Event, repetitions: int = _REPETITIONS) -> None:
+        self._place = place
+        self._core = core
+        self._between = deque(kind for kind in faults if kind.when == "between")
+        self._during = deque(kind for kind in faults if kind.when != "between")
+        self._tally = tally
+        self._rng = random.Random(seed)  # noqa: S311 - repeatable on purpose, nothing secret
+        self._stop = stop
+        self._repetitions = repetitions
+        self._misses: Counter[str] = Counter()
+        self._last = "no fault"
+
+    def work(self) -> None:
+        """Plan after plan."""
+        number = 0
+        self._place.mkdir()
+        with PrivateDisk(self._place) as disk:
+            while (self._between or self._during) and not self._stop.is_set():
+                number += 1
+                clock = _CLOCKS[(number + self._core) % len(_CLOCKS)]
+                self._complete(disk, f"run-{number}", self._rng.choice(_levels()), clock)
+
+    def _complete(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
+                  clock: str) -> None:
+        """Have one plan measured, faults and all, and judge what came of it."""
+        folder = disk.seen / name
+        target = Target(folder, Ledger(folder), small.plan(levels, self._repetitions), self._rng,
+                        disk.filler)
+        argv = _command(self._place / name, levels, clock, self._repetitions)
+        quiet = 0
+        while not self._stop.is_set():
+            if self._between and self._inject(self._between[0], target):
+                self._between.popleft()
+            quiet = 0 if self._during else quiet + 1
+            status = self._run(target, disk, argv)
+            if status == 0 and (self._during or not self._between):
+                break
+            if status and quiet > _STARTS:
+                line = f"{name}: {_STARTS} runs without a fault did not complete it ({status})"
+                self._tally.found(self._last, "lost", [line])
+                break
+        missing = {step.name for step in target.plan.steps()} - set(target.ledger.names)
+        if not self._stop.is_set():
+            self._tally.found(self._last, "lost", sorted(missing))
+            self._tally.records += len(target.ledger.names)
+
+    def _run(self, target: Target, disk: PrivateDisk, argv: list[str]) -> int:
+        """One run of the command, to its end; its exit status."""
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(self._core), *disk.enter,
+             *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "QOP_WATCHDOG_S": _WATCHDOG_S})
+        said: list[str] = []
+        # Read meanwhile, and not to a file: there may be no room for one.
+        reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
+        reader.start()
+        target.run = process.pid
+        try:
+            self._disturb(target, process)
+            self._wait(process, _RUN_S)
+        finally:
+            process.kill()
+            process.wait()
+            target.run = 0
+            if disk.filler is not None:
+                disk.filler.unlink(missing_ok=True)
+        over = left_over(self._place)
+        reader.join()
+        if process.stderr is not None:
+            process.stderr.close()
+        self._tally.found(self._last, "left over", over)
+        self._look(target)
+        if _has_crashed(said):
+            self._tally.found(self._last, "crashed", [said[-1].strip()])
+        return process.returncode
+
+    def _disturb(self, target: Target, process: subprocess.Popen[str]) -> None:
+        """Inject what is next, at random moments, until the run has ended or is to end."""
+        while self._during:
+            kind = self._during.popleft()
+            if self._wait(process, self._rng.uniform(0, _SPAN_S[kind.when])):
+                self._during.appendleft(kind)
+                return
+            until = time.monotonic() + _LOOKING_S
+            while not (is_done := self._inject(kind, target)) and time.monotonic() < until:
+                if self._wait(process, 0.1):
+                    break
+            self._look(target)
+            if not is_done:
+                self._put_off(kind)
+            elif kind.when == "ending":
+                if not self._wait(process, ENDING_S):
+                    process.kill()
+                return
+
+    def _inject(self, kind: Kind, target: Target) -> bool:
+        """Inject a fault, unless there is nothing to do it to."""
+        if kind.inject(target):
+            self._tally.injected(kind, f"{self._place.name}, {target.folder.name}")
+            self._last = kind.name
+            return True
+        return False
+
+    def _put_off(self, kind: Kind) -> None:
+        """Let the one after it come first; what was put off too often is given up."""
+        self._misses[kind.name] += 1
+        if self._misses[kind.name] <= _MISSES:
+            self._during.insert(1, kind)
+
+    def _look(self, target: Target) -> None:
+        again = target.ledger.hear()
+        wrong = target.ledger.look()
+        self._tally.found(self._last, "lost", wrong["lost"])
+        self._tally.found(self._last, "doubled", [*again, *wrong["doubled"]])
+
+    def _wait(self, process: subprocess.Popen[str], seconds: float) -> bool:
+        """Until it has ended, but no longer than so many seconds; whether it has."""
+        until = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < until and not self._stop.is_set():
+            time.sleep(0.02)
+        return process.poll() is not None
+
+
+def bench(faults: int, seed: int) -> None:
+    """Inject so many faults and print a table; raises UserError if anything was lost or left."""
+    setup.embedded()
+    tally, stop, begun = Tally(), threading.Event(), time.monotonic()
+    cores = sorted(os.sched_getaffinity(0))
+    deck = _deck(faults, seed)
+    with tempfile.TemporaryDirectory(prefix="qop-faults-") as folder, \
+            ThreadPoolExecutor(len(cores)) as pool:
+        lanes = [Lane(Path(folder, f"lane-{core}"), core, deck[number::len(cores)], tally,
+                      f"{seed}/{number}", stop) for number, core in enumerate(cores)]
+        working = [pool.submit(lane.work) for lane in lanes]
+        try:
+            for lane in working:
+                lane.result()
+        finally:
+            stop.set()
+    for line in table(tally):
+        click.echo(line)
+    total = tally.total
+    click.echo(f"{total['injected']} faults in {(time.monotonic() - begun) / 60:.1f} min on "
+               f"{len(cores)} processors; {tally.records} repetitions ok in the end")
+    if any(total[what] for what in FINDINGS):
+        raise UserError("bench faults: " + ", ".join(f"{total[what]} {what}" for what in FINDINGS)
+                        + "; the lines above say what and after which fault", status=1)
+    if total["injected"] < faults:
+        raise UserError(f"bench faults: {faults - total['injected']} faults found nothing to be "
+                        "done to; try another --seed", status=1)
+
+
+def table(tally: Tally) -> list[str]:
+    """Counts by kind, and their sums."""
+    columns = ("injected", *FINDINGS)
+    rows = [*tally.counts.items(), ("all", tally.total)]
+    return [f"{'kind of fault':<26}" + "".join(f"{name:>11}" for name in columns)] + [
+        f"{name:<26}" + "".join(f"{counts[column]:>11}" for column in columns)
+        for name, counts in rows]
+
+
+def _has_crashed(said: list[str]) -> bool:
+    """Whether a run ended with a traceback; Python's own start can be interrupted by nothing else.
+
+    What comes before the command line's own `main` is none of the project's doing.
+    """
+    text = "".join(said)
+    return "Traceback" in text and not (
+        text.endswith("KeyboardInterrupt\n") and "harness/cli.py" not in text)
+
+
+def _deck(faults: int, seed: int) -> list[Kind]:
+    """So many faults, every kind as often as the others (or once less), in an order of the seed."""
+    deck = [KINDS[number % len(KINDS)] for number in range(faults)]
+    random.Random(seed).shuffle(deck)  # noqa: S311 - repeatable on purpose, nothing secret
+    return deck
+
+
+def _levels() -> list[tuple[str, ...]]:
+    """What the small plans are of: one level of the first factor or two, of the least and the most."""
+    levels, typical = small.levels(), small.typical()
+    return [(levels[0],), (typical,), (levels[-1],), tuple(levels[:2]), (levels[1], typical)]
+
+
+def _command(out: Path, levels: tuple[str, ...], clock: str, repetitions: int) -> list[str]:
+    return [sys.executable, "-P", "-m", "harness.selftest.sabotage", "run",
+            *small.arguments(levels, repetitions), "--out", str(out), "--clock", clock]

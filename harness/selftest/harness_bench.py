@@ -1,0 +1,121 @@
+"""`qop bench`: start-up, fixed cost of a repetition, processor and memory of a guest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from guest import image
+from guest.processes import memory_of_group, processor_s
+from harness import render, secrets
+from harness.engine import contention, setup
+from harness.engine.machine import ROOT
+from harness.engine.testbed import Testbed
+from harness.selftest import small
+from studies import records as stored
+from studies.study import Stage
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the benchmark: what, the samples, their unit, and the bound to keep."""
+
+    name: str
+    samples: list[float]
+    unit: str
+    bound: str
+
+    def line(self) -> str:
+        """Median and range, as printed."""
+        low, high = min(self.samples), max(self.samples)
+        return (f"{self.name:<52} {statistics.median(self.samples):8.2f} {self.unit:<3} "
+                f"({low:.2f} to {high:.2f}, n={len(self.samples)})  {self.bound}")
+
+
+def bench(runs: int, *, cold: bool) -> None:
+    """Print what the harness itself costs."""
+    setup.embedded()
+    levels = small.levels()
+    figures = [_first_measurement(level, runs) for level in (levels[0], levels[-1])]
+    figures += asyncio.run(_guest_costs(levels[-1], runs))
+    for figure in figures:
+        click.echo(figure.line())
+    if cold:
+        click.echo(_cold_build().line())
+    else:
+        built = image.find()
+        assert built is not None
+        for part in ("kernel", "root"):
+            click.echo(f"{f'build of the {part}, when it was built':<52} "
+                       f"{built.manifest[part]['build_s']:8.0f} s")
+
+
+def _first_measurement(level: str, runs: int) -> Figure:
+    """Wall time from the command to a repetition's first step, by the record's own stamp."""
+    samples = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
+            begun = time.time()
+            subprocess.run([str(ROOT / "qop"), "run", *small.arguments([level], 1), "--out", folder],
+                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [path] = Path(folder, "records").glob("*.json")
+            samples.append(stored.read(path).raw["stamps"]["start"] - begun)
+    return Figure(f"command to first measurement, {level}, image there", samples, "s", "<= 5 s")
+
+
+async def _guest_costs(level: str, runs: int) -> list[Figure]:
+    """Fixed cost of a repetition, and what its guest takes of processor and memory."""
+    machine = setup.embedded()
+    plan = small.plan([level], 1, small=False)
+    [planned] = plan.testbeds.values()
+    [cell] = plan.cells
+    task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)
+    fixed, share, used_memory = [], [], []
+    with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
+        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
+        try:
+            made = secrets.make()
+            await testbed.open(made, render.Renderer(made, testbed.work))
+            for repetition in range(runs + 1):
+                before, begun = processor_s(testbed.pid), time.monotonic()
+                out = await testbed.measure(f"bench-{repetition}", task, deadline_s)
+                elapsed = time.monotonic() - begun
+                if not repetition:
+                    continue  # the first one also does what is done once a testbed
+                fixed.append(elapsed - _in_stages_s(out, plan.study.stages[1:]))
+                share.append(elapsed / (processor_s(testbed.pid) - before))
+                used_memory.append(memory_of_group(testbed.pid) / 1e6)
+        finally:
+            await testbed.close()
+    return [Figure(f"fixed cost of a repetition, {level}", fixed, "s", "<= 2 s"),
+            Figure("guests measuring side by side before a core is full", share, "", ""),
+            Figure(f"memory of a guest, {level}", used_memory, "MB", "<= 200 MB")]
+
+
+def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:
+    """The time that a repetition spent in these stages, by its own stamps."""
+    stamps = json.loads((out / "raw.json").read_text())["stamps"]
+    ends = [(contention.first(stage.begins, stamps), contention.first(stage.ends, stamps))
+            for stage in stages]
+    return sum(end - begin for begin, end in ends if begin is not None and end is not None)
+
+
+def _cold_build() -> Figure:
+    """Build kernel and root file system into an empty cache."""
+    with tempfile.TemporaryDirectory(prefix="qop-cold-") as cache:
+        begun = time.monotonic()
+        subprocess.run([sys.executable, "-m", "guest"], cwd=ROOT, check=True,
+                       env={**os.environ, "QOP_CACHE": cache})
+        return Figure("cold build of the guest image", [time.monotonic() - begun], "s",
+                      "<= 480 s")

@@ -1,0 +1,113 @@
+"""What a results folder has held, so that whatever a fault takes away or doubles is found out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.engine import events
+from measure.record import Record, RecordError
+from studies import records as stored
+
+
+@dataclass(frozen=True)
+class _Entry:
+    digest: str
+    is_flagged: bool
+
+
+@dataclass
+class Ledger:
+    """The good records of one results folder, as they were when last looked at.
+
+    `look` gives back what is wrong, one line each, by "lost" and "doubled".
+    """
+
+    folder: Path
+    _known: dict[str, _Entry] = field(default_factory=dict)
+    _measured: set[str] = field(default_factory=set)
+    _damaged: set[str] = field(default_factory=set)
+    #: How many of the folder's events were heard.
+    _heard: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Good records there are, in order of name."""
+        return sorted(self._known)
+
+    def forget(self, name: str) -> None:
+        """A record was damaged on purpose; it has to be measured again."""
+        self._known.pop(name, None)
+        self._measured.discard(name)
+        self._damaged.add(name)
+
+    def look(self) -> dict[str, list[str]]:
+        """Compare with what is there now, and remember it."""
+        records = self._read()
+        now = {name: _Entry(digest, _is_flagged(entry)) for name, (entry, digest) in records.items()
+               if entry.status == "ok"}
+        lost = []
+        for name, before in self._known.items():
+            if name not in now:
+                lost.append(f"{name}: was whole and is gone")
+            elif now[name].digest != before.digest and not (
+                    before.is_flagged and records[name][0].environment.get("alone")):
+                lost.append(f"{name}: another record has taken its place")
+        gone = self._measured - now.keys()
+        lost += [f"{name}: was said to be measured, and is not there"
+                 for name in sorted(gone - self._known.keys())]
+        lost += [f"{path.name}: is not whole" for path in self._files()
+                 if path.stem not in records and path.stem not in self._damaged]
+        self._measured -= gone
+        self._damaged -= now.keys()
+        self._known = now
+        return {"lost": lost, "doubled": self._doubled(records)}
+
+    def hear(self) -> list[str]:
+        """Take down what runs have said since that they measured; what they had measured already.
+
+        What failed counts as not measured, and what is measured exclusively was to be once more.
+        """
+        again = []
+        said = list(events.read(self.folder / events.FILE))
+        for event in said[self._heard:]:
+            if event["event"] == "repetition-recorded" and event["status"] == "ok":
+                name = event["name"]
+                if name in self._measured and not event["exclusive"]:
+                    again.append(f"{name}: was measured already, and was measured again")
+                self._measured.add(name)
+        self._heard = len(said)
+        return again
+
+    def _files(self) -> list[Path]:
+        return sorted((self.folder / "records").glob("*.json"))
+
+    def _read(self) -> dict[str, tuple[Record, str]]:
+        """Records by the name of their file, with the digest of it."""
+        records = {}
+        for path in self._files():
+            try:
+                text = path.read_bytes()
+                entry = stored.parse(text.decode(), str(path))
+            except (OSError, UnicodeDecodeError, RecordError):
+                continue
+            records[path.stem] = entry, hashlib.sha256(text).hexdigest()
+        return records
+
+    @staticmethod
+    def _doubled(records: dict[str, tuple[Record, str]]) -> list[str]:
+        """Files with another repetition's record, and measurements that stand in two records."""
+        lines = [f"{name}: holds the record {entry.name}" for name, (entry, _) in records.items()
+                 if entry.name != name]
+        seen: dict[str, str] = {}
+        for name, (entry, _) in records.items():
+            what = json.dumps([entry.raw.get("stamps"), entry.raw.get("events")], sort_keys=True)
+            if entry.status == "ok" and seen.setdefault(what, name) != name:
+                lines.append(f"{name}: is the same measurement as {seen[what]}")
+        return lines
+
+
+def _is_flagged(entry: Record) -> bool:
+    return bool(entry.environment.get("flags")) and not entry.environment.get("alone")

@@ -1,0 +1,199 @@
+"""`qop bench medium`: the emulated air against what 802.11's timing says it carries.
+
+Every trial is a small open network of its own in a guest of its own, loaded with UDP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from guest import boot, image
+from harness.engine import machine, setup
+from harness.errors import UserError
+from topologies.loader import load_medium
+from topologies.model import Interface, Link, Medium, Network, Node
+
+PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
+PAYLOADS_BYTES = (1470, 256)
+#: What is offered, in ceilings: an overload.
+OVERLOAD = 1.1
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A stream of UDP datagrams from one node to another."""
+
+    client: str
+    server: str
+    payload_bytes: int
+    rate_bps: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A network on a medium, and loads to put on it one after another; a load is several flows."""
+
+    network: Network
+    medium: Medium | None
+    loads: list[list[Flow]] = field(default_factory=list)
+    seconds: float = 3.0
+    #: Whether stations and access points authenticate each other (WPA2 with a passphrase).
+    protected: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Goodput of each flow of each load, and what was seen before there was any.
+
+    `connected` counts the frames in every class of a channel when the stations were in;
+    `round_trip_s` is the shortest of a packet of 84 bytes from a station to its agent.
+    """
+
+    goodput_bps: list[list[float]]
+    connected: dict[str, dict[str, int]] | None
+    round_trip_s: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the table: measured over expected, with the bounds it has to keep."""
+
+    name: str
+    samples: list[float]
+    least: float
+    most: float
+
+    @property
+    def kept(self) -> bool:
+        """The median is within the bounds."""
+        return self.least <= statistics.median(self.samples) <= self.most
+
+    def line(self) -> str:
+        """Median, range, bounds and verdict, as printed."""
+        low, high = min(self.samples), max(self.samples)
+        return (f"{self.name:<58} {statistics.median(self.samples):7.4f} "
+                f"({low:.4f} to {high:.4f}, n={len(self.samples)})  "
+                f"{self.least:.2f} to {self.most:.2f}  {'kept' if self.kept else 'MISSED'}")
+
+
+def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[str, Node], Link]:
+    """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
+    agent = f"ha-{letter}"
+    nodes = {f"{letter}{i}": Node(
+        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32", f"02:00:00:00:{letter}{i}:00")},
+        gateway=f"10.{number}.0.1", agent=agent) for i in range(1, stations + 1)}
+    nodes[f"ap-{letter}"] = Node(["access_point"], {
+        f"wlan-{letter}": Interface(radio=f"02:00:00:00:{letter}0:00", bridge=f"br-{letter}"),
+        f"eth-{letter}": Interface(bridge=f"br-{letter}"),
+        f"br-{letter}": Interface(f"10.{number}.0.2/24")},
+        agent=agent, ssid=f"qop-{letter}", channel=channel)
+    nodes[agent] = Node(["home_agent"], {"air0": Interface(f"10.{number}.0.1/24")}, forwarding=True)
+    return nodes, Link([f"ap-{letter}/eth-{letter}", f"{agent}/air0"])
+
+
+def network(*cells: tuple[dict[str, Node], Link]) -> Network:
+    """A network of cells that have nothing in common, except perhaps a channel."""
+    return Network("bench", {name: node for nodes, _ in cells for name, node in nodes.items()},
+                   [link for _, link in cells])
+
+
+def one_cell() -> Network:
+    """Two stations, an access point, an agent."""
+    return network(cell("a", 1, 2, channel=1))
+
+
+def two_cells(second_channel: int) -> Network:
+    """Two access points with a station each; the first is on channel 1."""
+    return network(cell("a", 1, 1, channel=1), cell("b", 2, 1, channel=second_channel))
+
+
+def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470,
+             factor: float = OVERLOAD) -> Flow:
+    """More than the medium carries; or less, with a factor below 1."""
+    return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
+
+
+async def run(trial: Trial, built: image.Image, processor: int) -> Outcome:
+    """Do a trial in a guest. Raises UserError if it comes to nothing."""
+    with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
+        job = Path(work, "job")
+        machine.copy_code(job / "code")
+        (job / "trial.json").write_text(json.dumps(asdict(trial)))
+        console = Path(work, "console.log")
+        console.touch()
+        command = [str(machine.TESTBED_PYTHON), "-m", "measure.air", "/host"]
+        async with await boot.boot(built, job, cpu=processor, console_log=console,
+                                   scratch=Path(work, "scratch"), command=command) as guest:
+            said = [json.loads(line) async for line in guest.stdout]
+            end = await guest.wait()
+        if not end.ok:
+            last = [line for line in console.read_text(errors="replace").splitlines()
+                    if "Error" in line]
+            raise UserError(f"bench medium: {end.reason or ''} {last[-1] if last else ''}".strip(),
+                            status=1)
+    return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
+                   next(entry["connected"] for entry in said if "connected" in entry),
+                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry))
+
+
+_Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
+
+
+async def against_the_ceiling(name: str, runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """One sender against the ceiling, and by way of its agent to another station."""
+    medium = load_medium(name)
+    loads = [[overload(medium, "a1", server, payload)] for payload in PAYLOADS_BYTES
+             for server in ("ha-a", "a2")]
+    trial = Trial(one_cell(), medium, loads)
+    samples: list[list[float]] = [[] for _ in loads]
+    for _ in range(runs):
+        outcome = await run(trial, built, processor)
+        for sample, [flow], [goodput_bps] in zip(samples, loads, outcome.goodput_bps, strict=True):
+            sample.append(goodput_bps / medium.udp_ceiling_bps(flow.payload_bytes))
+    bounds = {"ha-a": ("to its agent / ceiling", 0.98, 1.02), "a2": ("to a station / ceiling", 0.48, 0.54)}
+    return [Ratio(f"{name}, UDP {flow.payload_bytes} bytes, {bounds[flow.server][0]}", sample,
+                  *bounds[flow.server][1:])
+            for sample, [flow] in zip(samples, loads, strict=True)]
+
+
+async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """Two access points together against one alone: on two channels twice it, on one the same."""
+    medium = load_medium("802.11b-short")
+    flows = [overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
+    ratios = []
+    for channel, shares in ((6, 2), (1, 1)):
+        trial = Trial(two_cells(channel), medium, [flows[:1], flows])
+        samples = []
+        for _ in range(runs):
+            [alone], together = (await run(trial, built, processor)).goodput_bps
+            samples.append(sum(together) / alone / shares)
+        ratios.append(Ratio(f"two access points, channels 1 and {channel} / "
+                            f"{'twice ' if shares == 2 else ''}one alone", samples, 0.97, 1.03))
+    return ratios
+
+
+def bench(runs: int) -> None:
+    """Print the table as it comes about; raises UserError if a bound is missed."""
+    embedded = setup.embedded()
+    built, processor = embedded.image, embedded.processors[-1]
+    parts: list[_Part] = [*(functools.partial(against_the_ceiling, name) for name in PROFILES), two_media]
+    ratios = []
+    for part in parts:
+        new = asyncio.run(part(runs, built, processor))
+        click.echo("\n".join(ratio.line() for ratio in new))
+        ratios += new
+    missed = sum(not ratio.kept for ratio in ratios)
+    if missed:
+        raise UserError(f"bench medium: {missed} of {len(ratios)} bounds missed; a busy machine "
+                        "can be the reason, so try again", status=1)
+

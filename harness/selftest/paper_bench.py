@@ -1,0 +1,88 @@
+"""`qop bench paper`: how long the default study's paper profile takes in virtual time, by a part."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from harness.engine import profiles
+from harness.engine.machine import ROOT
+from harness.engine.progress import lasting
+from harness.selftest import small
+from studies import records as stored
+from topologies.builders import MININET
+
+PROFILE = "paper"
+#: The part that is measured: repetitions of every cell, at least a tenth of the profile's.
+_TENTH = 0.1
+BOUND_MINUTES = 40.0
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What a part of a run says of the whole; times in seconds.
+
+    The first half of the part also started the testbeds, which happens once. The second half,
+    `later` repetitions in `later_s`, is what all that is not measured is expected to be like.
+    """
+
+    measured: int
+    planned: int
+    lasted_s: float
+    later: int
+    later_s: float
+    air_s: float
+
+    @property
+    def total_s(self) -> float:
+        """The whole run."""
+        return self.lasted_s + (self.planned - self.measured) * self.later_s / self.later
+
+    @property
+    def total_air_s(self) -> float:
+        """How long the same repetitions keep the air busy, one after the other."""
+        return self.air_s * self.planned / self.measured
+
+    def lines(self) -> list[str]:
+        """The projection with its basis, as printed."""
+        each_s = self.later_s / self.later
+        return [
+            (f"measured: {self.measured} of {self.planned} repetitions in "
+             f"{lasting(self.lasted_s)}, with the start of the testbeds; the last {self.later} in "
+             f"{self.later_s:.0f} s, {each_s:.2f} s each"),
+            (f"projected: {lasting(self.total_s)} for all ({self.lasted_s:.0f} s + {each_s:.2f} s"
+             f" x {self.planned - self.measured})  <= {BOUND_MINUTES:g} min"),
+            (f"that is {self.total_air_s / self.total_s:.1f} times faster than the air, which is "
+             f"busy for {lasting(self.total_air_s)}")]
+
+
+def bench() -> None:
+    """Measure every cell in virtual time as often as makes a tenth, and print the projection."""
+    profile = profiles.load(small.study(), PROFILE)
+    repetitions = math.ceil(profile.repetitions * _TENTH)
+    with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
+        begun = time.time()
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", "run", "--profile", PROFILE, "--clock",
+             "virtual", "--builder", MININET, "--captures", "failed", "--repetitions",
+             str(repetitions), "--out", folder],
+            cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        lasted_s = time.time() - begun
+        places = list(Path(folder, "records").glob("*.json"))
+        records = [stored.read(path) for path in places]
+        ended = sorted(path.stat().st_mtime for path in places)
+    good = [entry for entry in records if entry.status == "ok"]
+    later = ended[len(ended) // 2 - 1:]
+    projection = Projection(len(records), len(records) * profile.repetitions // repetitions, lasted_s,
+                       len(later) - 1, later[-1] - later[0],
+                       sum(entry.elapsed_s for entry in good))
+    click.echo(f"{len(good)} of {len(records)} good; exit status of the run {done.returncode}")
+    for line in projection.lines():
+        click.echo(line)

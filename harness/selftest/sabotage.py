@@ -1,0 +1,131 @@
+"""`python -m harness.selftest.sabotage run ...`: a run whose guests obey a fault injector as well.
+
+Everything else about the run is as always. In each guest a shell listens, started by the worker's
+Python through its `sitecustomize`, and runs as root what is put into the job folder for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from guest.processes import PROC
+from harness import cli
+from harness.engine import setup
+from harness.engine.machine import EmbeddedMachine, Running
+from topologies.builders import MININET
+
+_ORDERS = "sabotage"
+_LISTENER = """
+: >/host/sabotage/ready
+while :; do
+    for order in /host/sabotage/*.sh; do
+        [ -r "$order" ] || continue
+        sh "$order" >"$order.said" 2>&1
+        mv "$order" "${order%.sh}.done"
+    done
+    sleep 0.1
+done
+"""
+_SITECUSTOMIZE = f"""
+import subprocess, sys
+if "measure.worker" in sys.orig_argv:
+    subprocess.Popen(["sh", "-c", {_LISTENER!r}], stdin=-3, stdout=-3, stderr=-3)
+"""
+#: Kill every process of the first of some names that is there.
+_KILL = """
+for daemon in {names}; do
+    for place in /proc/[0-9]*; do
+        read -r name <"$place/comm" || continue
+        if [ "$name" = "$daemon" ]; then kill -9 "${{place#/proc/}}" && echo "$daemon"; fi
+    done 2>/dev/null | grep . && exit
+done
+"""
+#: Daemons by the name that their process has.
+DAEMONS = ("hostapd", "wpa_supplicant", "freeradius", "charon", "iperf3", "tcpdump")
+
+
+class ObedientMachine(EmbeddedMachine):
+    """The embedded machine, whose guests run what a fault injector puts into their job folder."""
+
+    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
+                    virtual_time: bool = False) -> Running:
+        """Boot a guest with a listener."""
+        (job_dir / "code").mkdir()
+        (job_dir / "code" / "sitecustomize.py").write_text(_SITECUSTOMIZE)
+        (job_dir / _ORDERS).mkdir()
+        return await super().start(job_dir, processor, nodes, study=study,
+                                   virtual_time=virtual_time)
+
+
+def kill_daemon(names: Sequence[str]) -> str:
+    """The order to kill the first of these daemons that is running."""
+    return _KILL.format(names=" ".join(names))
+
+
+def step_clock(seconds: int) -> str:
+    """The order to set the guest's clock forward, or back."""
+    return f"date -s @$(( $(date +%s) + {seconds} )) && echo stepped\n"
+
+
+def is_listening(guest: int) -> bool:
+    """Whether a guest has come so far that it takes orders."""
+    with contextlib.suppress(OSError):
+        return (_job_dir(guest) / _ORDERS / "ready").exists()
+    return False
+
+
+def is_measuring(guest: int) -> bool:
+    """Whether a guest has a repetition under way, or one that is being dissected."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir(_job_dir(guest) / "out")) > 1  # the first are its logs
+    return False
+
+
+def _job_dir(guest: int) -> Path:
+    """A guest's job folder as seen from here: it may have a disk of its own."""
+    seen = PROC / str(guest)
+    return Path(f"{seen / 'root'}{os.readlink(seen / 'cwd' / 'host')}")
+
+
+def order(guest: int, text: str, patience_s: float) -> bool:
+    """Have a guest's listener run something; whether it said that it did what was asked.
+
+    `guest` is the process id of the guest's kernel.
+    """
+    try:
+        place = _job_dir(guest) / _ORDERS / f"{time.monotonic_ns()}.sh"
+        place.with_suffix(".new").write_text(text)
+        place.with_suffix(".new").rename(place)
+    except OSError:
+        return False  # it is gone, or has only begun
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and (PROC / str(guest)).exists():
+        try:
+            if place.with_suffix(".done").exists():
+                return bool(Path(f"{place}.said").read_text().strip())
+        except OSError:
+            return False
+        time.sleep(0.02)
+    with contextlib.suppress(OSError):
+        place.unlink()  # it must not be done once nobody counts it
+    return False
+
+
+def main() -> int:
+    """The command line, on an obedient machine; the exit status."""
+    build = setup.embedded
+
+    def embedded(builder: str = MININET) -> EmbeddedMachine:
+        return ObedientMachine(build(builder).image)
+
+    setup.embedded = embedded
+    return cli.main()
+
+
+if __name__ == "__main__":  # processes that dissect import this file, too
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Access is how mobile nodes get onto the network: the services for it, and each step on the way.
+
+Times are on the wall clock of the machine, which also stamps the captures. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from measure import kernel
+from measure.capture import Point
+from measure.errors import MeasureError
+from measure.services.charon import Charon, Tunnels
+from measure.services.freeradius import FreeRadius
+from measure.services.hostapd import Hostapd
+from measure.services.mobile_ip import Agents, MobileIp, Registrations
+from measure.services.wpa_supplicant import WpaSupplicant
+from measure.station import LINK_S, Station
+from measure.workload import Service, Session, Site
+from topologies.model import HOME_AGENT, Network, Scenario
+
+#: What a mobile node's interface is watched for while it gets on.
+AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
+               "or udp port 4500")
+#: The interface that shows every frame on the air.
+AIR = "hwsim0"
+#: How long the first packet may take.
+DATA_S = 2
+_GATE_S = 0.25
+# Child SAs between home agents: for nodes that are away, for visitors, for everything else.
+_AGENT_CHILDREN = ("home", "visit", "subnets")
+
+
+class Access:
+    """The services of one policy on a built network, and the stations that use them."""
+
+    def __init__(self, site: Site, settings: MobileIp) -> None:
+        self.site = site
+        self._freeradius = FreeRadius(site)
+        self._hostapd = Hostapd(site)
+        self._charon = Charon(site)
+        self._supplicants = WpaSupplicant(site)
+        self._registrations = Registrations(site, settings)
+        self._agents = Agents(site, settings)
+        self._stations: dict[str, Station] = {}
+        self._at_home: set[str] = set()
+        self._measured: set[str] = set()
+        #: What passed the closed port, by mobile node: looked at once each.
+        self.port_checks: dict[str, dict[str, Any]] = {}
+
+    def services(self) -> list[Service]:
+        """All that must run; slow starters first."""
+        return [self._freeradius, self._charon, self._agents, self._registrations,
+                self._supplicants, self._hostapd,
+                Tunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
+
+    @property
+    def has_dot1x(self) -> bool:
+        """Whether the policy has an authentication server."""
+        return bool(self._freeradius.nodes())
+
+    @property
+    def has_ipsec(self) -> bool:
+        """Whether the policy has tunnels between mobile nodes and home agents."""
+        return bool(self.site.having(Charon.file, HOME_AGENT))
+
+    def station(self, name: str) -> Station:
+        """A station as its services have it; they must be ready."""
+        if name not in self._stations:
+            charon = self._charon.socket(name) if name in self._charon.daemons else None
+            self._stations[name] = Station(
+                self.site.testbed, name, self.site.network.nodes[name],
+                self._supplicants.controls[name], self._registrations.programs[name], charon)
+        return self._stations[name]
+
+    def enter(self, scenario: Scenario) -> None:
+        """Have the scenario's companions at home, and of the other stations none on the air."""
+        staying = self._at_home & set(scenario.companions)
+        for name in (self._at_home | self._measured) - staying - {scenario.mobile_node}:
+            self.take_off(name)
+        self._at_home = staying
+        self._measured = {scenario.mobile_node}
+        for name in set(scenario.companions) - staying:
+            # From nothing: an attempt that failed may have left it halfway.
+            self.take_off(name)
+            self.station(name).connect(self.site.network.nodes[scenario.home_of(name)])
+            self._at_home.add(name)
+
+    def take_off(self, name: str) -> None:
+        """Off the air, forgotten by every access point, and its earlier events with it."""
+        station = self.station(name)
+        station.leave()
+        self._hostapd.forget(station.mac)
+        station.supplicant.forget()
+
+    def reset(self, scenario: Scenario) -> Station:
+        """The mobile node without what earlier ones left: link, scan results, IPsec SAs."""
+        self.enter(scenario)
+        self.take_off(scenario.mobile_node)
+        station = self.station(scenario.mobile_node)
+        if station.left_over():
+            raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
+        self.site.testbed.run(station.name, ["ip", "neigh", "flush", "dev", station.radio])
+        station.supplicant.forget()
+        return station
+
+    def connect(self, scenario: Scenario) -> Station:
+        """Authenticate from nothing and stay connected; nothing is captured."""
+        station = self.reset(scenario)
+        station.connect(self.site.network.nodes[scenario.home])
+        return station
+
+    @contextmanager
+    def silent_radius(self, agent: str) -> Iterator[None]:
+        """Hold an agent's authentication server still, so that it admits nobody."""
+        with self._freeradius.silent(agent):
+            yield
+
+
+class Arrival:
+    """The steps of one mobile node onto the network; raw values and stamps go to a session.
+
+    `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
+    prefix `foreign_`.
+    """
+
+    def __init__(self, access: Access, scenario: Scenario, session: Session) -> None:
+        self.access = access
+        self.scenario = scenario
+        self.station = access.station(scenario.mobile_node)
+        self._session = session
+        self._testbed = access.site.testbed
+        self._nodes = access.site.network.nodes
+        session.raw.update(events=[], kernel={})
+
+    @property
+    def peer(self) -> str:
+        """The address of the node that the mobile node talks to."""
+        return self._nodes[self.scenario.peer].address
+
+    def get_on(self, access_point: str, prefix: str = "") -> None:
+        """Everything from the first probe to the first answered packet, at one access point."""
+        raw, station = self._session.raw, self.station
+        self._session.stamp(f"{prefix}start")
+        try:
+            station.join(self._nodes[access_point])
+        finally:
+            self._session.stamp(f"{prefix}link")
+            raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        station.register()
+        self._session.stamp(f"{prefix}registered")
+        raw[f"{prefix}registration"] = station.registration.history
+        station.tunnel()
+        self._session.stamp(f"{prefix}tunnel")
+        answered = station.ping(self.peer, DATA_S)
+        self._session.stamp(f"{prefix}first_packet")
+        # Once more: the access point opens its port a frame later than the station.
+        raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        if not answered:
+            raise MeasureError("data", f"{station.name}: associated, but no packet "
+                               f"comes back from {self.peer} within {DATA_S:g} s")
+
+    def arrive(self) -> None:
+        """At home, and where the scenario says so, from there to the visited network."""
+        self.get_on(self.scenario.home)
+        if self.scenario.roams_to:
+            self._session.stamp("handoff")
+            self.station.leave()
+            self.get_on(self.scenario.roams_to, "foreign_")
+
+    def check_port(self) -> dict[str, Any]:
+        """What passes an access point that has not authorized the mobile node; asked once each."""
+        known = self.access.port_checks
+        if self.station.name not in known:
+            known[self.station.name] = self._port_closed()
+        return known[self.station.name]
+
+    def ipsec_state(self, moment: str) -> None:
+        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
+        if not self.access.has_ipsec:
+            return
+        ends = {self.station.address, self._nodes[self.scenario.agent].address}
+        self._session.raw["kernel"][moment] = {
+            node: [state for state in kernel.xfrm_states(self._testbed, node)
+                   if {state["src"], state["dst"]} == ends]
+            for node in (self.station.name, self.scenario.agent)}
+
+    def finish(self) -> None:
+        """Note what is only complete when the repetition ends."""
+        self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
+        self._session.raw["ike_sas"] = self.station.ike_sas
+
+    def _port_closed(self) -> dict[str, Any]:
+        """Associate while the authentication server is held still: nothing may pass the port."""
+        self.access.reset(self.scenario)
+        supplicant = self.station.supplicant
+        with self.access.silent_radius(self.scenario.agent):
+            self.station.begin(self._nodes[self.scenario.home])
+            started = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
+            flags = self._flags(self.scenario.home)
+            agent = self._nodes[self.scenario.agent].address
+            answered = started is not None and self.station.resolves(agent, _GATE_S)
+        self.access.reset(self.scenario)
+        return {"associated": started is not None, "answered": answered,
+                "authorized": flags.get("authorized", "unknown")}
+
+    def _flags(self, access_point: str) -> dict[str, str]:
+        stations = kernel.station_flags(self._testbed, access_point,
+                                        self._nodes[access_point].radio_interface)
+        return stations.get(self.station.mac, {})
+
+
+def auth_points(scenario: Scenario) -> Sequence[Point]:
+    """Where getting on shows: the air, the mobile node, the wire behind each access point used."""
+    nodes = scenario.network.nodes
+    points = [Point("air", None, AIR),
+              Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
+                    AUTH_FILTER),
+              wire_point(scenario.network, "wire", scenario.home)]
+    if scenario.roams_to:
+        points.append(wire_point(scenario.network, "foreign", scenario.roams_to))
+    return points
+
+
+def wire_point(network: Network, name: str, node: str, expression: str = "",
+               one_in: int = 1) -> Point:
+    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
+    interface, _ = network.link_of(node)
+    return Point(name, node, interface, expression, one_in)

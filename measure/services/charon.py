@@ -1,0 +1,81 @@
+"""Charon as a service, and the tunnels between gateways that must stand before anything runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from measure import ike
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.services.daemons import Daemons
+from measure.workload import Site
+
+_CHARON = "/usr/lib/ipsec/charon"
+# 8 s were seen, where the processor is emulated and shared.
+_LOAD_S = 30.0
+
+
+class Charon(Daemons):
+    """An IKE daemon, with its connections loaded, on every node that has its configuration."""
+
+    name = "charon"
+    file = "strongswan.conf"
+
+    def socket(self, node: str) -> Path:
+        """Where the charon of a node listens for vici."""
+        return self.site.mount / node / "run" / "charon.vici"
+
+    def launch(self, node: str) -> Daemon:
+        """Start the daemon of one node."""
+        # Charon keeps its pid file in /run: every node needs a /run of its own.
+        self.site.testbed.run(node, ["mount", "-t", "tmpfs", "tmpfs", "/run"])
+        return self.daemon(node, [_CHARON], r"spawning \d+ worker threads",
+                           {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
+
+    def ready(self) -> None:
+        """Wait until they run, and load what each is to do."""
+        super().ready()
+        for node in self.daemons:
+            self._load_connections(node)
+
+    def _load_connections(self, node: str) -> None:
+        home = self.site.mount / node
+        done = subprocess.run(
+            ["swanctl", "--load-all", "--noprompt", "--uri", f"unix://{self.socket(node)}"],
+            env={**os.environ, "STRONGSWAN_CONF": str(home / self.file),
+                 "SWANCTL_DIR": str(home / "swanctl")},
+            capture_output=True, text=True, timeout=_LOAD_S, check=False)
+        if done.returncode:
+            raise MeasureError("testbed", f"swanctl on {node}: "
+                               f"{(done.stderr or done.stdout).strip().splitlines()[-1]}")
+
+
+class Tunnels:
+    """Tunnels that one gateway opens to its peers once all of them are up."""
+
+    name = "tunnels"
+    needs: Sequence[str] = (Charon.name,)
+
+    def __init__(self, site: Site, charon: Charon, duty: str, children: Sequence[str]) -> None:
+        self._site = site
+        self._charon = charon
+        self._duty = duty
+        self._children = children
+
+    def start(self) -> None:
+        """Negotiate the children of the first gateway; nothing where fewer than two have IPsec."""
+        gateways = self._site.having(Charon.file, self._duty)
+        if len(gateways) < 2:
+            return
+        with ike.session(self._charon.socket(gateways[0])) as session:
+            for child in self._children:
+                ike.initiate(session, child, ike.NEGOTIATION_S)
+
+    def ready(self) -> None:
+        """Nothing more: a negotiation has ended when it returns."""
+
+    def stop(self) -> None:
+        """Nothing: tunnels end with their daemons."""

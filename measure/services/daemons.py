@@ -1,0 +1,58 @@
+"""A service of daemons: one program on several nodes, each process ended by its own pid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from measure.process import Daemon
+from measure.workload import Site
+
+
+class Daemons:
+    """One program on every node that is to run it; a study's own services extend this.
+
+    `nodes` says where it runs, by default where `file` was rendered; `launch` starts it on one.
+    """
+
+    name: str
+    needs: Sequence[str] = ()
+    #: The rendered file that makes a node run it.
+    file: str = ""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        #: By node; filled by `start`.
+        self.daemons: dict[str, Daemon] = {}
+
+    def nodes(self) -> Sequence[str]:
+        """Nodes that run it."""
+        return self.site.having(self.file)
+
+    def launch(self, node: str) -> Daemon:
+        """Start it on a node."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start it on every node that runs it."""
+        for node in self.nodes():
+            self.daemons[node] = self.launch(node)
+
+    def ready(self) -> None:
+        """Wait until it serves on every node. Raises MeasureError."""
+        for daemon in self.daemons.values():
+            daemon.wait_ready()
+
+    def stop(self) -> None:
+        """End it everywhere, the last first."""
+        while self.daemons:
+            _, daemon = self.daemons.popitem()
+            daemon.stop()
+
+    def daemon(self, node: str, argv: Sequence[str], ready: str,
+               environment: Mapping[str, str] | None = None) -> Daemon:
+        """A process on a node that is ready once its output matches; logged under the service."""
+        self.site.run_folder(node)
+        return Daemon(f"{self.name} on {node}", self.site.testbed.command(node, argv),
+                      self.site.log(self.name, node), ready,
+                      env={**os.environ, **(environment or {})})

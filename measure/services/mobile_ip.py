@@ -1,0 +1,116 @@
+"""Mobile IP as services: agents on the wire's side, registrations on the mobile nodes'."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.process import Daemon
+from measure.registration import Registration
+from measure.services.daemons import Daemons
+from measure.workload import Site
+from topologies.model import HOME_AGENT, STATION
+
+# The first index that RFC 5944 leaves to users.
+_SPI = 256
+
+
+@dataclass(frozen=True)
+class MobileIp:
+    """Settings of Mobile IP that are the same for every node of a testbed.
+
+    Agents hold `key_hex`, mobile nodes `node_key_hex`: the same key, but for a negative control.
+    """
+
+    key_hex: str
+    node_key_hex: str
+    detection: str = "event"
+    spi: int = _SPI
+    lifetime_s: int = 600
+    advertisement_interval_s: float = 1.0
+
+
+class Agents(Daemons):
+    """A home agent, which is a foreign agent to visitors, on every node with that duty."""
+
+    name = "mobile-ip"
+
+    def __init__(self, site: Site, settings: MobileIp) -> None:
+        super().__init__(site)
+        self._shared = settings
+
+    def nodes(self) -> Sequence[str]:
+        """The home agents."""
+        return self.site.network.of_duty(HOME_AGENT)
+
+    def launch(self, node: str) -> Daemon:
+        """Start the agent of one subnet."""
+        return self.daemon(node, _program("topologies.mobile_ip.agent", self._settings(node)),
+                           r'"event": ?"ready"')
+
+    def _settings(self, name: str) -> Path:
+        nodes = self.site.network.nodes
+        node, shared = nodes[name], self._shared
+        own = next(port for port, i in node.interfaces.items()
+                   if i.address and i.address.startswith(f"{node.address}/"))
+        return _written(self.site, name, {
+            "interface": own, "address": node.address, "care_of": node.outer_address,
+            "wired_interface": node.interface_of(node.outer_address),
+            "home": [{"address": nodes[station].address, "spi": shared.spi,
+                      "key_hex": shared.key_hex}
+                     for station in self.site.network.of_duty(STATION)
+                     if nodes[station].agent == name],
+            "advertisement_interval_s": shared.advertisement_interval_s,
+            "lifetime_s": shared.lifetime_s})
+
+
+class Registrations:
+    """The mobile node's program on every station."""
+
+    name = "registrations"
+    needs: Sequence[str] = ()
+
+    def __init__(self, site: Site, settings: MobileIp) -> None:
+        self.site = site
+        self._shared = settings
+        #: By station; filled by `start`.
+        self.programs: dict[str, Registration] = {}
+
+    def start(self) -> None:
+        """Start them all."""
+        for name in self.site.network.of_duty(STATION):
+            argv = self.site.testbed.command(
+                name, _program("topologies.mobile_ip.node", self._settings(name)))
+            self.programs[name] = Registration(name, argv, self.site.log("mobile-ip", name))
+
+    def ready(self) -> None:
+        """Wait until each runs. Raises MeasureError."""
+        for program in self.programs.values():
+            program.wait_ready()
+
+    def stop(self) -> None:
+        """End them, the last first."""
+        while self.programs:
+            _, program = self.programs.popitem()
+            program.stop()
+
+    def _settings(self, name: str) -> Path:
+        node, shared = self.site.network.nodes[name], self._shared
+        return _written(self.site, name, {
+            "interface": node.radio_interface, "home_address": node.address,
+            "home_agent": self.site.network.nodes[node.agent or ""].address,
+            "spi": shared.spi, "key_hex": shared.node_key_hex, "lifetime_s": shared.lifetime_s,
+            "detection": shared.detection})
+
+
+def _program(module: str, settings: Path) -> list[str]:
+    return [sys.executable, "-m", module, str(settings)]
+
+
+def _written(site: Site, node: str, values: dict[str, object]) -> Path:
+    path = site.run_folder(node) / "mobile-ip.json"
+    path.write_text(json.dumps(values))
+    return path

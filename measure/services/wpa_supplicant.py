@@ -1,0 +1,51 @@
+"""Wpa_supplicant as a service, with a control connection to each station's interface."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from measure.process import Daemon
+from measure.services.daemons import Daemons
+from measure.workload import Site
+from measure.wpa_ctrl import Control
+
+
+class WpaSupplicant(Daemons):
+    """A supplicant on every node that has its configuration."""
+
+    name = "wpa_supplicant"
+    file = "wpa_supplicant.conf"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.controls: dict[str, Control] = {}
+        self._connections = ExitStack()
+
+    def launch(self, node: str) -> Daemon:
+        """Start the supplicant of one node."""
+        # Started without an interface, so that adding one through the global socket is answered
+        # when the interface's own control socket is there.
+        return self.daemon(node, ["wpa_supplicant", "-g", self._global(node)],
+                           r"Successfully initialized wpa_supplicant")
+
+    def ready(self) -> None:
+        """Wait until they run, give each its interface, and connect to it."""
+        super().ready()
+        for name in self.daemons:
+            self.controls[name] = self._connections.enter_context(self._attached(name))
+
+    def stop(self) -> None:
+        """Close the connections and end the supplicants."""
+        self._connections.close()
+        super().stop()
+
+    def _global(self, node: str) -> str:
+        return str(self.site.run_folder(node) / "global")
+
+    def _attached(self, name: str) -> Control:
+        home = self.site.mount / name
+        interface = self.site.network.nodes[name].radio_interface
+        with Control(home / "run" / "global", f"wpa_supplicant on {name}") as everything:
+            everything.command(f"INTERFACE_ADD {interface}\t{home / self.file}\tnl80211"
+                               f"\t{home / 'run' / 'wpa_supplicant'}")
+        return Control(home / "run" / "wpa_supplicant" / interface, f"wpa_supplicant on {name}")

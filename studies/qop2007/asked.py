@@ -1,0 +1,54 @@
+"""Settings of the study's workload: the streams, the air, how a move is noticed, what captures keep."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from studies import study
+from studies.units import Bytes
+from topologies.loader import medium_names
+
+NO_MEDIUM = "none"
+#: What captures of streams keep of the expected packets: 1 in so many.
+STREAM_CAPTURES = {"whole": 1, "sampled": 16}
+#: Below the first there is nothing to time.
+_STREAM_BYTES = (50_000, 10_000_000_000)
+
+
+def _timeable(size: int) -> int:
+    least, most = _STREAM_BYTES
+    if not least <= size <= most:
+        raise ValueError("give between 50k and 10G")
+    return size
+
+
+class Asked(study.Asked):
+    """What a repetition is asked for. Sizes in bytes."""
+
+    stream_bytes: Annotated[Bytes, AfterValidator(_timeable)] = Field(
+        1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
+        json_schema_extra={"option": "--stream-bytes"})
+    udp_payload_bytes: int = Field(
+        1400, ge=64, le=1472, json_schema_extra={"option": "--udp-payload"},
+        description="Payload of a UDP datagram in bytes, 64 to 1472; 1400 fits every policy "
+        "without fragments.")
+    medium: str = Field(
+        "802.11b-short", json_schema_extra={"option": "--medium"},
+        description=f"{', '.join(medium_names())}, a .yml file, or none.")
+    detection: Literal["event", "advertisement"] = Field(
+        "event", json_schema_extra={"option": "--detection"},
+        description="How a mobile node notices that it has moved: from its supplicant, or by the "
+        "next agent advertisement.")
+    stream_captures: Literal["whole", "sampled"] = Field(
+        "whole", json_schema_extra={"option": "--stream-captures"},
+        description="Whether captures of streams keep all packets, or 1 in 16 of the expected ones "
+        "and all unexpected ones.")
+
+    def kept(self) -> dict[str, Any]:
+        """A medium of the user's by its own name: its file's path is of this machine only."""
+        from studies.qop2007 import matrix
+
+        medium = matrix.medium(self)
+        return {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}

@@ -1,0 +1,79 @@
+"""The plan of a folder of schema 1, which knew this study alone, as a manifest of schema 2.
+
+Layers stood in the plan; scenarios and the medium stood in what the results were made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from measure.manifest import SCHEMA, digest_of
+from studies.qop2007.asked import NO_MEDIUM
+from studies.qop2007.factors import scenario_digest
+from topologies.loader import to_json
+from topologies.model import Medium, from_json
+
+_ASKED = {"tcp_bytes": "stream_bytes", "udp_payload_bytes": "udp_payload_bytes",
+          "detection": "detection", "stream_captures": "stream_captures"}
+#: What was added to the plan while schema 1 lasted, as it was before.
+_ASKED_BEFORE = {"stream_bytes": 1_000_000, "udp_payload_bytes": 1400, "detection": "event",
+                 "stream_captures": "whole"}
+_SETTINGS_BEFORE = {"seed": 1, "fault": None, "on": "guest", "clock": "real", "warm_up": 1,
+                    "builder": "mininet"}
+STUDY = {"id": "qop2007", "version": 1}
+FACTORS = [{"name": "policy", "title": "Policy", "is_number": False, "unit": ""},
+           {"name": "scenario", "title": "Scenario", "is_number": False, "unit": ""}]
+
+
+def plan_from_schema_1(plan: dict[str, Any], history: Sequence[Any]) -> dict[str, Any]:
+    """The manifest; raises LookupError, TypeError or ValueError where the plan does not fit."""
+    old = plan["settings"]
+    asked = _ASKED_BEFORE | {new: old[name] for name, new in _ASKED.items() if name in old}
+    asked["medium"] = plan.get("medium") or NO_MEDIUM
+    settings = {"repetitions": old["repetitions"]} | {
+        name: old.get(name, before) for name, before in _SETTINGS_BEFORE.items()}
+    manifest = {
+        "schema": SCHEMA, "study": STUDY, "factors": FACTORS,
+        "levels": {"policy": {name: _policy(plan, name) for name in plan["policies"]},
+                   "scenario": {name: _scenario(history, name) for name in plan["scenarios"]}},
+        "cells": [[policy, scenario] for policy in plan["policies"]
+                  for scenario in plan["scenarios"]],
+        "asked": asked, "settings": settings, "media": _media(plan, history), "devices": {},
+        "former_digests": [plan["digest"]] if plan.get("digest") else []}
+    return {**manifest, "digest": digest_of(manifest)}
+
+
+def _policy(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+    title = plan.get("names", {}).get(name, "")
+    layers = plan.get("layers", {}).get(name)
+    return {"title": title, "digest": plan["policies"][name],
+            "content": {"name": title, "layers": layers} if layers is not None else {}}
+
+
+def _scenario(history: Sequence[Any], name: str) -> dict[str, Any]:
+    """As the newest circumstances have it; one that is in none says nothing but its name."""
+    for entry in reversed(history):
+        content = entry.get("scenarios", {}).get(name)
+        if content:
+            content = _with_duties(content)
+            return {"title": content["title"], "content": content,
+                    "digest": scenario_digest(content)}
+    return {}
+
+
+def _with_duties(scenario: dict[str, Any]) -> dict[str, Any]:
+    """Nodes had one `kind`, which is a list of duties today."""
+    nodes = {name: {"duties": [node["kind"]],
+                    **{key: value for key, value in node.items() if key != "kind"}}
+             if "kind" in node else node for name, node in scenario["network"]["nodes"].items()}
+    return {**scenario, "network": {**scenario["network"], "nodes": nodes}}
+
+
+def _media(plan: Mapping[str, Any], history: Sequence[Any]) -> dict[str, Any]:
+    for entry in reversed(history):
+        medium = entry.get("medium")
+        if medium and medium.get("name") == plan.get("medium"):
+            # Read back: a field that came later has its default.
+            return {medium["name"]: to_json(from_json(Medium, medium))}
+    return {}

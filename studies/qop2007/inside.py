@@ -1,0 +1,127 @@
+"""The study's part inside the machine: get on the network, move if asked, stream, tidy up.
+
+What comes out is raw: captures, events, kernel state, iperf3's JSON. Judging is done outside, see
+`judge`. Nothing here may need more than a machine has: the standard library, and the toolkit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from measure import capture, iperf, sampling
+from measure.access import AIR, Access, Arrival, auth_points, wire_point
+from measure.capture import Detail, Point, capturing
+from measure.services.iperf3 import Iperf3
+from measure.services.mobile_ip import MobileIp
+from measure.workload import Service, Session, Site
+from studies.qop2007 import survival
+from topologies.model import ROUTER, Scenario, from_json
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Sizes of the TCP and UDP streams, and how UDP is offered."""
+
+    tcp_bytes: int
+    udp_bytes: int
+    udp_payload_bytes: int
+    udp_rate_bps: float
+    timeout_s: float
+    #: Captures keep 1 in so many of the packets that the streams should consist of.
+    one_in: int = 1
+
+
+class Workload:
+    """Mobile nodes that authenticate by a policy's layers, and stream to a peer."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        keys = site.secrets["mobile_ip"]
+        self._access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
+                                             **site.options))
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+            "connect": self._connect, "survive": self._survive}
+
+    def services(self) -> Sequence[Service]:
+        """What the network is got onto by, and a server wherever a scenario streams to."""
+        peers = [_scenario(task).peer for task in self._site.tasks.values()]
+        return [*self._access.services(), Iperf3(self._site, peers)]
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """Authenticate from nothing, move where the scenario says so, and stream."""
+        scenario, streams = _scenario(task), Streams(**task["streams"])
+        access, testbed = self._access, self._site.testbed
+        raw = session.raw
+        raw["captures"] = []
+        arrival = Arrival(access, scenario, session)
+        captures: Callable[..., AbstractContextManager[None]] = partial(
+            capturing, testbed, out=out, logs=self._site.logs, summaries=raw["captures"])
+        raw["port_check"] = arrival.check_port() if self._has_port else None
+        try:
+            access.reset(scenario)
+            with captures(auth_points(scenario), capture.WHOLE, part="auth"):
+                arrival.arrive()
+            with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
+                session.shareable()
+                self._stream(arrival, streams, session)
+                arrival.ipsec_state("after_traffic")
+                capture.settle()
+        finally:
+            session.stamp("end")
+            arrival.finish()
+
+    @property
+    def _has_port(self) -> bool:
+        """Whether the policy has a port to be closed, and a server to hold still for that."""
+        return self._access.has_dot1x and not self._site.withhold
+
+    @property
+    def _detail(self) -> Detail:
+        return capture.HEADERS if self._site.testbed.medium else capture.HEADERS_UNLIMITED
+
+    def _stream(self, arrival: Arrival, streams: Streams, session: Session) -> None:
+        for protocol, size_bytes in (("tcp", streams.tcp_bytes), ("udp", streams.udp_bytes)):
+            session.stamp(f"{protocol}_start")
+            session.raw[f"iperf_{protocol}"] = iperf.stream(
+                self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,
+                size_bytes=size_bytes, timeout_s=streams.timeout_s,
+                rate_bps=streams.udp_rate_bps, payload_bytes=streams.udp_payload_bytes)
+            session.stamp(f"{protocol}_end")
+
+    def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
+        """The air, the wire behind the mobile node's access point, the agents' wire, the peer."""
+        one_in, has_ipsec = streams.one_in, self._access.has_ipsec
+        air = sampling.air(one_in, has_link=bool(self._site.testbed.cipher_bytes),
+                           has_ipsec=has_ipsec)
+        wire = sampling.wire(one_in, has_ipsec=has_ipsec)
+        places = [("wire", scenario.access_point)]
+        places += [("core", router) for router in scenario.network.of_duty(ROUTER)]
+        return [Point("air", None, AIR, air, one_in), self._receiver(scenario),
+                *(wire_point(self._site.network, name, node, wire, one_in)
+                  for name, node in places)]
+
+    def _receiver(self, scenario: Scenario) -> Point:
+        """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""
+        peer = self._site.network.nodes[scenario.peer]
+        return Point("peer", scenario.peer, peer.interface_of(peer.address),
+                     f"udp dst port {iperf.PORT} or esp")
+
+    def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Bring the mobile node up as a repetition does, and leave it so."""
+        station = self._access.connect(_scenario(task))
+        return {"station": station.name}
+
+    def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Move while a TCP connection is in use; see `survival`."""
+        scenario = _scenario(task)
+        return survival.survive(self._site.testbed, self._access.connect(scenario), scenario)
+
+
+def _scenario(task: Mapping[str, Any]) -> Scenario:
+    scenario: Scenario = from_json(Scenario, task["scenario"])
+    return scenario

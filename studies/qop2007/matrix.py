@@ -1,0 +1,92 @@
+"""A cell of the study as the engine needs it: its testbed, its task, what it takes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from studies.qop2007.asked import NO_MEDIUM, STREAM_CAPTURES, Asked
+from studies.study import Cell, Expected, StudyError
+from studies.study import TestbedSpec as Spec
+from topologies.loader import TopologyError, load_medium, to_json
+from topologies.model import Medium, Scenario
+
+#: The first security parameter index that RFC 5944 leaves to users.
+SPI = 256
+#: The slowest stream still waited for; a cell below this rate counts as hung.
+_SLOWEST_BPS = 250_000
+_STREAM_SPARE_S = 10
+#: UDP is offered above what the medium can carry; without a medium, this much.
+_OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
+#: Getting on the network, starting and ending captures and streams; and moving, where one moves.
+_FIXED_S, _MOVE_S = 1.0, 0.6
+#: Streams through kernel and processor alone.
+_UNLIMITED_BPS = 300e6
+#: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
+_PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
+#: Compressed captures: of getting on, and for each byte of a stream each time it is on the air.
+_FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
+
+
+@cache
+def medium(asked: Asked) -> Medium | None:
+    """The air that was asked for; None streams at the processor's pace. Raises StudyError."""
+    if asked.medium == NO_MEDIUM:
+        return None
+    try:
+        return load_medium(asked.medium)
+    except TopologyError as error:
+        raise StudyError(str(error)) from None
+
+
+def testbed(cell: Cell, asked: Asked) -> Spec:
+    """The policy on the scenario's network, over the air that was asked for."""
+    return Spec(network=cell.value("scenario").network, policy=cell.value("policy"),
+                medium=medium(asked), options={"spi": SPI, "detection": asked.detection})
+
+
+def task(cell: Cell, asked: Asked) -> dict[str, Any]:
+    """The scenario, and both streams: sizes in bytes, UDP's rate, how long to wait for one."""
+    scenario: Scenario = cell.value("scenario")
+    return {"scenario": to_json(scenario), "streams": {
+        "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
+        "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
+        "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
+        "one_in": STREAM_CAPTURES[asked.stream_captures]}}
+
+
+def deadline_s(asked: Asked) -> float:
+    """As long as the slowest streams still waited for."""
+    return 2 * _slowest_s(asked)
+
+
+def expected(cell: Cell, asked: Asked) -> Expected:
+    """By the air's ceilings, so that it is the same for all policies of a scenario.
+
+    UDP is offered at the rate that one crossing can carry, wherever it goes.
+    """
+    scenario: Scenario = cell.value("scenario")
+    size, air = asked.stream_bytes, medium(asked)
+    crossings = _crossings(scenario)
+    tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
+    udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
+    fixed_s = _FIXED_S + (_MOVE_S if scenario.roams_to else 0.0)
+    return Expected(
+        duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
+        processor_s=_PROCESSOR_S + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
+        capture_bytes=_FIXED_BYTES + 2 * size * crossings * _SHARE_OF_STREAM
+        / STREAM_CAPTURES[asked.stream_captures])
+
+
+def _crossings(scenario: Scenario) -> int:
+    """How often a packet between the mobile node and its peer is on the air."""
+    return 2 if scenario.network.nodes[scenario.peer].has("station") else 1
+
+
+def _offered_bps(asked: Asked) -> float:
+    air = medium(asked)
+    return _OVERLOAD * air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_OFFER_BPS
+
+
+def _slowest_s(asked: Asked) -> float:
+    return asked.stream_bytes * 8 / _SLOWEST_BPS

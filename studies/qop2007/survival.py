@@ -1,0 +1,71 @@
+"""Survival is that a TCP connection opened at home outlives the move: stream, move, look at it.
+
+The kernel of the stream's receiver is asked, by connection: iperf3 is not trusted to use the same.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from measure import iperf, kernel
+from measure.errors import MeasureError
+from measure.station import Station
+from topologies.model import Scenario
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+# Enough to be in the middle of a stream, and little enough to get there soon at 1 Mbit/s.
+_ENOUGH_BYTES = 100_000
+_DEADLINE_S = 10.0
+_POLL_S = 0.02
+_STREAM_S = 60
+
+
+def survive(testbed: Testbed, station: Station, scenario: Scenario) -> dict[str, Any]:
+    """Move to the visited network in the middle of a stream. Raises MeasureError.
+
+    The mobile node is connected at home. `connection` is its end of the stream's TCP connection;
+    `received_before`, `received_arriving` and `received_after` are what the peer had of it before
+    the node left, when it was registered again, and at the end; `outage_s` is how long nothing
+    came after leaving.
+    """
+    if scenario.roams_to is None:
+        raise MeasureError("testbed", f"nobody moves in {scenario.id}")
+    nodes = testbed.network.nodes
+    argv = ["iperf3", "--client", nodes[scenario.peer].address, "--port", str(iperf.PORT),
+            "--time", str(_STREAM_S)]
+
+    def received() -> dict[str, int]:
+        return kernel.received_bytes(testbed, scenario.peer, iperf.PORT)
+
+    with subprocess.Popen(testbed.command(station.name, argv), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as stream:
+        try:
+            _wait(lambda: max(received().values(), default=0) > _ENOUGH_BYTES, "does not begin")
+            seen = received()
+            connection = max(seen, key=lambda peer: seen[peer])
+            left = time.monotonic()
+            station.leave()
+            before = received()[connection]
+            station.connect(nodes[scenario.roams_to])
+            arriving = received().get(connection, 0)
+            _wait(lambda: received().get(connection, 0) > arriving, "did not go on after the move")
+            outage_s = time.monotonic() - left
+            _wait(lambda: received().get(connection, 0) > arriving + _ENOUGH_BYTES, "stalls")
+            return {"connection": connection, "received_before": before,
+                    "received_arriving": arriving, "received_after": received()[connection],
+                    "outage_s": outage_s}
+        finally:
+            stream.terminate()
+
+
+def _wait(reached: Callable[[], bool], failure: str) -> None:
+    until = time.monotonic() + _DEADLINE_S
+    while not reached():
+        if time.monotonic() > until:
+            raise MeasureError("stream", f"the TCP stream {failure} within {_DEADLINE_S:g} s")
+        time.sleep(_POLL_S)

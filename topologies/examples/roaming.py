@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""R1: a station drives from its home cell into a foreign one and keeps talking to its home.
+
+Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a, and drives to ap-b in the
+subnet of ha-b. Nobody tells it to change: its signal falls, wpa_supplicant looks for a better
+access point and moves. Mobile IP registers the new place with the home agent, and packets from and
+to a1 at home take the tunnel between the agents.
+
+    sudo python3 topologies/examples/roaming.py           drive, then Mininet's command line
+    sudo python3 topologies/examples/roaming.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/roaming.py --no-cli  drive, and end
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+if not __package__:  # started as a file: what it imports lies in the checkout
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+
+from topologies.standalone import program
+
+
+def topology(args: argparse.Namespace) -> bool:
+    """Create a network; whether the station has arrived and its peer answers."""
+    from mininet.log import info
+    from mn_wifi.cli import CLI
+    from mn_wifi.net import Mininet_wifi
+
+    from topologies.loader import load_scenario
+    from topologies.standalone import daemons, drive, network, strength
+
+    scenario = load_scenario("R1")
+    plan = scenario.network
+    net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
+    with network.ending(net):
+        info("*** Creating nodes\n")
+        for name in plan.of_duty("station"):
+            net.addStation(name, **network.wireless(plan, name))
+        for name in plan.of_duty("access_point"):
+            net.addAccessPoint(name, **network.wireless(plan, name))
+        for name in network.wired(plan):
+            net.addHost(name, ip=None)
+
+        info("*** Configuring propagation model\n")
+        net.setPropagationModel(model="logDistance", exp=4)
+
+        info("*** Configuring nodes\n")
+        net.configureNodes()
+
+        info("*** Creating links\n")
+        network.add_links(net, plan)
+        network.add_addresses(net, plan)
+
+        if args.plot:
+            net.plotGraph(max_x=200, min_y=-20, max_y=120)
+
+        info("*** Configuring mobility\n")
+        drive.add_mobility(net, scenario)
+
+        info("*** Starting daemons\n")
+        with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
+            info("*** Starting network\n")
+            drive.begin(net)
+            done = drive.watch(net, scenario, stations[scenario.mobile_node])
+            drive.save_plot(net, "R1.png")
+
+            if args.cli:
+                info("*** Running CLI\n")
+                CLI(net)
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(topology, __doc__))

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""R2: a station drives to the subnet of the very node that it talks to.
+
+Station b1 leaves subnet B and drives to ap-a in subnet A, where a1 is at home. They are neighbours
+then, but what they send goes both ways between the agents: by the tunnel to b1's home agent, and
+back from there, through the tunnel or as ordinary packets.
+
+    sudo python3 topologies/examples/roaming_both.py           drive, then Mininet's command line
+    sudo python3 topologies/examples/roaming_both.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/roaming_both.py --no-cli  drive, and end
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+if not __package__:  # started as a file: what it imports lies in the checkout
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+
+from topologies.standalone import program
+
+
+def topology(args: argparse.Namespace) -> bool:
+    """Create a network; whether the station has arrived and its peer answers."""
+    from mininet.log import info
+    from mn_wifi.cli import CLI
+    from mn_wifi.net import Mininet_wifi
+
+    from topologies.loader import load_scenario
+    from topologies.standalone import daemons, drive, network, strength
+
+    scenario = load_scenario("R2")
+    plan = scenario.network
+    net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
+    with network.ending(net):
+        info("*** Creating nodes\n")
+        for name in plan.of_duty("station"):
+            net.addStation(name, **network.wireless(plan, name))
+        for name in plan.of_duty("access_point"):
+            net.addAccessPoint(name, **network.wireless(plan, name))
+        for name in network.wired(plan):
+            net.addHost(name, ip=None)
+
+        info("*** Configuring propagation model\n")
+        net.setPropagationModel(model="logDistance", exp=4)
+
+        info("*** Configuring nodes\n")
+        net.configureNodes()
+
+        info("*** Creating links\n")
+        network.add_links(net, plan)
+        network.add_addresses(net, plan)
+
+        if args.plot:
+            net.plotGraph(max_x=200, min_y=-20, max_y=120)
+
+        info("*** Configuring mobility\n")
+        drive.add_mobility(net, scenario)
+
+        info("*** Starting daemons\n")
+        with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
+            info("*** Starting network\n")
+            drive.begin(net)
+            done = drive.watch(net, scenario, stations[scenario.mobile_node])
+            drive.save_plot(net, "R2.png")
+
+            if args.cli:
+                info("*** Running CLI\n")
+                CLI(net)
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(topology, __doc__))

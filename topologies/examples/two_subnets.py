@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""N3: stations of two subnets talk, each at home.
+
+Station a2 in subnet A talks to b1 in subnet B, each in its own cell: over two home agents and the
+router between them.
+
+    sudo python3 topologies/examples/two_subnets.py           ping, then Mininet's command line
+    sudo python3 topologies/examples/two_subnets.py --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/two_subnets.py --no-cli  ping, and end
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+if not __package__:  # started as a file: what it imports lies in the checkout
+    sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
+
+from topologies.standalone import program
+
+
+def topology(args: argparse.Namespace) -> bool:
+    """Create a network; whether its peer answers."""
+    from mininet.log import info
+    from mn_wifi.cli import CLI
+    from mn_wifi.net import Mininet_wifi
+
+    from topologies.loader import load_scenario
+    from topologies.standalone import daemons, drive, network, strength
+
+    scenario = load_scenario("N3")
+    plan = scenario.network
+    net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
+    with network.ending(net):
+        info("*** Creating nodes\n")
+        for name in plan.of_duty("station"):
+            net.addStation(name, **network.wireless(plan, name))
+        for name in plan.of_duty("access_point"):
+            net.addAccessPoint(name, **network.wireless(plan, name))
+        for name in network.wired(plan):
+            net.addHost(name, ip=None)
+
+        info("*** Configuring propagation model\n")
+        net.setPropagationModel(model="logDistance", exp=4)
+
+        info("*** Configuring nodes\n")
+        net.configureNodes()
+
+        info("*** Creating links\n")
+        network.add_links(net, plan)
+        network.add_addresses(net, plan)
+
+        if args.plot:
+            net.plotGraph(max_x=200, min_y=-20, max_y=120)
+
+        info("*** Starting daemons\n")
+        with strength.following(net, scenario), daemons.serving(net, scenario) as stations:
+            info("*** Starting network\n")
+            drive.begin(net)
+            done = drive.watch(net, scenario, stations[scenario.mobile_node])
+            drive.save_plot(net, "N3.png")
+
+            if args.cli:
+                info("*** Running CLI\n")
+                CLI(net)
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(topology, __doc__))

@@ -1,0 +1,76 @@
+"""A YAML file becomes a dataclass, strictly: its fields are known and its types fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from topologies.checks import TopologyError
+from topologies.model import from_json
+
+ROOT = Path(__file__).parent
+
+
+def names(folder: str) -> list[str]:
+    """Names of the files of a folder that comes with the project, sorted."""
+    return sorted(path.stem for path in (ROOT / folder).glob("*.yml"))
+
+
+def resolve(name: str, folder: str, beside: Path | None = None) -> Path:
+    """The file that a name or a path ending in `.yml` stands for; paths start at `beside`."""
+    if name.endswith((".yml", ".yaml")):
+        return beside / name if beside else Path(name)
+    if name not in names(folder):
+        raise TopologyError(f"{name}: no such file in topologies/{folder}; "
+                            f"choose one of {', '.join(names(folder))} or give a .yml file")
+    return ROOT / folder / f"{name}.yml"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds. Raises TopologyError."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TopologyError(f"{path}: no such file; check the name") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TopologyError(f"{path}: cannot be read ({error}); give a YAML file") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise TopologyError(f"{path}:{line}: not YAML ({error.problem}); correct that line") \
+            from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise TopologyError(f"{path}: not YAML ({_one_line(error)}); correct the file") from None
+    if not isinstance(document, dict):
+        raise TopologyError(f"{path}: holds no mapping; see topologies/ for examples")
+    return document
+
+
+def validate(cls: type[Any], document: Any, path: Path) -> Any:
+    """A dataclass of a document, which must fit it to the letter. Raises TopologyError."""
+    try:
+        from pydantic import TypeAdapter, ValidationError
+    except ImportError:
+        # The scripts in examples/ run on machines without it; the project's own files are valid.
+        if path.is_relative_to(ROOT):
+            return from_json(cls, document)
+        raise TopologyError(f"{path}: no file of your own can be checked without pydantic 2; "
+                            "install it") from None
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
+                            "in quotes") from None
+    try:
+        return TypeAdapter(cls).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "top level"
+        raise TopologyError(f"{path}: {_one_line(f'{where}: ' + first['msg'])}; "
+                            "see docs/topologies.md for the fields") from None
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())[:200]

@@ -1,0 +1,43 @@
+"""Networks of a regular shape are made here, instead of being written down node by node."""
+
+from __future__ import annotations
+
+from topologies.model import ROUTER, Interface, Link, Network, Node, Wire
+
+_HOP_LIMIT = 250
+
+
+def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
+          name: str = "chain") -> Network:
+    """Two hosts with `hops` links in a row between them, and a router at every joint.
+
+    The hosts are called by their duties, the routers r1, r2 and so on; hop n has the subnet
+    10.0.n.0/24. Every link is of this wire, plain ones without. Raises ValueError.
+    """
+    if not 1 <= hops <= _HOP_LIMIT:
+        raise ValueError(f"a chain of {hops} hops; there are chains of 1 to {_HOP_LIMIT}")
+    names = [first, *(f"r{number}" for number in range(1, hops)), last]
+    nodes = {node: _in_a_chain(number, hops, first if number == 0 else last if number == hops
+                               else ROUTER) for number, node in enumerate(names)}
+    links = [link(f"{names[number - 1]}/right", f"{names[number]}/left", wire)
+             for number in range(1, hops + 1)]
+    return Network(name, nodes, links)
+
+
+def link(left: str, right: str, wire: Wire | None = None) -> Link:
+    """A link between two `node/interface` ends that does to packets what a wire says."""
+    return Link([left, right], **(wire.effect if wire else {}))
+
+
+def _in_a_chain(number: int, hops: int, duty: str) -> Node:
+    """Node `number` of a chain: hop `number` is on its left, the next one on its right."""
+    interfaces: dict[str, Interface] = {}
+    routes: dict[str, str] = {}
+    if number > 0:
+        interfaces["left"] = Interface(address=f"10.0.{number}.2/24")
+        routes |= {f"10.0.{hop}.0/24": f"10.0.{number}.1" for hop in range(1, number)}
+    if number < hops:
+        interfaces["right"] = Interface(address=f"10.0.{number + 1}.1/24")
+        routes |= {f"10.0.{hop}.0/24": f"10.0.{number + 1}.2"
+                   for hop in range(number + 2, hops + 1)}
+    return Node([duty], interfaces, routes=routes, forwarding=0 < number < hops)

@@ -1,0 +1,107 @@
+"""A medium is plain data and arithmetic: how long a frame of a physical layer keeps the air."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from topologies.device import Strict
+
+
+@dataclass(frozen=True)
+class Medium(Strict):
+    """Timing of one physical layer, in microseconds and bits per second.
+
+    `ack_preamble_us` is that of an acknowledgement where it differs (802.11n acknowledges in the
+    older format). OFDM sends whole symbols of `symbol_us`, with `service_bits` around the frame and
+    silence of `extension_us` after it. `mac_bytes` are MAC header and checksum. Each transmission
+    is lost with `loss_percent`, and repeated up to `retries` times.
+    """
+
+    name: str
+    rate_bps: int
+    slot_us: float
+    sifs_us: float
+    difs_us: float
+    cw_min: int
+    preamble_us: float
+    ack_bytes: int
+    ack_rate_bps: int
+    ack_preamble_us: float | None = None
+    symbol_us: float = 0.0
+    service_bits: int = 0
+    extension_us: float = 0.0
+    mac_bytes: int = 28
+    loss_percent: float = 0.0
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        """A medium that delivers nothing has no ceiling."""
+        if self.loss_percent >= 100:
+            raise ValueError("loss_percent must be below 100")
+
+    @property
+    def frame_overhead_us(self) -> float:
+        """Mean airtime of a frame besides its own bits: DIFS, backoff, preamble, SIFS, ACK."""
+        backoff_us = self.cw_min / 2 * self.slot_us
+        ack_preamble_us = self.preamble_us if self.ack_preamble_us is None else self.ack_preamble_us
+        ack_us = ack_preamble_us + self._bits_us(self.ack_bytes, self.ack_rate_bps)
+        return self.difs_us + backoff_us + self.preamble_us + self.sifs_us + ack_us
+
+    @property
+    def residual_loss(self) -> float:
+        """Share of frames, 0 to 1, that no attempt gets through."""
+        return float((self.loss_percent / 100) ** (self.retries + 1))
+
+    def airtime_us(self, msdu_bytes: float) -> float:
+        """Mean time that one transmission keeps the air, up to the end of its acknowledgement.
+
+        The MSDU is what the MAC layer carries: an IP packet and 8 bytes of LLC, and what a cipher
+        adds. Without losses, collisions and contenders (IEEE 802.11-2007, 9.2; OFDM: 17.4.3, 19.8).
+        """
+        frame_us = self._bits_us(self.mac_bytes + msdu_bytes, self.rate_bps)
+        return self.frame_overhead_us + frame_us
+
+    def delivery_us(self, msdu_bytes: float) -> float:
+        """Mean airtime of a delivered frame: with what was spent in vain before or for others.
+
+        Of transmissions that are lost with probability p each, 1 / (1 - p) go to every delivered
+        frame, however often a frame is repeated before it is given up.
+        """
+        return self.airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
+
+    def ceiling_bps(self, msdu_bytes: int) -> float:
+        """Rate of back-to-back MSDUs of one sender (bit/s).
+
+        The theoretical maximum throughput of Jun, Peddabachagari and Sichitiu (2003). They count a
+        MAC header with four addresses, `mac_bytes` of 34.
+        """
+        return msdu_bytes * 8 / self.delivery_us(msdu_bytes) * 1e6
+
+    def udp_ceiling_bps(self, payload_bytes: int, cipher_bytes: int = 0) -> float:
+        """Goodput of back-to-back UDP datagrams of one sender (bit/s).
+
+        Their frames add 8 bytes of UDP, 20 of IP, 8 of LLC, and what a cipher adds.
+        """
+        msdu_bytes = payload_bytes + 8 + 20 + 8 + cipher_bytes
+        return payload_bytes * 8 / self.delivery_us(msdu_bytes) * 1e6
+
+    def tcp_ceiling_bps(self, segment_bytes: int = 1448, *, header_bytes: int = 52,
+                        segments_per_ack: int = 2, cipher_bytes: int = 0) -> float:
+        """Goodput of one TCP connection whose window always suffices (bit/s); an estimate.
+
+        By default as Linux does it: segments of 1448 bytes with timestamps, headers of 52 bytes of
+        IP and TCP, an acknowledgement for every second segment. Acknowledgements pay airtime too.
+        """
+        added_bytes = header_bytes + 8 + cipher_bytes
+        turn_us = (segments_per_ack * self.delivery_us(segment_bytes + added_bytes)
+                   + self.delivery_us(added_bytes))
+        return segments_per_ack * segment_bytes * 8 / turn_us * 1e6
+
+    def _bits_us(self, frame_bytes: float, rate_bps: int) -> float:
+        """Time of a frame's own bits: OFDM sends whole symbols, and may have to be silent then."""
+        bits = frame_bytes * 8 + self.service_bits
+        if not self.symbol_us:
+            return bits / rate_bps * 1e6 + self.extension_us
+        symbols = math.ceil(bits / round(rate_bps * self.symbol_us / 1e6))
+        return symbols * self.symbol_us + self.extension_us
