@@ -1,12 +1,14 @@
-"""A table as data: what every table of the study is before it is text, HTML, LaTeX or CSV.
+"""A table as data: what every table is before it is text, HTML, LaTeX, Markdown, CSV or Parquet.
 
-Numbers are in SI units throughout; a column says how they are shown. Presenters (terminal, HTML,
-LaTeX, CSV, Parquet) know this module and nothing of what a table is about.
+Numbers are in SI units throughout; a column says how they are shown. Presenters know this module
+and nothing of what a table is about.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,12 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell: a number, or a word; with what was published, marks, and the records behind it.
+    """A number, or a word; with what was published or modelled, marks, and the records behind it.
 
-    `published` has the unit of `number`. `marks` are words that presenters know how to show:
-    `recommended`, `best`, `spans-zero`, `significant`, `missing`, `differs`. `records` are names of
-    records (`P8-N2-001`), to be linked where the presenter can.
+    `published` and `modelled` have the unit of `number`. `detail` stands in brackets beside it.
+    `marks` are words that presenters know how to show: `recommended`, `best`, `spans-zero`,
+    `significant`, `missing`, `differs`. `records` are names of records, to be linked where the
+    presenter can.
     """
 
     text: str = ""
@@ -34,6 +37,8 @@ class Entry:
     marks: frozenset[str] = frozenset()
     records: tuple[str, ...] = ()
     note: str = ""
+    modelled: float | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,10 @@ class Column:
     """A column: its key (with the SI unit, as in CSV), its title, and how numbers are shown.
 
     Shown is number x `scale` in `unit`, with `digits` after the point (None: by the interval).
-    Neighbours with one `group` share a heading above their titles.
+    Neighbours with one `group` share a heading above their titles. On a terminal, `heading` has
+    the lines of a narrower title, `part` names the columns that stay together where a table has to
+    be split, and an `optional` column goes first. `only` says where a column is shown at all:
+    on `screen` (and paper), or in `file`s for programs.
     """
 
     key: str
@@ -50,11 +58,20 @@ class Column:
     scale: float = 1.0
     digits: int | None = None
     group: str = ""
+    heading: tuple[str, ...] = ()
+    part: str = ""
+    optional: bool = False
+    only: Literal["", "screen", "file"] = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its heading and notes; every row has an entry for each column."""
+    """A table with its heading and notes; every row has an entry for each column.
+
+    `warnings` belong in front of it. `remarks` are on a row: its index, and what is to be said.
+    `source` is where published values stand. Of a table whose sections stand `apart`, each is a
+    table of its own on screens, without columns that hold nothing there.
+    """
 
     id: str
     title: str
@@ -66,7 +83,50 @@ class Table:
     sections: tuple[tuple[int, str], ...] = ()
     #: The clock of the repetitions behind it; "" where it holds nothing measured.
     clock: str = ""
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[tuple[int, str], ...] = ()
+    source: str = ""
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"table {self.id}: a row does not have {len(self.columns)} entries")
+
+    def column(self, key: str) -> int:
+        """The index of a column; raises StopIteration where there is none of that key."""
+        return next(index for index, column in enumerate(self.columns) if column.key == key)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a column of that key."""
+        return any(column.key == key for column in self.columns)
+
+    def shown_on(self, medium: Literal["screen", "file"]) -> Table:
+        """The table without the columns that are for another medium."""
+        return self.with_columns([index for index, column in enumerate(self.columns)
+                                  if column.only in ("", medium)])
+
+    def with_columns(self, indexes: list[int]) -> Table:
+        """The table with some of its columns."""
+        if len(indexes) == len(self.columns):
+            return self
+        return replace(self, columns=tuple(self.columns[index] for index in indexes),
+                       rows=tuple(tuple(row[index] for index in indexes) for row in self.rows))
+
+    def parts(self) -> Iterator[Table]:
+        """Each section as a table of its own, without the columns that hold nothing there."""
+        bounds = [*(first for first, _ in self.sections), len(self.rows)]
+        for (first, title), last in zip(self.sections, bounds[1:], strict=True):
+            part = replace(self, title=title, rows=self.rows[first:last], sections=(),
+                           remarks=tuple((row - first, said) for row, said in self.remarks
+                                         if first <= row < last))
+            numbers = [index for index in range(len(self.columns)) if part.holds(index)]
+            measured = any(row[index].number for row in part.rows for index in numbers)
+            yield part.with_columns(numbers if measured else [
+                index for index in range(len(self.columns))
+                if any(row[index].text not in ("", "-") for row in part.rows)])
+
+    def holds(self, index: int) -> bool:
+        """Whether a column has anything but words for what is missing."""
+        return any(row[index].number is not None or (
+            row[index].text not in ("", "-") and "missing" not in row[index].marks)
+            for row in self.rows)

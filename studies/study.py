@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from analysis.metrics import Metric, Stage
 from measure.record import CheckRecord
 from policies import Policy
 from studies import load
 from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
+    from analysis.cells import Cells
+    from analysis.clock_comparison import Part
+    from analysis.present.report import Report
     from analysis.results import Results
-
-    from analysis.report.model import Report
+    from analysis.table import Table
 
 
 class StudyError(ValueError):
@@ -87,45 +90,6 @@ def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], 
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A number that every repetition hands up; it is stated here and nowhere else.
-
-    `name` ends in its SI unit (`_s`, `_bps`, `_bytes`, ...). It is shown as `title`, times `scale`
-    in `unit`, with `digits` after the point (None: by the interval). `short` is what `--until-ci`
-    and a run's lines call it. A difference is negligible below `negligible`, which is absolute
-    (in SI units) or, where `is_relative`, a share of the baseline's mean. `difference` names the
-    difference from the baseline where the study reports it: a metric of its own, with its title.
-    """
-
-    name: str
-    title: str
-    unit: str = ""
-    scale: float = 1.0
-    digits: int | None = None
-    short: str = ""
-    better: Literal["lower", "higher", ""] = ""
-    negligible: float = 0.0
-    is_relative: bool = False
-    #: Whether a stopping rule without names looks at it.
-    stops: bool = False
-    difference: Metric | None = None
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of a repetition between two stamps, and what share of it may be spent waiting.
-
-    `begins` and `ends` are names of stamps, the first that a repetition has counts. Above `limit`,
-    waiting for the processor was what limited this stage, and the repetition is flagged.
-    """
-
-    name: str
-    begins: tuple[str, ...]
-    ends: tuple[str, ...]
-    limit: float
-
-
-@dataclass(frozen=True)
 class TestbedSpec:
     """What must stand before a cell can be measured; cells of equal specs share a testbed.
 
@@ -168,6 +132,33 @@ class Cell:
     def value(self, factor: str) -> Any:
         """The object behind the level of a factor."""
         return self.levels[factor].value
+
+
+@dataclass(frozen=True)
+class ReportOption:
+    """An option of `./qop report` that a study brings, as `name`; its report gets it as `key`.
+
+    `metavar` stands for its value in the help; a flag has none. With `instead`, the study's report
+    is another one, of which a results folder is no part if it is `without_results`.
+    """
+
+    name: str
+    help: str
+    metavar: str = ""
+    is_file: bool = False
+    multiple: bool = False
+    instead: bool = False
+    without_results: bool = False
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is on or off."""
+        return not self.metavar
+
+    @property
+    def key(self) -> str:
+        """What the option is called in Python."""
+        return self.name.lstrip("-").replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -260,6 +251,12 @@ class Study:
     metrics: ClassVar[tuple[Metric, ...]]
     stages: ClassVar[tuple[Stage, ...]] = ()
     baseline: ClassVar[Mapping[str, str]] = {}
+    #: Digests of the baseline's levels: an equal level of another name stands in where they lack.
+    baseline_digests: ClassVar[Mapping[str, str]] = {}
+    #: Lists in the body of a record: values within a repetition, and pairs of seconds and value.
+    distributions: ClassVar[tuple[Metric, ...]] = ()
+    timelines: ClassVar[tuple[Metric, ...]] = ()
+    report_options: ClassVar[tuple[ReportOption, ...]] = ()
     #: Negative controls by name, each with what it spoils, in words for `--help`.
     faults: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
@@ -314,6 +311,44 @@ class Study:
         return {name: value for name, value in measured
                 if isinstance(value, int | float) and not isinstance(value, bool)}
 
-    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Tables, figures and claims of a results folder, made of the toolkit's parts."""
-        raise NotImplementedError
+    def impossible(self, measured: Any) -> str:
+        """What of a record's body cannot be, in a few words; empty where nothing is amiss.
+
+        A record with impossible numbers is named, and left out of everything.
+        """
+        return ""
+
+    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
+        """Values within a repetition, by the names of `distributions`; by default its fields."""
+        return {metric.name: getattr(measured, metric.name, None) or ()
+                for metric in self.distributions}
+
+    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """Values over a repetition's time, by the names of `timelines`; by default its fields."""
+        return {metric.name: getattr(measured, metric.name, None) or ()
+                for metric in self.timelines}
+
+    def parts(self, cells: Cells) -> Sequence[Part]:
+        """Parts of metrics that real and virtual time are compared by, too."""
+        return ()
+
+    def run_table(self, cells: Cells) -> Table:
+        """The run's table; by default of the metrics alone."""
+        from analysis import run_table
+
+        return run_table.table(cells)
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """Tables, figures and claims of a results folder, made of the toolkit's parts.
+
+        `options` are `baseline` and the study's own, by their keys. `results` is None where one of
+        them needs none. By default, what every study gets. Raises ValueError, with one line for
+        the user, for an option that makes no sense.
+        """
+        from analysis import standard_report
+        from analysis.cells import Cells
+
+        if results is None:
+            raise ValueError(f"the study {self.id} has no report without results")
+        cells = Cells(results, options.get("baseline", ""))
+        return standard_report.report(cells, self.run_table(cells))

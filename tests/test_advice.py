@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from analysis import advice, statistics, study
-from analysis.advice.applications import APPLICATIONS, Limits, grade, limits_of
-from analysis.advice.fit import fit
+from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
+from studies.qop2007.report.advice.fit import fit
 from analysis.statistics import Estimate
-from analysis.study.model import Observation, Study
+from studies.qop2007.report.evaluation import Observation, Study
 from analysis.table import Entry, Table
 
 PRINTED = study.published()

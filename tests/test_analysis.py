@@ -17,9 +17,9 @@ import pytest
 
 import analysis
 from analysis import frame, overhead
-from analysis.names import component_phases
+from studies.qop2007.report.phase_names import component_phases
 from analysis.statistics import Estimate
-from analysis.summary import Missing
+from analysis.cells import Missing
 from measure import phases as measured
 from measure.record import CheckRecord, PhaseRecord, Record, write
 from tests.fabricated import (

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from analysis import claims, frame, published, statistics, study
-from analysis.claims.ask import TIME
+from studies.qop2007.report.claims.questions import TIME
 from analysis.claims.finding import MORE, Band, Finding, Unit, about
-from analysis.claims.judge import FINDINGS, QUESTIONS
-from analysis.claims.reasons import REASONS
-from analysis.claims.traffic import TCP
+from studies.qop2007.report.claims.judge import FINDINGS, QUESTIONS
+from studies.qop2007.report.claims.reasons import REASONS
+from studies.qop2007.report.claims.traffic import TCP
 from analysis.claims.verdict import Verdict, settle
 from analysis.statistics import Estimate
-from analysis.study.model import Observation, Study
+from studies.qop2007.report.evaluation import Observation, Study
 from tests.fabricated import make, paper_run
 
 PRINTED = study.published()

@@ -23,9 +23,9 @@ from analysis import (
     report,
     statistics,
 )
-from analysis.claims.reasons import reason
-from analysis.compare import compare
-from analysis.one_clock import CAVEAT
+from studies.qop2007.report.claims.reasons import reason
+from analysis.comparison import compare
+from analysis.clock import CAVEAT
 from analysis.report import latex
 from analysis.table import Entry, Table
 from harness.engine.plan import Plan, Settings

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from analysis import NothingToReport, frame, statistics
-from analysis.compare import changed_only, compare
+from analysis.comparison import changed_only, compare
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from measure.record import Record, write

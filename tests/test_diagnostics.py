@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis import decisions, diagnostics, frame, statistics
-from analysis.frame import Results
+from analysis.results import Results
 from analysis.statistics import Estimate
 from measure.record import Record
 from tests.fabricated import make

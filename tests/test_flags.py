@@ -8,8 +8,8 @@ import pytest
 
 import analysis
 from analysis import frame, report
-from analysis.compare import compare
-from analysis.flags import flagged_line
+from analysis.comparison import compare
+from analysis.contention import flagged_line
 from analysis.report import latex
 from harness.engine import results
 from measure.record import Record, read, write

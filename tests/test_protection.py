@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from analysis import published
 from analysis.protection import score, scores, sensitivity
-from analysis.protection.attacks import attacks
+from studies.qop2007.report.attacks import attacks
 from analysis.protection.design import Design
-from analysis.protection.swaps import smallest_swap
-from analysis.protection.views import dominates, views
+from analysis.protection.rank_reversal import smallest_swap
+from analysis.protection.dominance import dominates, views
 from policies import Policy, PolicyError, load, load_all, load_weights
 from policies.facts import KNOWN, facts
 from policies.weights import DEFAULT, FEATURES

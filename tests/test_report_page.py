@@ -16,7 +16,7 @@ import analysis
 from analysis import report
 from analysis.claims import Verdict
 from analysis.report import page
-from analysis.report.model import Links, Report, Section
+from analysis.present.report import Links, Report, Section
 from analysis.table import Column, Entry, Quantity, Table
 from measure.record import write
 from tests.fabricated import failed, paper_run

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from analysis import study
 from analysis.report import console, export, latex
-from analysis.report.shown import interval, marks_of, show, typeset
+from analysis.present.entries import interval, marks_of, show, typeset
 from analysis.table import Column, Entry, Quantity, Table
 
 KBPS = Column("tcp_overhead_N1_bps", "N1", "kbit/s", 1e-3, group="Non-roaming")

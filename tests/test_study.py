@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from analysis import frame, published, study
-from analysis.study.blocks import ask, fieller, jackknife, mean_of, over
-from analysis.study.model import Study
-from analysis.study.recommend import by_overhead
-from analysis.study.robustness import sample_variance
-from analysis.study.traffic_tables import table_n2
+from analysis.blocks import ask, fieller, jackknife, mean_of, over
+from studies.qop2007.report.evaluation import Study
+from studies.qop2007.report.recommendation import by_overhead
+from studies.qop2007.report.robustness import sample_variance
+from studies.qop2007.report.traffic_tables import table_n2
 from analysis.table import Entry, Table
 from measure.record import Record
 from policies import load, load_weights

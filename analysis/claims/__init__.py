@@ -1,8 +1,8 @@
-"""The paper's conclusions, each with a verdict: confirmed, refuted or undecided."""
+"""Claims, each with a verdict: confirmed, refuted or undecided."""
 
 from __future__ import annotations
 
-from analysis.claims.judge import judge
-from analysis.claims.verdict import Verdict, table
+from analysis.claims.finding import Band, Question, about
+from analysis.claims.verdict import Claim, Verdict, judge, table
 
-__all__ = ["Verdict", "judge", "table"]
+__all__ = ["Band", "Claim", "Question", "Verdict", "about", "judge", "table"]

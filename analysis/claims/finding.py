@@ -1,4 +1,4 @@
-"""A question to the cells of a study, the answer with its interval, and what the answer decides."""
+"""A finding answers a question to the cells of a run with an interval that decides, or does not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Literal
 
 from scipy import special
 
-from analysis.digits import plain, uncertain
+from analysis.blocks import Function, Observations, ask, ratio
+from analysis.cells import Key
+from analysis.metrics import Metric
+from analysis.present.rounding import plain, uncertain
 from analysis.statistics import LEVEL, Estimate, pairs_needed
-from analysis.study.blocks import Cell, Function, ask, ratio
-from analysis.study.model import Study
 
 Word = Literal["confirmed", "refuted", "undecided"]
-#: "About" a number: within this share of it. The paper does not say what it means by it.
+#: "About" a number: within this share of it.
 ABOUT = 0.2
 #: An interval narrower than this, in the unit shown, is a point.
 _EXACT = 1e-9
@@ -29,12 +30,13 @@ class Unit:
     scale: float = 1.0
 
 
-MILLISECONDS = Unit("ms", 1e3)
-KILOBITS = Unit("kbit/s", 1e-3)
 TIMES = Unit("times")
 PERCENT = Unit("%", 100.0)
-PACKETS = Unit("packets")
-VARIANCE = Unit("1000 (kbit/s)\N{SUPERSCRIPT TWO}", 1e-9)
+
+
+def unit_of(metric: Metric) -> Unit:
+    """The unit in which a metric is shown."""
+    return Unit(metric.unit, metric.scale)
 
 
 @dataclass(frozen=True)
@@ -67,17 +69,17 @@ class Question:
     """What to ask of which cells: a function of their means, or, with `below`, a ratio of means."""
 
     label: str
-    cells: Sequence[Cell]
+    cells: Sequence[Key]
     band: Band
     unit: Unit
     function: Function | None = None
-    below: Sequence[Cell] = ()
+    below: Sequence[Key] = ()
 
-    def answer(self, study: Study, level: float) -> Estimate | None:
+    def answer(self, observations: Observations, level: float) -> Estimate | None:
         """The estimate with an interval of that level; None where a cell has no number."""
         if self.function is None:
-            return ratio(study, self.cells, self.below, level)
-        return ask(study, self.cells, self.function, level)
+            return ratio(observations, self.cells, self.below, level)
+        return ask(observations, self.cells, self.function, level)
 
 
 @dataclass(frozen=True)
@@ -153,26 +155,26 @@ class Finding:
         return f"{self.label}: {shown}; the claim asks for {self.band.words(self.unit)}"
 
 
-def find(study: Study, questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
+def find(observations: Observations,
+         questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
     """Answers to all questions, and the labels of those that lack a cell."""
     strict = 1 - (1 - LEVEL) / max(1, len(questions))
     findings, missing = [], []
     for question in questions:
-        shown = question.answer(study, LEVEL)
-        wide = question.answer(study, strict)
+        shown = question.answer(observations, LEVEL)
+        wide = question.answer(observations, strict)
         if shown is None or wide is None:
             missing.append(question.label)
             continue
         cells = (*question.cells, *question.below)
         findings.append(Finding(question.label, shown, wide, question.band, question.unit,
-                                strict, _names(cells), _records(study, cells)))
+                                strict, _names(cells), _records(observations, cells)))
     return findings, missing
 
 
-def _names(cells: Iterable[Cell]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{policy}-{scenario}" for _, policy, scenario in cells))
+def _names(cells: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys("-".join(ids) for _, *ids in cells))
 
 
-def _records(study: Study, cells: Iterable[Cell]) -> tuple[str, ...]:
-    found = (study.observations[cell].records for cell in cells)
-    return tuple(dict.fromkeys(name for records in found for name in records))
+def _records(observations: Observations, cells: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for cell in cells for name in observations[cell].records))

@@ -1,12 +1,12 @@
-"""A verdict on a claim from all its findings, and the table of all verdicts."""
+"""A verdict settles a claim by all its findings; and the table of all verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.claims.finding import Finding, Word
-from analysis.published import Claim
+from analysis.blocks import Observations
+from analysis.claims.finding import Finding, Question, Word, find
 from analysis.table import Column, Entry, Table
 
 _SHOWN = 6
@@ -14,8 +14,15 @@ _PRINTED = "printed values have no intervals"
 _WORDS = ("Confirmed: every 95 % interval lies where the claim says. Refuted: an interval lies "
           "elsewhere, one as wide as Bonferroni asks for the number of questions. Undecided: the "
           "intervals do not tell.")
-_READ = ("'About' is read as within 20 percent; 'next to no overhead' as within one percent of the "
-         "rate without security; ranges in percent as a point wider on both sides.")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A conclusion that somebody came to, and where it stands."""
+
+    id: str
+    says: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,16 @@ class Verdict:
     cells: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     why: str = ""
+
+
+def judge(claim: Claim, questions: Sequence[Question], observations: Observations,
+          reason: str = "") -> Verdict:
+    """The verdict on a claim by the questions that it comes to. It never raises for lack of data.
+
+    `reason` says why it may not hold here, as far as that is known.
+    """
+    findings, missing = find(observations, questions)
+    return settle(claim, findings, missing, reason)
 
 
 def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
@@ -98,18 +115,18 @@ def _cells(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {more} more cells" if more > 0 else "")
 
 
-def table(verdicts: Sequence[Verdict]) -> Table:
+def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
+          notes: Sequence[str] = ()) -> Table:
     """The verdicts as a table, one row a claim."""
-    marks = {"confirmed": "best", "refuted": "differs", "undecided": "missing"}
+    words = ("confirmed", "refuted", "undecided")
     rows = tuple((Entry(one.id), Entry(one.says), Entry(one.where),
-                  Entry(one.verdict, marks=frozenset({marks[one.verdict]}),
-                        records=one.records if one.verdict == "refuted" else ()),
+                  Entry(one.verdict, records=one.records if one.verdict == "refuted" else ()),
                   Entry(one.figure, records=one.records, note=_cells(one.cells)),
                   Entry(one.why)) for one in verdicts)
-    counts = [f"{sum(one.verdict == word for one in verdicts)} {word}" for word in marks]
-    return Table("claims", "The paper's conclusions",
-                 (Column("claim", "Claim"), Column("says", "The paper says"),
+    counts = [f"{sum(one.verdict == word for one in verdicts)} {word}" for word in words]
+    return Table("claims", title,
+                 (Column("claim", "Claim"), Column("says", says),
                   Column("where", "Where"), Column("verdict", "Verdict"),
                   Column("figure", "Figure that decides"), Column("why", "Why")),
                  rows, f"{', '.join(counts)}. Intervals hold 95 %.",
-                 (_WORDS, _READ))
+                 (_WORDS, *notes))

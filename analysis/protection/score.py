@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from policies import Policy, Weights, load_all
+from policies import Policy, Weights
 from policies.weights import FEATURES, Feature
 
-#: Security groups in order of strength; `none` has no feature at all (P1).
+#: Security groups in order of strength; `none` has no feature at all.
 GROUPS = ("none", "low", "middle", "high")
 
 
@@ -19,7 +18,8 @@ class Score:
 
     `parts` has the weight that each implementation adds for a feature, by implementation id and
     feature; a weight that does not count, because its feature counts once, is not in it.
-    `sigma_normalized` is in percent of the strongest of the paper's twelve under the same weights.
+    `sigma_normalized` is in percent of the strongest of those that it is scored among, under the
+    same weights.
     """
 
     policy: str
@@ -36,26 +36,29 @@ class Score:
         return tuple(feature for feature in FEATURES if feature in self.strongest)
 
 
-def score(policy: Policy, weights: Weights) -> Score:
-    """The score of any policy, from its layers. Source: equation 1 of the 2007 paper.
+def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
+    """The score of any policy, from its layers: Agarwal and Wang (2007), equation 1.
 
-    A feature in `weights.once` counts as the strongest of its implementations; others add up.
+    `among` are the policies whose strongest has 100 percent. A feature in `weights.once` counts as
+    the strongest of its implementations; others add up.
     """
     parts, strongest = _parts(policy, weights), _strongest(policy, weights)
     sigma = sum(parts.values(), 0.0)
-    top = max(sum(_parts(other, weights).values(), 0.0) for other in _paper())
+    top = max(sum(_parts(other, weights).values(), 0.0) for other in among)
     normalized = 100 * sigma / top if top else 0.0
     return Score(policy.id, parts, strongest, sigma, normalized,
                  group_of(normalized, weights) if sigma else "none", weights.unweighted(policy))
 
 
-def scores(policies: Iterable[Policy], weights: Weights) -> list[Score]:
+def scores(policies: Iterable[Policy], weights: Weights, among: Iterable[Policy]) -> list[Score]:
     """Scores in order of sigma, equal ones in the order given."""
-    return sorted((score(policy, weights) for policy in policies), key=lambda one: one.sigma)
+    others = list(among)
+    return sorted((score(policy, weights, others) for policy in policies),
+                  key=lambda one: one.sigma)
 
 
 def group_of(sigma_normalized: float, weights: Weights) -> str:
-    """Section 5 of the 2007 paper: low below 45 percent, middle to 70, high above."""
+    """The group by the weights' limits: Agarwal and Wang (2007), section 5."""
     if sigma_normalized < weights.groups.middle:
         return "low"
     return "middle" if sigma_normalized <= weights.groups.high else "high"
@@ -80,8 +83,3 @@ def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
             if weight > 0:
                 found[feature] = max(weight, found.get(feature, 0.0))
     return found
-
-
-@cache
-def _paper() -> tuple[Policy, ...]:
-    return load_all()

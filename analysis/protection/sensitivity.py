@@ -12,7 +12,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are o
 from numpy.typing import NDArray
 
 from analysis.protection.design import Design
-from analysis.protection.swaps import Swap, smallest_swap
+from analysis.protection.rank_reversal import Swap, smallest_swap
 from policies import Policy, Weights
 
 Scheme = Literal["dirichlet", "uniform"]
@@ -57,8 +57,8 @@ def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.rand
     Every weight varies by `spread` of itself. `uniform`: each by itself, evenly within 1 - spread
     and 1 + spread. `dirichlet`: together, with their sum kept, so that what one gains others lose;
     concentrated so that an average weight has `spread` as its coefficient of variation. `in_order`
-    keeps the order of the weights of a feature, which is all that a weight says (section 3.2 of the
-    2007 paper). Raises ValueError for a spread that is not between 0 and 1.
+    keeps the order of the weights of a feature, which is all that a weight says (Agarwal and Wang
+    2007, section 3.2). Raises ValueError for a spread that is not between 0 and 1.
     """
     if not 0 < spread < 1:
         raise ValueError(f"a spread of {spread:g} is not between 0 and 1")

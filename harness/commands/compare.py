@@ -43,7 +43,7 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
     protocol.
     """
     import analysis  # pandas takes its time; other commands need not wait for it
-    from analysis.compare import changed_only, compare
+    from analysis.comparison import changed_only, compare
 
     names = _names(first, second)
     try:
@@ -72,7 +72,7 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
 
 def _print(tables: Sequence[Table]) -> None:
     """Every table that has rows, a line for each that has none, and the notes of all once."""
-    from analysis.report.console import terminal
+    from analysis.present.terminal import terminal
 
     # A file or a pipe has no width of its own.
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
@@ -88,9 +88,9 @@ def _print(tables: Sequence[Table]) -> None:
 def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     """The same as a page, and as files for other programs."""
     from analysis import report
-    from analysis.one_clock import caveat
+    from analysis.clock import caveat
     from analysis.report import clock_figure
-    from analysis.report.model import Section
+    from analysis.present.report import Section
 
     there = tuple(table for table in tables if table.rows)
     drawn = tuple(filter(None, (clock_figure.figure(tables),)))

@@ -15,8 +15,9 @@ from harness.commands.run import RESULTS
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis import Results, Summary
     from analysis.report import Report
+
+    from analysis import Results, Summary
     from analysis.table import Table
     from policies import Policy, Weights
 
@@ -144,7 +145,7 @@ def _chosen(made: Report, wanted: Sequence[str], tables: Sequence[str]) -> list[
     if missing:
         raise UserError(f"--table {missing[0]}: there is no such table here; choose from "
                         f"{', '.join(there)}")
-    from analysis.advice import limits_of
+    from studies.qop2007.report.advice import limits_of
 
     asked = [f"advice-{limits_of(text).name}" for text in wanted]
     return [there[name] for name in dict.fromkeys((*(tables or _FIRST), *asked))
@@ -152,7 +153,7 @@ def _chosen(made: Report, wanted: Sequence[str], tables: Sequence[str]) -> list[
 
 
 def _tables(chosen: Sequence[Table]) -> None:
-    from analysis.report.console import terminal
+    from analysis.present.terminal import terminal
 
     console = _console()
     console.print()

@@ -1,7 +1,8 @@
-"""What a repetition of this study measured: the body of its record, and how older ones become it."""
+"""The body of this study's records: what a repetition measured, and how older ones become it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -38,6 +39,7 @@ class Measured(Part):
     """Authentication time with its parts, the handoff's phases, and both streams.
 
     `authentication_sum` names the components that Table 4 of the paper adds up for this cell.
+    `handoff_s` is the time from leaving to the first answered packet, whatever the phases are.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
@@ -46,10 +48,35 @@ class Measured(Part):
     authentication_sum: list[str]
     phases: list[PhaseRecord]
     handoff: list[PhaseRecord]
+    handoff_s: float | None = None
     tcp: StreamRecord | None
     udp: StreamRecord | None
 
     model_config = ConfigDict(populate_by_name=True)
+
+
+#: What the name of a phase begins with that took place in the visited network.
+FOREIGN = "foreign_"
+
+
+def handoff_s(phases: Sequence[PhaseRecord], handoff: Sequence[PhaseRecord],
+              stamps: Mapping[str, Any]) -> float | None:
+    """Seconds from the order to leave to the first answered packet; None at home.
+
+    Not from the handoff's phases, which are compared with it, but from the last phase of the stay
+    away. Where that is missing, until the program that pings had seen the answer, which is some
+    milliseconds later; without that either, the sum of the handoff's phases.
+    """
+    if not handoff:
+        return None
+    answered = [phase.start_s + phase.duration_s for phase in phases
+                if phase.name == f"{FOREIGN}first_packet"]
+    try:
+        left = float(stamps["handoff"]) - float(stamps["start"])
+        seen = float(stamps["foreign_first_packet"]) - float(stamps["start"])
+    except (KeyError, TypeError, ValueError):
+        return sum(phase.duration_s for phase in handoff)
+    return (answered[-1] if answered else seen) - left
 
 
 def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
@@ -65,9 +92,12 @@ def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
                           f"{'missing' if missing else 'not a field of it'}")
     body = {"schema": SCHEMA, **{key: document[key] for key in _OWN}}
     try:
-        Measured.model_validate(body)
+        measured = Measured.model_validate(body)
     except ValidationError as error:
         raise RecordError(said(error)) from None
+    raw = document.get("raw")
+    body["handoff_s"] = handoff_s(measured.phases, measured.handoff,
+                                  raw.get("stamps") or {} if isinstance(raw, dict) else {})
     environment = dict(document["environment"])
     digest = environment.pop("policy_sha256", None)
     return {"schema": 2, "study": {"id": "qop2007", "version": 1},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from studies.qop2007.asked import Asked
@@ -10,6 +10,7 @@ from studies.qop2007.body import Measured
 from studies.qop2007.controls import FAULTS
 from studies.qop2007.factors import FACTORS
 from studies.qop2007.metrics import METRICS, STAGES
+from studies.qop2007.report_options import NO_LAYERS_SHA256, REPORT_OPTIONS
 from studies.study import (
     Cell,
     Expected,
@@ -18,15 +19,18 @@ from studies.study import (
     Lab,
     Metric,
     Repetition,
+    ReportOption,
     Stage,
     Study,
 )
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
+    from analysis.cells import Cells
+    from analysis.clock_comparison import Part
+    from analysis.present.report import Report
     from analysis.results import Results
-
-    from analysis.report.model import Report
+    from analysis.table import Table
 
 
 class Qop2007(Study):
@@ -40,6 +44,8 @@ class Qop2007(Study):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     stages: ClassVar[tuple[Stage, ...]] = STAGES
     baseline: ClassVar[Mapping[str, str]] = {"policy": "P1"}
+    baseline_digests: ClassVar[Mapping[str, str]] = {"policy": NO_LAYERS_SHA256}
+    report_options: ClassVar[tuple[ReportOption, ...]] = REPORT_OPTIONS
     faults: ClassVar[Mapping[str, str]] = FAULTS
     lab: ClassVar[Lab] = Lab({"policy": "P8", "scenario": "N2"}, call="connect",
                              node=lambda cell: str(cell.value("scenario").mobile_node))
@@ -89,7 +95,25 @@ class Qop2007(Study):
 
         return values.values(measured)
 
-    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
+    def impossible(self, measured: Any) -> str:
+        """A negative number, or an authentication time that is not the sum of its components."""
+        from studies.qop2007 import values
+
+        return values.impossible(measured)
+
+    def parts(self, cells: Cells) -> Sequence[Part]:
+        """The components of the authentication time."""
+        from studies.qop2007.report import clock_parts
+
+        return clock_parts.parts(cells)
+
+    def run_table(self, cells: Cells) -> Table:
+        """The metrics, with components and phases."""
+        from studies.qop2007.report import run_notes
+
+        return run_notes.run_table(cells)
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
         """The paper's tables and figures, claims, advice and what bounds the throughput."""
         from studies.qop2007.report import report
 

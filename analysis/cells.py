@@ -1,0 +1,299 @@
+"""Cells are estimated here, once: every value with its interval, its blocks and its records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from analysis import baseline, statistics
+from analysis.metrics import Metric
+from analysis.results import Results
+from analysis.statistics import Estimate, Sample
+from measure.record import record_name
+
+#: The ids of a cell's levels, in the order of the factors; and a value of a cell: its name first.
+Ids: TypeAlias = tuple[str, ...]
+Key: TypeAlias = tuple[str, ...]
+Origin = Literal["measured", "published", "modelled"]
+
+
+class Missing(Enum):
+    """Why there is no number; the value is the word that a table shows in its place."""
+
+    NOT_RUN = "not run"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    TOO_FEW = "too few"
+    ABSENT = "-"
+    REFERENCE = "baseline"
+    NO_BASELINE = "no base"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A value of a cell: its estimate, its values by block, and the records behind it.
+
+    Published and modelled values have neither blocks nor records.
+    """
+
+    estimate: Estimate
+    blocks: Mapping[int, float] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
+    origin: Origin = "measured"
+
+
+Value: TypeAlias = Observation | Missing
+
+
+def stated(value: float, origin: Origin) -> Observation:
+    """A published or modelled value, which is what it is."""
+    return Observation(Estimate(value, None, None, 0), origin=origin)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How much of a cell is good, whether it is verified, and why repetitions do not count.
+
+    `missing` says why the cell has no numbers, None where it has. `enough` good values make a
+    number: two, or one where only one was asked for.
+    """
+
+    good: int
+    total: int
+    verified: bool
+    verified_reason: str
+    missing: Missing | None
+    failures: tuple[str, ...]
+    enough: int
+
+    @property
+    def word(self) -> str:
+        """`ok`, or why there are no numbers."""
+        return "ok" if self.missing is None else self.missing.value
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Where the rows of a cell are in the frame: all, and those that count."""
+
+    all: np.ndarray[tuple[int], np.dtype[np.intp]]
+    good: np.ndarray[tuple[int], np.dtype[np.intp]]
+    records: tuple[str, ...]
+
+
+class Cells:
+    """The cells of a run with everything that is estimated of them, each number once."""
+
+    def __init__(self, results: Results, asked: str = "") -> None:
+        self.results = results
+        self.baseline = baseline.choose(results, asked)
+        self._columns: dict[str, Sample] = {}
+        self._values: dict[tuple[Key, bool], Value] = {}
+        self._standings: dict[Ids, Standing] = {}
+
+    @cached_property
+    def sections(self) -> dict[Ids, tuple[Ids, ...]]:
+        """The cells of each combination of surroundings, in the run's order."""
+        sections: dict[Ids, list[Ids]] = {}
+        for ids in self.results.cells:
+            sections.setdefault(self.results.part(ids, self.results.surroundings), []).append(ids)
+        return {section: tuple(cells) for section, cells in sections.items()}
+
+    @cached_property
+    def observations(self) -> Mapping[Key, Observation]:
+        """Every metric, and difference from the baseline, of every cell that has a number."""
+        values = {(metric.name, *ids): self.value(metric.name, ids)
+                  for metric in self.results.study.metrics for ids in self.results.cells}
+        values |= {(metric.difference.name, *ids): self.difference(metric, ids)
+                   for metric in self.results.study.metrics if metric.difference
+                   for ids in self.results.cells}
+        return {key: value for key, value in values.items() if isinstance(value, Observation)}
+
+    def heading(self, section: Ids) -> str:
+        """What stands above the rows of some surroundings; "" where there are none."""
+        return self.results.heading(section, self.results.surroundings)
+
+    def value(self, name: str, ids: Ids, *, filled: bool = False) -> Value:
+        """A value of a cell, by its column's name; `filled`: 0 where a good repetition lacks it.
+
+        A part of a sum that one repetition lacks took nothing there; a part that none has is
+        absent.
+        """
+        key = ((name, *ids), filled)
+        if key not in self._values:
+            self._values[key] = self._estimate(name, ids, filled=filled)
+        return self._values[key]
+
+    def difference(self, metric: Metric, ids: Ids) -> Value:
+        """A metric's difference from the baseline, within blocks: by how much the cell is worse."""
+        key = ((f"{metric.name} difference", *ids), False)
+        if key not in self._values:
+            self._values[key] = self._difference(metric, ids)
+        return self._values[key]
+
+    def _difference(self, metric: Metric, ids: Ids) -> Value:
+        reference = self.baseline.of(self.results, ids)
+        if self.baseline.holds(self.results, ids):
+            return Missing.REFERENCE
+        value = self.value(metric.name, ids)
+        if isinstance(value, Missing):
+            return value
+        base = self.blocks(metric.name, reference) if reference else {}
+        common = sorted(base.keys() & value.blocks.keys())
+        if not common:
+            return Missing.NO_BASELINE
+        if len(common) < self.standing(ids).enough:
+            return Missing.TOO_FEW
+        sign = -1.0 if metric.better == "lower" else 1.0
+        pairs = {block: sign * (base[block] - value.blocks[block]) for block in common}
+        return Observation(statistics.mean(pairs.values()), pairs, value.records)
+
+    def sample(self, name: str, ids: Ids) -> Sample:
+        """The values of the good repetitions of a cell; NaN where one lacks it."""
+        rows = self._rows.get(ids)
+        return self._column(name)[rows.good] if rows else np.empty(0)
+
+    def mean_of_any(self, name: str, ids: Ids) -> Observation | None:
+        """A value's mean over whichever good repetitions have it, however few; None without any."""
+        blocks = self.blocks(name, ids)
+        if not blocks:
+            return None
+        records = tuple(record_name(ids, block) for block in blocks)
+        return Observation(statistics.mean(blocks.values()), blocks, records)
+
+    def words(self, name: str, ids: Ids) -> list[str]:
+        """A column of words, of the good repetitions of a cell."""
+        rows = self._rows.get(ids)
+        frame = self.results.frame
+        if rows is None or name not in frame:
+            return []
+        return [str(word) for word in frame[name].to_numpy()[rows.good]]
+
+    def rows(self, ids: Ids) -> list[int]:
+        """Where the good repetitions of a cell are in the frame."""
+        rows = self._rows.get(ids)
+        return rows.good.tolist() if rows else []
+
+    def records(self, ids: Ids) -> tuple[str, ...]:
+        """The names of the good repetitions' records."""
+        rows = self._rows.get(ids)
+        return rows.records if rows else ()
+
+    def standing(self, ids: Ids) -> Standing:
+        """How much of a cell is good, and why the rest is not."""
+        if ids not in self._standings:
+            self._standings[ids] = self._stand(ids)
+        return self._standings[ids]
+
+    def failures(self) -> Iterator[str]:
+        """A line for each reason for which repetitions of a cell do not count."""
+        for ids in self.results.cells:
+            yield from (f"{self.cell_name(ids)}: {line}" for line in self.standing(ids).failures)
+
+    def cell_name(self, ids: Ids) -> str:
+        """A cell in a sentence: what is compared, in which surroundings."""
+        return " in ".join(", ".join(self.results.part(ids, factors)) for factors in
+                           (self.results.compared, self.results.surroundings) if factors)
+
+    @cached_property
+    def _rows(self) -> dict[Ids, _Rows]:
+        frame, names = self.results.frame, self.results.names
+        cells: dict[Ids, list[int]] = {}
+        for row, ids in enumerate(zip(*(frame[name].tolist() for name in names), strict=True)):
+            cells.setdefault(ids, []).append(row)
+        ok = (frame["status"] == "ok").to_numpy()
+        repetitions = frame["repetition"].tolist()
+        rows = {}
+        for ids, every in cells.items():
+            good = [row for row in every if ok[row]]
+            rows[ids] = _Rows(np.array(every, dtype=np.intp), np.array(good, dtype=np.intp),
+                              tuple(record_name(ids, int(repetitions[row])) for row in good))
+        return rows
+
+    @cached_property
+    def _circumstances(self) -> list[list[Any]]:
+        return [self.results.frame[name].tolist()
+                for name in ("status", "reason", "repetition", "verified", "checks")]
+
+    def _column(self, name: str) -> Sample:
+        if name not in self._columns:
+            frame = self.results.frame
+            self._columns[name] = frame[name].to_numpy(dtype=np.float64) if name in frame \
+                else np.full(len(frame), np.nan)
+        return self._columns[name]
+
+    def blocks(self, name: str, ids: Ids) -> dict[int, float]:
+        """The values of a cell's good repetitions by block (repetition), those that there are."""
+        rows = self._rows.get(ids)
+        if rows is None:
+            return {}
+        values, numbers = self._column(name)[rows.good], self._column("repetition")[rows.good]
+        return {int(number): value for number, value in
+                zip(numbers.tolist(), values.tolist(), strict=True) if np.isfinite(value)}
+
+    def _estimate(self, name: str, ids: Ids, *, filled: bool) -> Value:
+        standing = self.standing(ids)
+        if standing.missing is not None:
+            return standing.missing
+        blocks, records = self.blocks(name, ids), self._rows[ids].records
+        if not blocks:
+            return Missing.ABSENT
+        if filled:
+            numbers = self._column("repetition")[self._rows[ids].good]
+            blocks = {int(number): blocks.get(int(number), 0.0) for number in numbers}
+        if len(blocks) < standing.enough:
+            return Missing.TOO_FEW
+        if len(blocks) < len(records):
+            numbers = self._column("repetition")[self._rows[ids].good]
+            records = tuple(name for name, number in zip(records, numbers, strict=True)
+                            if int(number) in blocks)
+        return Observation(statistics.mean(blocks.values()), blocks, records)
+
+    def _stand(self, ids: Ids) -> Standing:
+        rows = self._rows.get(ids)
+        if rows is None:
+            return Standing(0, self.results.repetitions, verified=False, verified_reason="not run",
+                            missing=Missing.NOT_RUN, failures=(), enough=1)
+        good, every = len(rows.good), len(rows.all)
+        total = max(every, self.results.repetitions)
+        enough = min(2, total)
+        status, reason, number, verified, checks = (
+            [column[row] for row in rows.all] for column in self._circumstances)
+        missing = None if good >= enough else Missing.TOO_FEW if good else \
+            Missing.SKIPPED if set(status) == {"skipped"} else Missing.FAILED
+        bad = [(s, r, int(n)) for s, r, n in zip(status, reason, number, strict=True) if s != "ok"]
+        proven = [(bool(v), int(c)) for s, v, c in zip(status, verified, checks, strict=True)
+                  if s == "ok"]
+        is_verified, why = _verified(proven, bad, missing, str(reason[-1]))
+        return Standing(good, total, is_verified, why, missing, tuple(_failures(bad, every)),
+                        enough)
+
+
+def _verified(proven: list[tuple[bool, int]], bad: list[tuple[str, str, int]],
+              missing: Missing | None, last_reason: str) -> tuple[bool, str]:
+    """Whether every good repetition proved its cell; and with which evidence, or why not."""
+    if not proven:
+        return False, last_reason or "no good repetition"
+    lacking = sum(not ok for ok, _ in proven)
+    if lacking:
+        return False, f"{lacking} good repetitions without full evidence"
+    if missing:
+        return False, f"only {len(proven)} good: {bad[-1][1]}" if bad \
+            else f"only {len(proven)} measured so far"
+    return True, f"{sum(checks for _, checks in proven)} checks"
+
+
+def _failures(bad: Iterable[tuple[str, str, int]], total: int) -> Iterator[str]:
+    """A line for each reason for which repetitions do not count, the most frequent first."""
+    bad = list(bad)
+    for (status, reason), count in Counter((s, r) for s, r, _ in bad).most_common():
+        which = sorted(number for s, r, number in bad if (s, r) == (status, reason))
+        shown = ", ".join(map(str, which[:5])) + (", ..." if count > 5 else "")
+        yield (f"{status} {count} of {total} (repetition {shown}): "
+               f"{reason or 'no reason given'}")

@@ -1,0 +1,56 @@
+"""A clock says where numbers come from: no table mixes two or hides what virtual time lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from analysis.table import Table
+
+if TYPE_CHECKING:
+    from analysis.results import Frame
+
+REAL, VIRTUAL = "real", "virtual"
+#: The one sentence that goes wherever numbers of the virtual clock are shown.
+CAVEAT = ("Virtual time: processors take none of it (cryptography, EAP's public-key work, "
+          "scheduling), so times and overheads are airtime and protocol only.")
+_MAX_NAMES = 10
+
+
+def caveat(clock: str) -> str:
+    """What a reader of numbers of this clock must know; "" where there is nothing to know."""
+    return CAVEAT if VIRTUAL in clock else ""
+
+
+def separated(frame: Frame, planned: str,
+              naming: Callable[[Frame], Sequence[str]]) -> tuple[Frame, str]:
+    """The repetitions of one clock, and a line that names the others ("" where there are none).
+
+    Of the clock of the plan, if any record has it, and else of that of most records; where two
+    have as many, of the real one. `naming` gives the names of the records of some rows.
+    """
+    counts = frame["clock"].value_counts().to_dict()
+    if len(counts) < 2:
+        return frame, ""
+    chosen = planned if planned in counts else max(
+        counts, key=lambda clock: (counts[clock], clock == REAL, clock))
+    others = frame[frame["clock"] != chosen]
+    clocks = ", ".join(sorted({clock or "not recorded" for clock in others["clock"]}))
+    return frame[frame["clock"] == chosen], (
+        f"{len(others)} {'record is' if len(others) == 1 else 'records are'} of another clock "
+        f"({clocks}) and left out, because no table mixes clocks; those of the "
+        f"{chosen or 'unrecorded'} clock are shown, and './qop compare' shows both from folders of "
+        f"their own. Left out: {listed(naming(others))}.")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names of records, not too many of them."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def stamped(table: Table, clock: str, notes: Sequence[str] = ()) -> Table:
+    """A table of measured numbers with their clock, its caveat in the caption, and more notes."""
+    caption = " ".join(part for part in (table.caption, caveat(clock)) if part)
+    return replace(table, clock=clock, caption=caption, notes=(*table.notes, *notes))

@@ -1,0 +1,244 @@
+"""Real and virtual time are compared: airtime and protocol, and what the processor adds to them.
+
+Virtual time passes where something waits, for the air or for a timer, and nowhere else. So it is
+what airtime and protocol cost, and real minus virtual time is the processor's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis import statistics
+from analysis.cells import Cells, Ids
+from analysis.clock import REAL, VIRTUAL, stamped
+from analysis.comparison import (
+    CORRECTIONS,
+    corrected,
+    in_order,
+    nothing_common,
+    same_study,
+    section_starts,
+    significant_count,
+    unlike,
+)
+from analysis.errors import NothingToReport
+from analysis.metrics import Metric, named
+from analysis.numbers import P_COLUMN, entry, probability, quantity
+from analysis.results import Results
+from analysis.significance import SIGNIFICANT
+from analysis.statistics import Comparison, Sample
+from analysis.table import Column, Entry, Quantity, Table
+
+#: What the clock column of a file says.
+BOTH = f"{REAL}, {VIRTUAL}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a metric that is compared as well: a column of the frame, and its title.
+
+    A repetition that lacks it took nothing for it. `counted` are the cells whose metric adds it up.
+    """
+
+    of: Metric
+    column: str
+    title: str
+    counted: frozenset[Ids]
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A metric of a cell, or a `part` of it, under both clocks."""
+
+    metric: Metric
+    ids: Ids
+    real: Sample
+    virtual: Sample
+    #: Real minus virtual.
+    comparison: Comparison
+    records: tuple[str, ...]
+    part: Part | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the metric of this cell adds the part up."""
+        return self.part is None or self.ids in self.part.counted
+
+    @property
+    def share(self) -> float | None:
+        """The processor's part of what real time shows; None where that is nothing."""
+        mean = float(self.real.mean())
+        return self.comparison.difference.mean / mean if mean else None
+
+
+def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
+            correction: str = "holm", parts: Sequence[Part] = ()) -> list[Table]:
+    """An overview, and a table for each metric, with real minus virtual for every cell of both.
+
+    One of the runs must be of the real clock, the other of the virtual one, in any order. Means
+    are compared by Welch's t test; the p-values of all tables are corrected together, as
+    `correction` (of analysis.comparison.CORRECTIONS) says. Raises NothingToReport where there is
+    nothing to compare.
+    """
+    same_study(a, b, names)
+    if {a.clock, b.clock} != {REAL, VIRTUAL}:
+        raise NothingToReport(f"{names[0]} is of the {a.clock or 'unrecorded'} clock, {names[1]} "
+                              f"of the {b.clock or 'unrecorded'} one; compare runs of one clock, "
+                              "or one of the real and one of the virtual clock")
+    if a.clock == VIRTUAL:
+        a, b, names = b, a, (names[1], names[0])
+    cases = list(_cases(Cells(a), Cells(b), parts))
+    if not cases:
+        raise nothing_common(a, names)
+    adjusted = corrected([case.comparison for case in cases], correction)
+    notes = (*_notes(cases, adjusted, correction), *unlike(a, b, names))
+    tables = [_overview(cases, adjusted, correction, notes)]
+    for metric in dict.fromkeys(case.metric for case in cases):
+        mine = [case for case in cases if case.metric is metric]
+        whole, parted = ([case for case in mine if (case.part is not None) == is_part]
+                         for is_part in (False, True))
+        tables += [_table(a, chosen, adjusted, names, notes) for chosen in (whole, parted)
+                   if chosen]
+    return [stamped(table, BOTH) for table in tables]
+
+
+def _cases(real: Cells, virtual: Cells, parts: Sequence[Part]) -> Iterator[_Case]:
+    """Everything that both runs have, in the order of the tables and their rows."""
+    common = in_order(real.results, {ids for ids in real.results.cells
+                                     if real.records(ids) and virtual.records(ids)})
+    for ids in common:
+        asked: list[tuple[Metric, Part | None]] = [
+            (metric, None) for metric in real.results.study.metrics]
+        for metric, part in [*asked, *((part.of, part) for part in parts)]:
+            name = part.column if part else metric.name
+            samples = [_sample(cells, name, ids, filled=part is not None)
+                       for cells in (real, virtual)]
+            if all(sample.size for sample in samples):
+                yield _Case(metric, ids, *samples, statistics.welch(*samples), real.records(ids),
+                            part)
+
+
+def _sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:
+    """What a cell has of a column; a part that one repetition lacks took no time there."""
+    values = cells.sample(name, ids)
+    there = np.isfinite(values)
+    return np.where(there, values, 0.0) if filled and there.any() else values[there]
+
+
+def _notes(cases: Sequence[_Case], adjusted: Mapping[int, float],
+           correction: str) -> Iterator[str]:
+    if adjusted:
+        yield significant_count(adjusted, correction)
+    if few := len(cases) - len(adjusted):
+        yield (f"{few} of {len(cases)} comparisons have a single repetition under one clock, so "
+               "that no interval tells chance from a difference; ask both runs for --repetitions 3 "
+               "or more.")
+    yield ("Processor: real minus virtual time, so all that computing takes in the real run, and "
+           "waiting for the processor where others used it. Of a rate, a negative difference is "
+           "what the processor takes off it; a positive one is none of its doing.")
+    yield ("Means and differences with 95 % intervals, not corrected; p-values are Welch's t "
+           "test's, because the runs share no blocks.")
+
+
+_OVERVIEW = (
+    Column("what", "what"), Column("cells", "cells", digits=0),
+    Column("processor_median_share", "median", "%", 100.0, 1, "processor's part"),
+    Column("processor_least_share", "least", "%", 100.0, 1, "processor's part"),
+    Column("processor_most_share", "most", "%", 100.0, 1, "processor's part"),
+    Column("p_adjusted", "p of the mean, corrected", digits=3),
+    Column("significant", "significant cells", digits=0))
+_OF_THE_MEAN = ("P of the mean: for no difference in the mean over all cells, which shows what "
+                "single cells of few repetitions cannot; corrected for the rows of this table.")
+
+
+def _overview(cases: Sequence[_Case], adjusted: Mapping[int, float], correction: str,
+              notes: tuple[str, ...]) -> Table:
+    """How much of each metric is the processor's, over all cells."""
+    grouped = _grouped(cases)
+    means = _of_means(grouped.values(), correction)
+    rows = tuple(_overview_row(title, mine, adjusted, p_value)
+                 for (title, mine), p_value in zip(grouped.items(), means, strict=True))
+    return Table("clocks", "What the processor adds to airtime and protocol", _OVERVIEW, rows,
+                 caption="Real minus virtual, as a share of real, over the cells of both runs.",
+                 notes=(_OF_THE_MEAN, *notes))
+
+
+def _overview_row(title: str, cases: Sequence[_Case], adjusted: Mapping[int, float],
+                  p_of_mean: float | None) -> tuple[Entry, ...]:
+    shares = [case.share for case in cases if case.share is not None]
+    spread = [Entry(number=Quantity(float(value))) for value in
+              (np.median(shares), min(shares), max(shares))] if shares else [Entry("-")] * 3
+    tested = [adjusted[id(case.comparison)] for case in cases if id(case.comparison) in adjusted]
+    marked = sum(p < SIGNIFICANT for p in tested)
+    mean = probability(p_of_mean, "too few repetitions")
+    return (Entry(title), Entry(number=Quantity(len(cases))), *spread,
+            replace(mean, marks=_significant(p_of_mean)),
+            Entry(number=Quantity(marked), marks=_significant(min(tested))) if tested
+            else Entry("-", note="none was tested"))
+
+
+def _significant(p_value: float | None) -> frozenset[str]:
+    return frozenset(["significant"] if p_value is not None and p_value < SIGNIFICANT else [])
+
+
+def _of_means(groups: Iterable[Sequence[_Case]], correction: str) -> list[float | None]:
+    """Corrected p-values of the mean differences over those cells of each group that tell."""
+    p_values = []
+    for group in groups:
+        pairs = [(case.real, case.virtual) for case in group
+                 if case.comparison.p_value is not None]
+        p_values.append(statistics.welch_over(pairs)[1] if pairs else None)
+    correct, _ = CORRECTIONS[correction]
+    adjusted = iter(correct(p for p in p_values if p is not None).tolist())
+    return [None if p is None else float(next(adjusted)) for p in p_values]
+
+
+def _grouped(cases: Sequence[_Case]) -> Mapping[str, list[_Case]]:
+    """The cases by what they are of: each metric, and behind it its parts."""
+    grouped: dict[str, list[_Case]] = {}
+    for metric in dict.fromkeys(case.metric for case in cases):
+        for case in sorted((case for case in cases if case.metric is metric and case.counted),
+                           key=lambda case: case.part is not None):
+            title = f"of it {case.part.title}" if case.part else metric.sentence
+            grouped.setdefault(title, []).append(case)
+    return grouped
+
+
+def _table(results: Results, cases: Sequence[_Case], adjusted: Mapping[int, float],
+           names: tuple[str, str], notes: tuple[str, ...]) -> Table:
+    metric, is_part = cases[0].metric, cases[0].part is not None
+    name = metric.name if not is_part else f"component_{metric.name.rpartition('_')[2]}"
+    title = f"Parts of the {metric.title}" if is_part else metric.sentence
+    is_time = metric.name.endswith("_s")
+    part = (Column("component", "part"), Column("counted", "counts")) if is_part else ()
+    shown = (metric.unit, metric.scale)
+    columns = (*(Column(factor, factor) for factor in results.compared), *part,
+               Column(named(name, "real"), "real", *shown),
+               Column(named(name, "virtual"), "airtime and protocol" if is_time else "virtual",
+                      *shown),
+               Column(named(name, "processor"), "processor", *shown),
+               Column("processor_share", "of real", "%", 100.0, digits=1), P_COLUMN)
+    what = "airtime and protocol" if is_time else "the rate that airtime and protocol leave"
+    counts = f" Counts: whether the {metric.title} adds it up." * is_part
+    return Table(f"clocks-{'components' if is_part else metric.name}", f"{title} by clock", columns,
+                 tuple(_row(results, case, adjusted.get(id(case.comparison))) for case in cases),
+                 caption=f"Real time ({names[0]}), virtual time ({names[1]}: {what}), and real "
+                 f"minus virtual, which is the processor's.{counts}",
+                 notes=notes, sections=section_starts(results, [case.ids for case in cases]))
+
+
+def _row(results: Results, case: _Case, p_adjusted: float | None) -> tuple[Entry, ...]:
+    difference = case.comparison.difference
+    marks = _significant(p_adjusted) or frozenset(
+        ["spans-zero"] if difference.n > 1 and difference.spans_zero else [])
+    part = (Entry(case.part.title), Entry("yes" if case.counted else "no")) if case.part else ()
+    return (*map(Entry, results.part(case.ids, results.compared)), *part,
+            entry(statistics.mean(case.real), records=case.records),
+            entry(statistics.mean(case.virtual)),
+            Entry(number=quantity(difference), marks=marks),
+            Entry("-", note="nothing in real time") if case.share is None
+            else Entry(number=Quantity(case.share), marks=marks),
+            probability(p_adjusted, "too few repetitions"))

@@ -1,0 +1,222 @@
+"""Two runs are compared cell by cell: which differences are no chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis import statistics
+from analysis.cells import Cells, Ids, Observation
+from analysis.clock import stamped
+from analysis.contention import flagged_line
+from analysis.errors import NothingToReport
+from analysis.metrics import Metric, named
+from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effects, entry, probability, quantity
+from analysis.results import Results
+from analysis.significance import SIGNIFICANT
+from analysis.statistics import Comparison, Sample
+from analysis.table import Column, Entry, Quantity, Table
+from analysis.text import natural, natural_cell
+
+#: Ways to correct for many comparisons, and what the tables say of them.
+CORRECTIONS: Mapping[str, tuple[Callable[[Iterable[float]], Sample], str]] = {
+    "holm": (statistics.holm, ("Holm's, which marks anything at all in at most 5 % of comparisons "
+                               "of equal runs")),
+    "benjamini-hochberg": (statistics.benjamini_hochberg, ("Benjamini and Hochberg's, of whose "
+                           "marks 5 % are expected to be errors"))}
+_MAX_CELLS = 12
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One metric of one cell in both runs."""
+
+    metric: Metric
+    ids: Ids
+    first: Sample
+    second: Sample
+    comparison: Comparison
+
+
+def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), baseline: str = "",
+            correction: str = "holm") -> list[Table]:
+    """A table for each metric: both runs' means, second minus first, and how sure that is.
+
+    Runs share no blocks, so means are compared by Welch's t test, differences from the `baseline`
+    as they are within each run's own blocks. The p-values of all tables are corrected together, as
+    `correction` (of CORRECTIONS) says. Raises NothingToReport where there is no cell in common, for
+    runs of different studies, and for runs of different clocks (see analysis.clock_comparison).
+    """
+    same_study(a, b, names)
+    if a.clock != b.clock:
+        raise NothingToReport(f"{names[0]} is of the {a.clock or 'unrecorded'} clock, {names[1]} "
+                              f"of the {b.clock or 'unrecorded'} one, and no table mixes clocks; "
+                              "compare runs of one clock, or let analysis.clock_comparison "
+                              "compare them")
+    pairs = list(_pairs(Cells(a, baseline), Cells(b, baseline)))
+    if not pairs:
+        raise nothing_common(a, names)
+    adjusted = corrected([pair.comparison for pair in pairs], correction)
+    notes = (significant_count(adjusted, correction), *_NOTES, *unlike(a, b, names))
+    metrics = dict.fromkeys(pair.metric for pair in pairs)
+    return [stamped(_table(a, [pair for pair in pairs if pair.metric is metric], adjusted, names,
+                           notes), a.clock) for metric in metrics]
+
+
+def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
+    """Raise NothingToReport for runs of different studies."""
+    if a.study.id != b.study.id:
+        raise NothingToReport(f"{names[0]} is of the study {a.study.id}, {names[1]} of "
+                              f"{b.study.id}; compare runs of one study")
+
+
+def nothing_common(results: Results, names: tuple[str, str]) -> NothingToReport:
+    """The error of runs without a cell in common."""
+    factors = " and ".join(factor.title.lower() for factor in results.factors)
+    return NothingToReport(f"{names[0]} and {names[1]} have no cell ({factors}) with good "
+                           "repetitions in common; compare runs that measured the same")
+
+
+def corrected(comparisons: Sequence[Comparison], correction: str) -> Mapping[int, float]:
+    """Corrected p-values by the comparison's identity, of those that have one."""
+    tested = [comparison for comparison in comparisons if comparison.p_value is not None]
+    correct, _ = CORRECTIONS[correction]
+    values = correct(comparison.p_value or 0.0 for comparison in tested).tolist()
+    return dict(zip(map(id, tested), values, strict=True))
+
+
+def significant_count(adjusted: Mapping[int, float], correction: str) -> str:
+    """How many comparisons are significant, and by which correction."""
+    marked = sum(p < SIGNIFICANT for p in adjusted.values())
+    return (f"{marked} of {len(adjusted)} comparisons (all metrics and cells) are significant "
+            f"after correction: {CORRECTIONS[correction][1]}.")
+
+
+def changed_only(table: Table) -> Table:
+    """A table of `compare` without the rows in which nothing is significant."""
+    chosen = [number for number, row in enumerate(table.rows)
+              if any("significant" in entry.marks for entry in row)]
+    # A heading stays where any row below it stays.
+    starts = [start for start, _ in table.sections] + [len(table.rows)]
+    sections = [(sum(number < start for number in chosen), title)
+                for (start, title), end in zip(table.sections, starts[1:], strict=True)
+                if any(start <= number < end for number in chosen)]
+    return replace(table, rows=tuple(table.rows[number] for number in chosen),
+                   sections=tuple(sections))
+
+
+def in_order(results: Results, cells: Iterable[Ids]) -> list[Ids]:
+    """Cells by their surroundings, then by what is compared, names in their natural order."""
+    return sorted(cells, key=lambda ids: tuple(
+        natural_cell(results.part(ids, factors))
+        for factors in (results.surroundings, results.compared)))
+
+
+def section_starts(results: Results, cells: Sequence[Ids]) -> tuple[tuple[int, str], ...]:
+    """Where the surroundings change in a sequence of cells, with their headings."""
+    parts = [results.part(ids, results.surroundings) for ids in cells]
+    return tuple((number, results.heading(part, results.surroundings))
+                 for number, part in enumerate(parts)
+                 if part and (not number or parts[number - 1] != part))
+
+
+def _pairs(a: Cells, b: Cells) -> Iterator[_Pair]:
+    metrics = a.results.study.metrics
+    for metric in metrics:
+        yield from _compared(a, metric, *({ids: _finite(cells, metric.name, ids)
+                                           for ids in cells.results.cells} for cells in (a, b)))
+    for metric in metrics:
+        if metric.difference is not None:
+            yield from _compared(a, metric.difference, *(_differences(cells, metric)
+                                                         for cells in (a, b)))
+
+
+def _compared(cells: Cells, metric: Metric, first: Mapping[Ids, Sample],
+              second: Mapping[Ids, Sample]) -> Iterator[_Pair]:
+    for ids in in_order(cells.results, first.keys() & second.keys()):
+        if first[ids].size and second[ids].size:
+            # Second minus first: what has changed since the first run.
+            yield _Pair(metric, ids, first[ids], second[ids],
+                        statistics.welch(second[ids], first[ids]))
+
+
+def _finite(cells: Cells, name: str, ids: Ids) -> Sample:
+    return np.array(list(cells.blocks(name, ids).values()), dtype=np.float64)
+
+
+def _differences(cells: Cells, metric: Metric) -> dict[Ids, Sample]:
+    """Differences within blocks of every cell that shares any with the baseline."""
+    differences = ((ids, cells.difference(metric, ids)) for ids in cells.results.cells)
+    return {ids: np.array(list(difference.blocks.values())) for ids, difference in differences
+            if isinstance(difference, Observation)}
+
+
+def _table(results: Results, pairs: Sequence[_Pair], adjusted: Mapping[int, float],
+           names: tuple[str, str], notes: tuple[str, ...]) -> Table:
+    metric = pairs[0].metric
+    shown = (metric.unit, metric.scale)
+    columns = (*(Column(name, name) for name in results.compared),
+               Column(named(metric.name, "first"), names[0], *shown),
+               Column(named(metric.name, "second"), names[1], *shown),
+               Column(named(metric.name, "difference"), "difference", *shown),
+               Column("relative", "relative", "%", 100.0, digits=1), P_COLUMN, *EFFECT_COLUMNS)
+    return Table(f"compare-{metric.name}", f"{metric.sentence}, {names[0]} and {names[1]}", columns,
+                 tuple(_row(results, pair, adjusted.get(id(pair.comparison))) for pair in pairs),
+                 caption=f"{metric.sentence} in both runs; the difference is {names[1]} minus "
+                 f"{names[0]}.", notes=notes,
+                 sections=section_starts(results, [pair.ids for pair in pairs]))
+
+
+def _row(results: Results, pair: _Pair, p_adjusted: float | None) -> tuple[Entry, ...]:
+    comparison = pair.comparison
+    significant = p_adjusted is not None and p_adjusted < SIGNIFICANT
+    marks = frozenset(["significant"] if significant else
+                      ["spans-zero"] if comparison.difference.spans_zero else [])
+    first = statistics.mean(pair.first)
+    relative = Entry("-", note="the first run's own interval holds 0") \
+        if first.spans_zero or not first.mean \
+        else Entry(number=Quantity(comparison.difference.mean / abs(first.mean)), marks=marks)
+    return (*map(Entry, results.part(pair.ids, results.compared)),
+            entry(first), entry(statistics.mean(pair.second)),
+            Entry(number=quantity(comparison.difference), marks=marks), relative,
+            probability(p_adjusted, "too few repetitions"), *effects(comparison))
+
+
+def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
+    """Where runs differ in more than what was measured, what only one has, and what is flagged."""
+    for name, run in zip(names, (a, b), strict=True):
+        yield from (f"{name}: {line}" for line in (run.left_out, flagged_line(run)) if line)
+    goods = a.good, b.good
+    for column in ("medium", "machine", "builder", "fault"):
+        first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
+        if first != second:
+            yield f"The runs differ in {column}: {first or 'none'} and {second or 'none'}."
+    for factor in a.names:
+        digests = [good.groupby(factor)[f"{factor}_sha256"].agg(set).to_dict() for good in goods]
+        changed = sorted((name for name in digests[0].keys() & digests[1].keys()
+                          if digests[0][name] != digests[1][name]), key=natural)
+        if changed:
+            yield f"Not the same {factor} in both runs: {', '.join(changed)}."
+    first_cells, second_cells = (set(zip(*(good[name] for name in a.names), strict=True))
+                                 for good in goods)
+    for name, only in ((names[0], first_cells - second_cells),
+                       (names[1], second_cells - first_cells)):
+        if only:
+            yield _only_one_has(a, name, in_order(a, only))
+
+
+def _only_one_has(results: Results, name: str, only: Sequence[Ids]) -> str:
+    more = len(only) - _MAX_CELLS
+    shown = ", ".join(" in ".join(filter(None, (
+        ", ".join(results.part(ids, factors))
+        for factors in (results.compared, results.surroundings)))) for ids in only[:_MAX_CELLS])
+    return f"Only {name} has good repetitions of {shown}{f' and {more} more' if more > 0 else ''}."
+
+
+_NOTES = (
+    "Means and differences with 95 % intervals, not corrected; p-values are Welch's t test's.",
+    ("Hedges' g is the difference in pooled standard deviations; Cliff's delta says how often a "
+     "value of the second run is above one of the first, less how often below, from -1 to 1."),
+    "Few repetitions find only large differences: a difference that is not marked may be real.")

@@ -1,0 +1,61 @@
+"""Curves: every metric over each numeric factor, measured beside published and modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Cells, Observation
+from analysis.metrics import Metric
+from analysis.numbers import quantity
+from analysis.present import figures
+from analysis.present.report import Figure
+from analysis.run_table import Beside
+from analysis.table import Quantity
+from measure.manifest import FactorRecord
+
+
+def curves(cells: Cells, beside: Beside | None = None) -> Iterator[Figure]:
+    """A figure for each metric and numeric factor that has two levels or more."""
+    for factor in cells.results.factors:
+        levels = cells.results.levels[factor.name]
+        if factor.is_number and len(levels) > 1:
+            for metric in cells.results.study.metrics:
+                made = curve(cells, metric, factor, beside or Beside())
+                if made is not None:
+                    yield made
+
+
+def curve(cells: Cells, metric: Metric, factor: FactorRecord, beside: Beside) -> Figure | None:
+    """A metric over one factor, a line for each combination of the others; None if empty."""
+    measured = _series(cells, factor, {
+        ids: quantity(value.estimate) for ids in cells.results.cells
+        if isinstance(value := cells.value(metric.name, ids), Observation)}, "measured")
+    if not measured:
+        return None
+    series = [*measured]
+    for origin, values in (("published", beside.published), ("modelled", beside.modelled)):
+        series += _series(cells, factor, {key[1:]: Quantity(value) for key, value in values.items()
+                                          if key[0] == metric.name}, origin)
+    panel = figures.line(metric.sentence, series, figures.Axis(factor.title, factor.unit),
+                         figures.Axis(metric.title, metric.unit, metric.scale))
+    known = [origin for origin in ("published", "modelled")
+             if any(one.origin == origin for one in series)]
+    dashed = f" Hollow: {' and '.join(known)}." if known else ""
+    return Figure(f"fig-{metric.name}-{factor.name}".replace("_", "-"),
+                  f"{metric.sentence} by {factor.title.lower()}",
+                  f"Means with 95 % intervals.{dashed}",
+                  f"Lines of {metric.title} over {factor.title.lower()}; the run's table has all "
+                  "numbers.", (panel,))
+
+
+def _series(cells: Cells, factor: FactorRecord, values: dict[tuple[str, ...], Quantity],
+            origin: str) -> list[figures.Series]:
+    results = cells.results
+    at = results.names.index(factor.name)
+    lines: dict[str, list[tuple[float, Quantity]]] = {}
+    for ids, value in values.items():
+        number = results.number(factor.name, ids[at])
+        if number is not None:
+            others = ", ".join(level for index, level in enumerate(ids) if index != at)
+            lines.setdefault(others, []).append((number, value))
+    return [figures.Series(name, points, origin) for name, points in lines.items()]

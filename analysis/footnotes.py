@@ -1,0 +1,99 @@
+"""Footnotes say what a reader of a run's table must know: intervals, circumstances, mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Cells
+from analysis.contention import flagged_line
+from analysis.metrics import Metric
+from analysis.records import Frame
+from analysis.text import counted
+
+_MAX_COMPLAINTS = 5
+
+
+def intervals(cells: Cells) -> str:
+    """What the intervals of a run rest on."""
+    counts = {(standing.good, standing.total) for standing in
+              map(cells.standing, cells.results.cells)}
+    text = "mean \N{PLUS-MINUS SIGN} half of the 95 % interval (Student's t) of n good repetitions"
+    totals = {total for _, total in counts}
+    if totals == {1}:
+        return "One repetition a cell: values without interval; ask for more with --repetitions."
+    if all(good == total for good, total in counts) and len(totals) == 1:
+        said = f"Each value: {text}, n = {min(totals)} in every cell."
+    else:
+        said = f"Each value: {text}; column n gives good of planned."
+    # Student's factor is 12.7 for two values, 4.3 for three and 2.8 for five.
+    return said + " Two make wide intervals: take five or more." if max(totals) == 2 else said
+
+
+def differences(cells: Cells) -> Iterator[str]:
+    """What the differences from the baseline are, where the study reports any."""
+    reported: list[Metric] = [metric.difference for metric in cells.results.study.metrics
+                              if metric.difference is not None]
+    if cells.baseline.levels and reported:
+        titles = " and ".join(metric.sentence for metric in reported)
+        verb = "is the difference" if len(reported) == 1 else "are the differences"
+        yield (f"{titles}: {verb} from {cells.baseline.name} within blocks (repetitions), "
+               "averaged; positive is worse.")
+
+
+def circumstances(frame: Frame) -> str:
+    """Medium, clock, machine and builder of a run."""
+    medium = _distinct(frame, "medium") or "none given (as fast as the emulator)"
+    return (f"Medium: {medium}. Clock: {_distinct(frame, 'clock') or 'not recorded'}. "
+            f"Machine: {_distinct(frame, 'machine') or 'not recorded'}. "
+            f"Builder: {_distinct(frame, 'builder') or 'not recorded'}.")
+
+
+def about_baseline(cells: Cells) -> Iterator[str]:
+    """What is unusual about the baseline, and where it lacks a good repetition."""
+    results = cells.results
+    if cells.baseline.note:
+        yield cells.baseline.note
+    if not cells.baseline.levels or not any(metric.difference for metric in results.study.metrics):
+        return
+    for section, members in cells.sections.items():
+        base = [ids for ids in members if cells.baseline.holds(results, ids)]
+        if results.surroundings and not any(cells.standing(ids).good for ids in base):
+            yield (f"No differences in {', '.join(section)}: the baseline {cells.baseline.name} "
+                   "has no good repetition there.")
+
+
+def about_data(cells: Cells) -> Iterator[str]:
+    """What a reader must know before any number: what is left out, flagged or mixed."""
+    results = cells.results
+    yield from (line for line in (results.left_out, flagged_line(results)) if line)
+    yield from _mixtures(results.frame, results.good, results.names)
+
+
+def complaints(cells: Cells) -> Iterator[str]:
+    """The files that are no records, not too many of them."""
+    lines = cells.results.complaints
+    if lines:
+        yield (f"{counted(len(lines), 'file is', 'files are')} no usable record and left out:")
+        yield from lines[:_MAX_COMPLAINTS]
+    if len(lines) > _MAX_COMPLAINTS:
+        yield f"and {len(lines) - _MAX_COMPLAINTS} more"
+
+
+def _mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> Iterator[str]:
+    """Warnings where one mean would mix what is not the same."""
+    for factor in factors:
+        pairs = set(zip(good[factor], good[f"{factor}_sha256"], strict=True))
+        names = [name for name, _ in sorted(pairs)]
+        if changed := sorted({name for name in names if names.count(name) > 1}):
+            yield (f"{', '.join(changed)}: records of different versions of the {factor} are "
+                   "averaged; keep each version in a folder of its own.")
+    for column in ("medium", "machine", "builder"):
+        if good[column].nunique() > 1:
+            yield (f"Records of different {column} ({_distinct(good, column)}) are averaged; keep "
+                   "each in a folder of its own.")
+    if faults := _distinct(frame, "fault"):
+        yield f"Negative control: the fault '{faults}' was put in, so failures are meant."
+
+
+def _distinct(frame: Frame, column: str) -> str:
+    return ", ".join(sorted({str(value) for value in frame[column].unique()} - {""}))

@@ -1,0 +1,171 @@
+"""Columns of a table in characters: how wide they are, and which layout fits a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from analysis.present.entries import MARKS, Shown, is_numeric, show
+from analysis.table import Table
+
+GAP = "  "
+#: Columns of words are not folded below this, unless no word of theirs is as long.
+_NARROWEST = 14
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are shown, how wide, and whether uncertainties stand below their values."""
+
+    indexes: tuple[int, ...]
+    widths: tuple[int, ...]
+    stacked: bool
+    heading: str = ""
+
+    @property
+    def width(self) -> int:
+        """Characters of a line."""
+        return sum(self.widths) + len(GAP) * (len(self.widths) - 1)
+
+
+class Sheet:
+    """A table with every entry as it reads, worked out once."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._shown = [[show(entry, column) for entry, column in
+                        zip(row, table.columns, strict=True)] for row in table.rows]
+        self._numeric = [is_numeric(table, index) for index in range(len(table.columns))]
+        self._after = [max((len(_second(row[index])) for row in self._shown), default=0)
+                       for index in range(len(table.columns))]
+        self._widths: dict[tuple[int, bool], int] = {}
+
+    def is_numeric(self, index: int) -> bool:
+        """Whether a column holds numbers, which stand to the right."""
+        return self._numeric[index]
+
+    def heading(self, index: int) -> list[str]:
+        """The lines of a column's heading, its unit last."""
+        column = self.table.columns[index]
+        return [*(column.heading or (column.title,)), *([column.unit] if column.unit else [])]
+
+    def cell(self, row: int, index: int, *, stacked: bool) -> list[str]:
+        """The lines of an entry: value and uncertainty on one, aligned at the sign between them."""
+        shown = self._shown[row][index]
+        second = _second(shown)
+        if stacked and shown.spread:
+            lines = [f"{shown.main}{_signs(shown)}", shown.spread]
+        elif stacked and shown.detail:
+            lines = [shown.main, f"({shown.detail})"]
+        elif second or (shown.main[-1:].isdecimal() and self._numeric[index]):
+            lines = [shown.main + (second if stacked else second.ljust(self._after[index]))]
+        else:  # a word in a number's place is no value to be aligned
+            lines = [shown.main]
+        return [*lines, *shown.beside]
+
+    def natural(self, index: int, *, stacked: bool) -> int:
+        """How wide a column is when nothing of it is folded."""
+        if (index, stacked) not in self._widths:
+            lines = [line for row in range(len(self.table.rows))
+                     for line in self.cell(row, index, stacked=stacked)]
+            self._widths[index, stacked] = max(cell_len(line)
+                                               for line in (*lines, *self.heading(index)))
+        return self._widths[index, stacked]
+
+    def narrowest(self, index: int) -> int:
+        """How narrow a column of words may be: its longest word, or a few letters."""
+        texts = [*self.heading(index), *(row[index].text for row in self.table.rows)]
+        words = [word for text in texts for word in _words(text)]
+        longest, whole = (max(map(cell_len, some), default=0) for some in (words, texts))
+        if index == 0 and not self.table.apart:
+            return whole
+        return min(_NARROWEST if index == 0 else max(_NARROWEST, longest), whole)
+
+
+def layouts(sheet: Sheet, width: int) -> list[Layout]:
+    """The first layout that fits; where none does, parts, each as wide as it must be."""
+    columns = sheet.table.columns
+    everything = tuple(range(len(columns)))
+    needed = tuple(index for index in everything if not columns[index].optional)
+    for indexes, stacked in ((everything, False), (needed, False), (needed, True)):
+        layout = _fitted(sheet, indexes, width, stacked=stacked)
+        if layout.width <= width:
+            return [layout]
+    if any(columns[index].part for index in needed):
+        return list(_by_part(sheet, needed, width))
+    return list(_in_pieces(sheet, needed[:1], needed[1:], width, ""))
+
+
+def _by_part(sheet: Sheet, indexes: Sequence[int], width: int) -> Iterator[Layout]:
+    """As few tables as fit, of whole parts where it is possible, under the first part's name."""
+    columns = sheet.table.columns
+    keys = tuple(index for index in indexes if not columns[index].part)
+    parts: dict[str, list[int]] = {}
+    for index in indexes:
+        if columns[index].part:
+            parts.setdefault(columns[index].part, []).append(index)
+    names = list(parts)
+    while names:
+        count = len(names)
+        while count > 1 and _fitted(sheet, (*keys, *_of(parts, names[:count])), width,
+                                    stacked=True).width > width:
+            count -= 1
+        yield from _in_pieces(sheet, keys, _of(parts, names[:count]), width, names[0])
+        names = names[count:]
+
+
+def _of(parts: dict[str, list[int]], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(index for name in names for index in parts[name])
+
+
+def _in_pieces(sheet: Sheet, keys: tuple[int, ...], rest: Sequence[int], width: int,
+               heading: str) -> Iterator[Layout]:
+    """Tables of some columns each behind the key columns, stacked where that is needed."""
+    whole = _fitted(sheet, (*keys, *rest), width, stacked=False, heading=heading)
+    if whole.width <= width:
+        yield whole
+        return
+    left = list(rest)
+    while left:
+        count = len(left)
+        while count > 1 and _fitted(sheet, (*keys, *left[:count]), width,
+                                    stacked=True).width > width:
+            count -= 1
+        yield _fitted(sheet, (*keys, *left[:count]), width, stacked=True, heading=heading)
+        left = left[count:]
+    if not rest:
+        yield _fitted(sheet, keys, width, stacked=True, heading=heading)
+
+
+def _fitted(sheet: Sheet, indexes: tuple[int, ...], width: int, *, stacked: bool,
+            heading: str = "") -> Layout:
+    """The columns at their natural width, those of words narrowed as far as it takes."""
+    widths = [sheet.natural(index, stacked=stacked) for index in indexes]
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    spare = {at: widths[at] - sheet.narrowest(index) for at, index in enumerate(indexes)
+             if not sheet.is_numeric(index)} if excess > 0 else {}
+    while excess > 0 and spare:
+        at = max(spare, key=lambda at: (spare[at], at))
+        if spare[at] <= 0:
+            break
+        widths[at] -= 1
+        spare[at] -= 1
+        excess -= 1
+    return Layout(indexes, tuple(widths), stacked, heading)
+
+
+def _second(shown: Shown) -> str:
+    """What stands behind a value on its line: the uncertainty and signs, and details."""
+    spread = f" {shown.spread}" if shown.spread else ""
+    return f"{spread}{_signs(shown)}" + (f" ({shown.detail})" if shown.detail else "")
+
+
+def _signs(shown: Shown) -> str:
+    return "".join(MARKS[mark][0] for mark in shown.signs)
+
+
+def _words(text: str) -> list[str]:
+    """Pieces that a line may end behind: words, and parts of those with hyphens."""
+    return text.replace("-", "- ").split()

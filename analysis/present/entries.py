@@ -1,0 +1,195 @@
+"""Entries of a table read alike whatever they are shown on: digits, intervals, marks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+
+from analysis.present.rounding import PLUS_MINUS, plain, uncertain
+from analysis.table import Column, Entry, Quantity, Table
+
+#: An interval this lopsided (longer arm by shorter) is shown by its ends.
+_LOPSIDED = 1.25
+#: Marks: the sign beside the number, and what a legend says; those without a sign are styles.
+MARKS: Mapping[str, tuple[str, str]] = {
+    "best": ("\N{BLACK STAR}", "best of all"),
+    "recommended": ("\N{BLACK CIRCLE}", "recommended in its group"),
+    "significant": ("*", "significant after correction"),
+    "spans-zero": ("\N{DEGREE SIGN}", "the interval holds 0"),
+    "differs": ("\N{NOT EQUAL TO}", "differs from what was published"),
+    "missing": ("", "")}
+#: Modelled values stand between these.
+_OPEN = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
+_CLOSE = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An entry in words: the value (or a word), its uncertainty, what was published or modelled."""
+
+    main: str
+    spread: str = ""
+    published: str = ""
+    signs: tuple[str, ...] = ()
+    modelled: str = ""
+    detail: str = ""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What stands below the value: in round brackets published, in angular ones modelled."""
+        return (*((f"({self.published})",) if self.published else ()),
+                *((f"{_OPEN}{self.modelled}{_CLOSE}",) if self.modelled else ()))
+
+
+def show(entry: Entry, column: Column) -> Shown:
+    """An entry as it reads in its column."""
+    published, modelled = ("" if value is None else _fixed_or_plain(value, column)
+                           for value in (entry.published, entry.modelled))
+    signs = tuple(mark for mark in MARKS if mark in entry.marks and MARKS[mark][0]
+                  and not (mark == "recommended" and "best" in entry.marks))
+    if entry.number is None:
+        return Shown(entry.text, "", published, signs, modelled, entry.detail)
+    main, spread = _number(entry.number, column)
+    return Shown(entry.text or main, "" if entry.text else spread, published, signs, modelled,
+                 entry.detail)
+
+
+def typeset(shown: Shown) -> Shown:
+    """The same with minus signs in place of hyphens before digits, for where there is type."""
+    return replace(shown, main=_minus(shown.main), spread=_minus(shown.spread),
+                   published=_minus(shown.published), modelled=_minus(shown.modelled))
+
+
+def _minus(text: str) -> str:
+    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
+
+
+def interval(number: Quantity, column: Column) -> str:
+    """The interval by its ends, with the unit; empty where there is none."""
+    if number.low is None or number.high is None:
+        return ""
+    digits = _digits_for(number, column)
+    ends = (_fixed(end * column.scale, digits) for end in (number.low, number.high))
+    return " to ".join(ends) + (f" {column.unit}" if column.unit else "")
+
+
+def is_numeric(table: Table, index: int) -> bool:
+    """Whether a column holds numbers, which stand to the right."""
+    return any(row[index].number is not None or row[index].published is not None
+               or row[index].modelled is not None for row in table.rows)
+
+
+def marks_of(table: Table) -> list[str]:
+    """The marks with a sign that occur in a table, in the order of MARKS."""
+    there = {mark for row in table.rows for entry, column in zip(row, table.columns, strict=True)
+             for mark in show(entry, column).signs}
+    return [mark for mark in MARKS if mark in there]
+
+
+def has_published(table: Table) -> bool:
+    """Whether anything published stands beside what was measured."""
+    return any(entry.published is not None for row in table.rows for entry in row)
+
+
+def has_modelled(table: Table) -> bool:
+    """Whether anything modelled stands beside what was measured."""
+    return any(entry.modelled is not None for row in table.rows for entry in row)
+
+
+def legend(table: Table) -> list[tuple[str, str, str]]:
+    """What needs an explanation below a table: its sign, its kind, and its meaning."""
+    said = [(MARKS[mark][0], mark, MARKS[mark][1]) for mark in marks_of(table)]
+    if has_published(table):
+        said.append(("(1.23)", "published", "as published" + f" in {table.source}"
+                     * bool(table.source)))
+    if has_modelled(table):
+        said.append((f"{_OPEN}1.23{_CLOSE}", "modelled", "as modelled"))
+    return said
+
+
+def heading_rows(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """Groups of neighbouring columns and how many each spans; an empty name is no group."""
+    spans: list[tuple[str, int]] = []
+    for column in columns:
+        if column.group and spans and spans[-1][0] == column.group:
+            spans[-1] = (column.group, spans[-1][1] + 1)
+        else:
+            spans.append((column.group, 1))
+    return spans
+
+
+def unit_of(column: Column) -> str:
+    """The unit in brackets, for a heading; empty where there is none."""
+    return f"[{column.unit}]" if column.unit else ""
+
+
+def section_at(table: Table, row: int) -> Iterable[str]:
+    """Headings that stand above a row."""
+    return (title for first, title in table.sections if first == row)
+
+
+def fold(text: str, width: int) -> list[str]:
+    """A text in lines, broken at blanks and behind hyphens, and in words that are too long."""
+    lines = [""]
+    for word in text.split(" "):
+        pieces = [f"{piece}-" for piece in word.split("-")[:-1]] + word.split("-")[-1:]
+        for number, piece in enumerate(pieces):
+            joined = f"{lines[-1]}{' ' if lines[-1] and not number else ''}{piece}"
+            if cell_len(joined) <= width or not lines[-1]:
+                lines[-1] = joined
+            else:
+                lines.append(piece)
+    return [part for line in lines for part in _cut(line, width)]
+
+
+def _cut(line: str, width: int) -> Iterator[str]:
+    while cell_len(line) > width:
+        count = next(n for n in range(len(line), 0, -1) if cell_len(line[:n]) <= width or n == 1)
+        yield line[:count]
+        line = line[count:]
+    yield line
+
+
+def _number(number: Quantity, column: Column) -> tuple[str, str]:
+    value, scale = number.value * column.scale, column.scale
+    if not math.isfinite(value):
+        return "-", ""
+    if number.low is None or number.high is None:
+        return _fixed_or_plain(number.value, column), ""
+    arms = sorted((number.high - number.value, number.value - number.low))
+    if arms[1] > _LOPSIDED * max(arms[0], 0) and arms[1] > 1e-12 * abs(number.value):
+        digits = _digits_for(number, column)
+        low, high = (_fixed(end * scale, digits) for end in (number.low, number.high))
+        return _fixed(value, digits), f"[{low}, {high}]"
+    half = (number.high - number.low) / 2 * scale
+    if column.digits is None:
+        main, width = uncertain(value, half)
+    else:
+        main, width = _fixed(value, column.digits), _fixed(half, column.digits)
+    return main, f"{PLUS_MINUS} {width}"
+
+
+def _digits_for(number: Quantity, column: Column) -> int:
+    """Digits after the point, by the column or by the interval's width."""
+    if column.digits is not None:
+        return column.digits
+    if number.low is None or number.high is None:
+        return 3
+    shown, _ = uncertain(number.value * column.scale,
+                         (number.high - number.low) / 2 * column.scale)
+    return len(shown.partition(".")[2])
+
+
+def _fixed_or_plain(value: float, column: Column) -> str:
+    scaled = float(value * column.scale)
+    if column.digits is not None:
+        return _fixed(scaled, column.digits)
+    return f"{scaled:.0f}" if scaled.is_integer() else plain(scaled)
+
+
+def _fixed(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}"

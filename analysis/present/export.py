@@ -1,0 +1,101 @@
+"""Tables become CSV and Parquet: SI units, nothing rounded, one column for each thing known."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from analysis.present.entries import is_numeric
+from analysis.table import Column, Entry, Table
+
+_UNITS = ("_percent", "_share", "_bytes", "_bps2", "_bps", "_s")
+#: What is kept of an entry beside its value: ending of the column's name, and how it is read.
+_BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
+    ("low", float, lambda entry: entry.number.low if entry.number else None),
+    ("high", float, lambda entry: entry.number.high if entry.number else None),
+    ("n", int, lambda entry: entry.number.n or None if entry.number else None),
+    ("published", float, lambda entry: entry.published),
+    ("modelled", float, lambda entry: entry.modelled),
+    ("word", str, lambda entry: entry.text or None),
+    ("marks", str, lambda entry: ";".join(sorted(entry.marks - {"missing"})) or None))
+
+
+def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
+    """The columns with their types, and the rows; None where there is nothing."""
+    table = table.shown_on("file")
+    wanted: dict[str, tuple[type, int, Callable[[Entry], Any]]] = {}
+    if table.clock:
+        wanted["clock"] = (str, -1, lambda _: table.clock)
+    if table.sections:
+        wanted["section"] = (str, -1, lambda entry: entry.text)
+    for index, column in enumerate(table.columns):
+        for name, kind, read in _fields(table, index, column):
+            wanted[name] = (kind, index, read)
+    filled = []
+    for number, row in enumerate(table.rows):
+        above = Entry(_section(table, number))
+        filled.append([read(above if index < 0 else row[index])
+                       for _, index, read in wanted.values()])
+    return {name: kind for name, (kind, _, _) in wanted.items()}, filled
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV with a heading."""
+    columns, filled = rows(table)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_safe(value) for value in row] for row in filled)
+    return out.getvalue()
+
+
+def write_parquet(table: Table, path: Path) -> None:
+    """The table as a Parquet file; title, caption and notes are its metadata."""
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+    from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
+
+    columns, filled = rows(table)
+    types = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()],
+                       metadata={"id": table.id, "title": table.title, "caption": table.caption,
+                                 "notes": "\n".join(table.notes)})
+    arrays = [pa.array([row[index] for row in filled], type=types[kind])
+              for index, kind in enumerate(columns.values())]
+    parquet.write_table(pa.table(arrays, schema=schema), path)
+
+
+def _fields(table: Table, index: int,
+            column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
+    """The columns that one column of a table becomes: those that hold anything."""
+    if not is_numeric(table, index):
+        yield column.key, str, lambda entry: entry.text or None
+        beside = [one for one in _BESIDE if one[0] == "marks"]
+    else:
+        yield column.key, float, lambda entry: entry.number.value if entry.number else None
+        beside = list(_BESIDE)
+    for ending, kind, read in beside:
+        if any(read(row[index]) is not None for row in table.rows):
+            yield _named(column.key, ending), kind, read
+
+
+def _named(key: str, ending: str) -> str:
+    """The ending before the unit, where it has one itself: `tcp_goodput_low_bps`."""
+    unit = next((unit for unit in _UNITS if key.endswith(unit)), "")
+    if unit and ending in ("low", "high", "published", "modelled"):
+        return f"{key.removesuffix(unit)}_{ending}{unit}"
+    return f"{key.removesuffix(unit) if unit else key}_{ending}"
+
+
+def _section(table: Table, row: int) -> str:
+    above = [title for first, title in table.sections if first <= row]
+    return above[-1] if above else ""
+
+
+def _safe(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula, made text."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "@") and len(value) > 1:
+        return f"'{value}"
+    return value

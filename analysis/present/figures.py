@@ -1,0 +1,177 @@
+"""Figures as data for plotly: lines, dots, bars and distributions, in the page's own palette.
+
+Colours are named by their place in the palette (`@0`, `@ink`); markers and dashes differ, too, so
+that a figure can be read in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.present.report import Panel
+from analysis.statistics import Sample
+from analysis.table import Quantity
+
+#: Places in the palette with a marker for each, in the order in which they are used.
+STYLES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
+          ("@3", "triangle-down"), ("@5", "cross"), ("@6", "x"))
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_ORIGINS = {"published": "published", "modelled": "modelled"}
+_MAX_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one name, by x; `origin` is measured, published or modelled."""
+
+    name: str
+    points: Sequence[tuple[float, Quantity]]
+    origin: str = "measured"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis shows: its title, and what brings SI numbers into its unit."""
+
+    title: str
+    unit: str = ""
+    scale: float = 1.0
+    is_log: bool = False
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The axis as plotly takes it."""
+        said = f"{self.title} in {self.unit}" if self.unit else self.title
+        return {"title": {"text": said}, **({"type": "log"} if self.is_log else
+                                             {"rangemode": "tozero"})}
+
+
+def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
+    """Curves over a numeric factor with their intervals; modelled values are dashed."""
+    names = list(dict.fromkeys(one.name for one in series))
+    data = [_curve(one, names.index(one.name), x, y) for one in series if one.points]
+    return Panel(title, data, {"xaxis": x.layout, "yaxis": y.layout})
+
+
+def _curve(one: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
+    colour, symbol = STYLES[index % len(STYLES)]
+    points = sorted(one.points, key=lambda point: point[0])
+    origin = _ORIGINS.get(one.origin, "")
+    name = ", ".join(part for part in (one.name, origin) if part) or "measured"
+    quantities = [quantity for _, quantity in points]
+    return {
+        "type": "scatter", "mode": "markers" if origin == "published" else "lines+markers",
+        "name": name, "x": [at * x.scale for at, _ in points],
+        "y": [quantity.value * y.scale for quantity in quantities],
+        "error_y": arms(quantities, y.scale, colour),
+        "line": {"color": colour, "dash": "dash" if origin else "solid"},
+        "marker": {"symbol": f"{symbol}-open" if origin else symbol, "color": colour, "size": 8},
+        "hovertemplate": f"{name}: %{{y:.4g}} {y.unit} at %{{x:.4g}} {x.unit}<extra></extra>"}
+
+
+def arms(quantities: Sequence[Quantity | None], scale: float, colour: str) -> dict[str, Any]:
+    """Arms of the intervals; none where a value has no interval."""
+    above, below = [], []
+    for quantity in quantities:
+        low, high = (None, None) if quantity is None else (quantity.low, quantity.high)
+        known = quantity is not None and low is not None and high is not None
+        above.append((high - quantity.value) * scale if known else 0)  # type: ignore[union-attr,operator]
+        below.append((quantity.value - low) * scale if known else 0)  # type: ignore[union-attr,operator]
+    return {"type": "data", "array": above, "arrayminus": below, "color": colour,
+            "thickness": 1.4, "width": 3}
+
+
+def ecdf(title: str, samples: Mapping[str, Sample], x: Axis) -> Panel:
+    """Cumulative distributions: the share of values up to each."""
+    data = []
+    for index, (name, sample) in enumerate(samples.items()):
+        values = np.sort(sample)
+        shares = np.arange(1, values.size + 1) / values.size
+        at = np.unique(np.linspace(0, values.size - 1, min(values.size, _MAX_POINTS)).astype(int))
+        colour, _ = STYLES[index % len(STYLES)]
+        data.append({
+            "type": "scatter", "mode": "lines", "name": name,
+            "x": (values[at] * x.scale).tolist(), "y": shares[at].tolist(),
+            "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "shape": "hv"},
+            "hovertemplate": f"{name}: %{{y:.1%}} up to %{{x:.4g}} {x.unit}<extra></extra>"})
+    return Panel(title, data, {"xaxis": x.layout, "yaxis": {
+        "title": {"text": "share of values"}, "range": [0, 1.02], "tickformat": ".0%"}})
+
+
+def histogram(title: str, samples: Mapping[str, Sample], x: Axis, bins: int = 40) -> Panel:
+    """Distributions as steps over bins that all have in common; shares of each sample."""
+    every = np.concatenate(list(samples.values()))
+    edges = np.histogram_bin_edges(every, bins=min(bins, max(1, every.size)))
+    middles = ((edges[:-1] + edges[1:]) / 2 * x.scale).tolist()
+    data = []
+    for index, (name, sample) in enumerate(samples.items()):
+        shares = np.histogram(sample, edges)[0] / sample.size
+        colour, _ = STYLES[index % len(STYLES)]
+        data.append({
+            "type": "scatter", "mode": "lines", "name": name, "x": middles, "y": shares.tolist(),
+            "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "shape": "hvh"},
+            "hovertemplate": f"{name}: %{{y:.1%}} near %{{x:.4g}} {x.unit}<extra></extra>"})
+    return Panel(title, data, {"xaxis": x.layout, "yaxis": {
+        "title": {"text": "share of values"}, "rangemode": "tozero", "tickformat": ".0%"}})
+
+
+def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y: Axis) -> Panel:
+    """Values over the seconds of a repetition, a line each."""
+    data = []
+    for index, (name, points) in enumerate(series.items()):
+        colour, _ = STYLES[index % len(STYLES)]
+        data.append({
+            "type": "scatter", "mode": "lines", "name": name,
+            "x": [seconds for seconds, _ in points], "y": [value * y.scale for _, value in points],
+            "line": {"color": colour, "dash": DASHES[index % len(DASHES)], "shape": "hv"},
+            "hovertemplate": f"{name}: %{{y:.4g}} {y.unit} at %{{x:.3g}} s<extra></extra>"})
+    return Panel(title, data, {"xaxis": {"title": {"text": "time in s"}, "rangemode": "tozero"},
+                               "yaxis": y.layout})
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One part of stacked bars: its name, its look, and its length by row, in SI units."""
+
+    name: str
+    colour: str
+    pattern: str
+    lengths: Mapping[str, float]
+
+
+def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
+                 totals: Mapping[str, Quantity], x: Axis) -> Panel:
+    """A bar a row, the first on top, of parts that follow each other; with the measured total."""
+    drawn = list(rows)[::-1]
+    data: list[dict[str, Any]] = [{
+        "type": "bar", "orientation": "h", "name": part.name,
+        "y": [row for row in drawn if row in part.lengths],
+        "x": [part.lengths[row] * x.scale for row in drawn if row in part.lengths],
+        "marker": {"color": part.colour, "line": {"color": "@paper", "width": 1},
+                   "pattern": {"shape": part.pattern, "fillmode": "overlay", "fgcolor": "@paper",
+                               "solidity": 0.25}},
+        "hovertemplate": f"%{{y}}, {part.name}: %{{x:.1f}} {x.unit}<extra></extra>"}
+        for part in parts]
+    known = [row for row in drawn if row in totals]
+    data.append({
+        "type": "scatter", "mode": "markers", "name": "whole", "showlegend": False,
+        "y": known, "x": [totals[row].value * x.scale for row in known],
+        "marker": {"symbol": "line-ns-open", "color": "@ink", "size": 9},
+        "error_x": {"type": "data", "color": "@ink", "thickness": 1.4, "width": 4,
+                    "array": [_half(totals[row]) * x.scale for row in known]},
+        "hovertemplate": f"%{{y}}: %{{x:.1f}} {x.unit} in all<extra></extra>"})
+    return Panel(title, data, {
+        "barmode": "stack",
+        "xaxis": {"title": {"text": x.title}, "rangemode": "nonnegative"},
+        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": drawn}},
+        rows=len(drawn))
+
+
+def _half(quantity: Quantity) -> float:
+    if quantity.low is None or quantity.high is None:
+        return 0.0
+    return (quantity.high - quantity.low) / 2

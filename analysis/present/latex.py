@@ -1,0 +1,184 @@
+"""Tables as LaTeX: plain article with booktabs, one file a table, and one that holds them all.
+
+A table that is too wide for the page is set smaller, and then in parts that repeat its first
+column; one that is too long goes on on the next page. Columns of words are as wide as the page
+leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from analysis.present.entries import (
+    MARKS,
+    heading_rows,
+    is_numeric,
+    legend,
+    section_at,
+    show,
+    typeset,
+)
+from analysis.present.typesetting import Block, Setting, pages, setting
+from analysis.table import Entry, Table
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\ensuremath{<}", ">": r"\ensuremath{>}", "|": r"\textbar{}",
+    "\N{PLUS-MINUS SIGN}": r"\ensuremath{\pm}", "\N{MINUS SIGN}": r"\ensuremath{-}",
+    "\N{GREEK SMALL LETTER SIGMA}": r"\ensuremath{\sigma}",
+    "\N{GREEK SMALL LETTER ETA}": r"\ensuremath{\eta}",
+    "\N{GREEK SMALL LETTER DELTA}": r"\ensuremath{\delta}",
+    "\N{MICRO SIGN}": r"\ensuremath{\mu}", "\N{GREEK SMALL LETTER MU}": r"\ensuremath{\mu}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}", "\N{DEGREE SIGN}": r"\ensuremath{^\circ}",
+    "\N{LESS-THAN OR EQUAL TO}": r"\ensuremath{\leq}",
+    "\N{GREATER-THAN OR EQUAL TO}": r"\ensuremath{\geq}",
+    "\N{NOT EQUAL TO}": r"\ensuremath{\neq}", "\N{SUPERSCRIPT TWO}": r"\ensuremath{^2}",
+    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
+    "\N{BLACK STAR}": r"\ensuremath{\star}", "\N{BLACK CIRCLE}": r"\ensuremath{\bullet}",
+    "\N{RIGHTWARDS ARROW}": r"\ensuremath{\rightarrow}", "\N{MIDDLE DOT}": r"\ensuremath{\cdot}",
+    "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}": r"\ensuremath{\langle}",
+    "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}": r"\ensuremath{\rangle}",
+    "\N{NO-BREAK SPACE}": "~"}
+#: Ends a row also where a cell of words has given the usual sign another meaning.
+_END = r"\tabularnewline"
+_HEAD = r"""\documentclass[10pt,a4paper]{article}
+\usepackage[utf8]{inputenc}
+\usepackage[margin=20mm]{geometry}
+\usepackage{booktabs}
+\setlength{\tabcolsep}{3pt}
+\sloppy
+\begin{document}
+"""
+
+
+def document(tables: Sequence[Table], title: str) -> str:
+    """An article that holds every table; `table` makes the files that it puts in."""
+    inputs = "".join(f"\\input{{{one.id}}}\n\\clearpage\n" for one in tables)
+    return f"{_HEAD}\\section*{{{escape(title)}}}\n{inputs}\\end{{document}}\n"
+
+
+def table(one: Table) -> str:
+    """One or more table environments, to be put into an article that uses booktabs."""
+    one = one.shown_on("screen")
+    chosen = setting(one)
+    floats = list(pages(one, chosen, _said(one)))
+    lines = ["% needs \\usepackage{booktabs}"]
+    for number, blocks in enumerate(floats):
+        lines += _float(one, chosen, blocks, number)
+        if number == len(floats) - 1:
+            lines += _notes(one)
+        lines.append("\\end{table}")
+    return "\n".join(lines) + "\n"
+
+
+def _float(one: Table, chosen: Setting, blocks: Sequence[Block], number: int) -> Iterator[str]:
+    yield from ("\\begin{table}[!htbp]", "\\centering")
+    if number:
+        yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_caption(one)} (continued)}}"
+    else:
+        yield f"\\caption{{{_caption(one)}}}\\label{{tab:{one.id}}}"
+    yield f"\\{chosen.size}\\setlength{{\\tabcolsep}}{{3pt}}"
+    for part, rows in blocks:
+        yield from _tabular(one, part, rows, chosen.widths)
+        yield "\\par\\medskip"
+
+
+def _caption(one: Table) -> str:
+    """The title; without a number of its own, since LaTeX counts tables itself."""
+    numbered = re.fullmatch(r"(Table \d+): (.*)", one.title)
+    if numbered is None:
+        return escape(one.title)
+    whose = f" of {one.source}" if one.source else ""
+    return escape(f"{numbered[2][:1].upper()}{numbered[2][1:]} ({numbered[1]}{whose})")
+
+
+def _notes(one: Table) -> Iterator[str]:
+    yield "\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright"
+    yield from (f"{escape(note)}\\par" for note in _said(one))
+    yield "\\end{minipage}"
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX shows as it is; letters that its plain fonts lack lose their accents."""
+    return "".join(_ESCAPES.get(c) or _plain(c) for c in text)
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character
+    base = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return "".join(_ESCAPES.get(c, c) for c in base) or "?"
+
+
+def _tabular(one: Table, part: Sequence[int], rows: range,
+             widths: Sequence[float]) -> Iterator[str]:
+    kinds = "".join(f"p{{{widths[index]:.2f}em}}" if widths[index]
+                    else "r" if is_numeric(one, index) else "l" for index in part)
+    yield f"\\begin{{tabular}}{{@{{}}{kinds}@{{}}}}"
+    yield "\\toprule"
+    yield from _heading(one, part, widths)
+    yield "\\midrule"
+    for number in rows:
+        for title in section_at(one, number):
+            yield "\\addlinespace"
+            yield (f"\\multicolumn{{{len(part)}}}{{@{{}}l}}{{\\textit{{{escape(title)}}}}} "
+                   f"{_END}")
+        yield " & ".join(_cell(one.rows[number][index], one, index, folded=widths[index] > 0)
+                         for index in part) + f" {_END}"
+    yield "\\bottomrule"
+    yield "\\end{tabular}"
+
+
+def _heading(one: Table, part: Sequence[int], widths: Sequence[float]) -> Iterator[str]:
+    chosen = [one.columns[index] for index in part]
+    spans = heading_rows(chosen)
+    if any(title for title, _ in spans):
+        yield " & ".join(f"\\multicolumn{{{count}}}{{c}}{{{escape(title)}}}" if title else ""
+                         for title, count in spans) + f" {_END}"
+        at = 1
+        for title, count in spans:
+            if title:
+                yield f"\\cmidrule(lr){{{at}-{at + count - 1}}}"
+            at += count
+    for lines in ([column.title for column in chosen], [column.unit for column in chosen]):
+        if any(lines):
+            yield " & ".join(_titled(text, one, index, folded=widths[index] > 0)
+                             for index, text in zip(part, lines, strict=True)) + f" {_END}"
+
+
+def _titled(text: str, one: Table, index: int, *, folded: bool) -> str:
+    if folded or not text:
+        return f"\\raggedright {escape(text)}" if text else ""
+    return f"\\multicolumn{{1}}{{{'r' if is_numeric(one, index) else 'l'}}}{{{escape(text)}}}"
+
+
+def _cell(entry: Entry, one: Table, index: int, *, folded: bool) -> str:
+    shown = typeset(show(entry, one.columns[index]))
+    main = escape(shown.main)
+    if {"best", "recommended"} & entry.marks and main:
+        main = f"\\textbf{{{main}}}"
+    spread = escape(f" {shown.spread}") if shown.spread else ""
+    cell = main + spread + "".join(escape(MARKS[mark][0]) for mark in shown.signs)
+    if shown.detail:
+        cell += escape(f" ({shown.detail})")
+    if shown.beside:
+        # A cell of some lines, in plain LaTeX.
+        below = "".join(f"\\\\{escape(text)}" for text in shown.beside)
+        return f"\\begin{{tabular}}[t]{{@{{}}r@{{}}}}{cell}{below}\\end{{tabular}}"
+    # Words that are folded keep their left edge; brackets would be an option of the line before.
+    return f"\\raggedright {cell}" if folded else f"{{}}{cell}" if cell.startswith("[") else cell
+
+
+def _said(one: Table) -> list[str]:
+    remarks = [said for _, said in one.remarks]
+    return [note for note in (*one.warnings, _legend(one), one.caption, *remarks, *one.notes)
+            if note]
+
+
+def _legend(one: Table) -> str:
+    said = [f"in brackets: {meaning}" if kind == "published" else f"{sign} {meaning}"
+            for sign, kind, meaning in legend(one)]
+    return f"{'; '.join(said)}." if said else ""

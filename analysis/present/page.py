@@ -1,0 +1,167 @@
+"""A report as one HTML file that needs nothing else: styles, scripts, plots and data inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from analysis.claims.verdict import Verdict
+from analysis.present.entries import (
+    MARKS,
+    Shown,
+    heading_rows,
+    interval,
+    is_numeric,
+    legend,
+    section_at,
+    show,
+    typeset,
+)
+from analysis.present.report import Figure, Links, Report
+from analysis.table import Column, Entry, Table
+
+_TEMPLATES = Path(__file__).with_name("templates")
+#: Records that are linked behind one number; of more, the folder is.
+_MOST_RECORDS = 24
+#: Verdicts and yes or no as badges.
+_BADGES = {"confirmed": "good", "refuted": "bad", "undecided": "open", "yes": "good", "no": "bad",
+           "medium": "tint", "processor": "open", "emulator": "open"}
+
+
+class Details:
+    """What is behind the numbers of the page, collected while it is rendered."""
+
+    def __init__(self, links: Links) -> None:
+        self.cells: list[dict[str, Any]] = []
+        self.sets: list[list[str]] = []
+        self._links = links
+        self._known: dict[tuple[str, ...], int] = {}
+
+    def add(self, table: Table, row: int, index: int, shown: Shown) -> int | None:
+        """The number of a cell's details; None where there is nothing more to say."""
+        entry, column = table.rows[row][index], table.columns[index]
+        if not (entry.records or entry.note):
+            return None
+        self.cells.append(_without_empty({
+            "title": _title(table, row, column), "value": _value(shown, column),
+            "interval": interval(entry.number, column) if entry.number else "",
+            "n": entry.number.n if entry.number else 0,
+            "published": f"{shown.published} {column.unit}".strip() if shown.published else "",
+            "modelled": f"{shown.modelled} {column.unit}".strip() if shown.modelled else "",
+            "note": entry.note, "records": self.records(entry.records)}))
+        return len(self.cells) - 1
+
+    def records(self, names: Sequence[str]) -> dict[str, int] | None:
+        """Where the names of some records are in `sets`, and how many there are."""
+        if not names:
+            return None
+        shown = tuple(dict.fromkeys(names))
+        first = shown[:_MOST_RECORDS]
+        if first not in self._known:
+            self._known[first] = len(self.sets)
+            self.sets.append(list(first))
+        return {"set": self._known[first], "count": len(shown)}
+
+    def data(self) -> dict[str, Any]:
+        """Everything for the page's script."""
+        linked = {name for names in self.sets for name in names}
+        return {"cells": self.cells, "sets": self.sets, "recordsAt": self._links.records,
+                "capturesAt": self._links.captures,
+                "captured": sorted(linked & self._links.captured)}
+
+
+def render(report: Report) -> str:
+    """The page."""
+    details = Details(report.links)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.globals |= {
+        "columns_of": _columns, "rows_of": lambda table: list(_rows(table, details)),
+        "heading_rows": heading_rows, "legend_of": legend, "badge": _BADGES.get,
+        "claim_cell": lambda claim: _claim_cell(claim, details), "asset": _asset,
+        "on_page": lambda table: table.shown_on("screen"),
+        "figures_data": _figures}
+    figures = [figure for section in report.sections for figure in section.figures]
+    page = environment.get_template("report.html").render(
+        report=report, tally=report.tally(), has_figures=bool(figures))
+    # The details are known only when all cells are there.
+    return page.replace('"@DETAILS@"', _json(details.data()), 1)
+
+
+def _rows(table: Table, details: Details) -> Iterator[dict[str, Any]]:
+    signed = [is_numeric(table, index) and any(show(row[index], column).signs for row in table.rows)
+              for index, column in enumerate(table.columns)]
+    for number, row in enumerate(table.rows):
+        yield {"sections": list(section_at(table, number)),
+               "cells": [_cell(table, number, index, entry, details) | {"signed": signed[index]}
+                         for index, entry in enumerate(row)]}
+
+
+def _cell(table: Table, row: int, index: int, entry: Entry, details: Details) -> dict[str, Any]:
+    shown = typeset(show(entry, table.columns[index]))
+    if not shown.main and (entry.records or entry.note):
+        shown = replace(shown, main="\N{EN DASH}")  # something to click on
+    return {"shown": shown, "key": table.columns[index].key, "marks": sorted(entry.marks),
+            "numeric": is_numeric(table, index),
+            "detail": details.add(table, row, index, shown),
+            "signs": [(mark, *MARKS[mark]) for mark in shown.signs],
+            "badge": _BADGES.get(shown.main.rstrip("?")) if entry.number is None else None}
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    return [{"title": column.title, "unit": column.unit, "numeric": is_numeric(table, index)}
+            for index, column in enumerate(table.columns)]
+
+
+def _claim_cell(claim: Verdict, details: Details) -> int | None:
+    """The details of a claim's records."""
+    if not claim.records:
+        return None
+    details.cells.append({"title": f"{claim.id}: {claim.says}", "value": claim.figure,
+                          "records": details.records(claim.records)})
+    return len(details.cells) - 1
+
+
+def _title(table: Table, row: int, column: Column) -> str:
+    group = f"{column.group}, " if column.group else ""
+    return f"{table.rows[row][0].text}, {group}{column.title}"
+
+
+def _value(shown: Shown, column: Column) -> str:
+    return " ".join(part for part in (shown.main, shown.spread, column.unit) if part)
+
+
+def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if value}
+
+
+def _figures(report: Report) -> Markup:
+    """All plots, for the page's script."""
+    figures: list[Figure] = [one for section in report.sections for one in section.figures]
+    return Markup(_json({  # noqa: S704 # JSON with every bracket escaped
+        figure.id: [{"title": panel.title, "data": panel.data, "layout": panel.layout,
+                     "rows": panel.rows} for panel in figure.panels] for figure in figures}))
+
+
+def _json(document: Any) -> str:
+    """JSON that may stand in a script element."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _asset(name: str) -> Markup:
+    """A style sheet or script of ours, or plotly's, to stand in the page as it is."""
+    if name == "plotly":
+        text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text("utf-8")
+        return Markup(text.replace("</script", "<\\/script"))  # noqa: S704 # a library of ours
+    return Markup((_TEMPLATES / name).read_text("utf-8"))  # noqa: S704 # written by us

@@ -1,0 +1,141 @@
+"""Tables on a terminal are as wide as it is, with every number whole.
+
+A table that is too wide gets narrower columns of words; then it loses its optional columns, then
+uncertainties move below their values, and at last it is shown in parts that repeat its first
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from analysis.present.columns import GAP, Layout, Sheet, layouts
+from analysis.present.entries import fold, heading_rows, legend, section_at
+from analysis.table import Entry, Table
+
+_STYLES = {"best": "bold green", "recommended": "bold", "differs": "yellow", "missing": "dim",
+           "spans-zero": "dim", "significant": "bold"}
+_WORDS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "yes": "green",
+          "no": "red", "failed": "red", "skipped": "yellow", "too few": "yellow"}
+
+
+@dataclass(frozen=True)
+class _Terminal:
+    """A table to be printed with a rich Console."""
+
+    table: Table
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        table = self.table.shown_on("screen")
+        yield from (Text(f"! {line}", style="yellow") for line in table.warnings)
+        if table.apart and table.sections:
+            for part in table.parts():
+                yield from _whole(part, options.max_width)
+        else:
+            yield from _whole(table, options.max_width)
+        yield from (Text(f"- {note}", style="dim") for note in _notes(table))
+        yield Text()
+
+
+def terminal(table: Table) -> _Terminal:
+    """A table with its heading and notes, for a rich Console."""
+    return _Terminal(table)
+
+
+def text(table: Table, width: int) -> str:
+    """The same as plain text."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(terminal(table))
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _whole(table: Table, width: int) -> Iterator[Text]:
+    yield Text(table.title, style="bold")
+    if table.caption and not table.apart:
+        yield Text(table.caption, style="dim")
+    sheet = Sheet(table)
+    for layout in layouts(sheet, width):
+        if layout.heading:
+            yield Text(layout.heading, style="italic")
+        elif not table.apart:
+            yield Text()
+        yield from _lines(sheet, layout)
+        if table.apart:
+            yield Text()
+    yield from (Text(said, style="red") for _, said in table.remarks)
+    if table.remarks or not table.apart:
+        yield Text()
+
+
+def _notes(table: Table) -> list[str]:
+    signs = ", ".join(f"{sign} {meaning}" for sign, kind, meaning in legend(table)
+                      if kind != "published")
+    caption = [table.caption] if table.apart and table.caption else []
+    return [*caption, *([f"{signs[:1].upper()}{signs[1:]}."] if signs else []), *table.notes]
+
+
+def _lines(sheet: Sheet, layout: Layout) -> Iterator[Text]:
+    table = sheet.table
+    columns = [table.columns[index] for index in layout.indexes]
+    if any(column.group for column in columns):
+        yield Text(_groups(sheet, layout), style="italic")
+    right = [sheet.is_numeric(index) for index in layout.indexes]
+    headings = [[part for line in sheet.heading(index) for part in fold(line, width)]
+                for index, width in zip(layout.indexes, layout.widths, strict=True)]
+    height = max(map(len, headings))
+    has_units = any(column.unit for column in columns)
+    headings = [_bottom(lines, height, unit=bool(column.unit) or not has_units)
+                for lines, column in zip(headings, columns, strict=True)]
+    yield from _rows(headings, ["bold"] * len(columns), layout, right)
+    yield Text("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * layout.width)
+    for number, row in enumerate(table.rows):
+        yield from (Text(title, style="italic") for title in section_at(table, number))
+        cells, styles = [], []
+        for index, width in zip(layout.indexes, layout.widths, strict=True):
+            lines = sheet.cell(number, index, stacked=layout.stacked)
+            cells.append([part for line in lines for part in fold(line, width)])
+            styles.append(_style(row[index]))
+        yield from _rows(cells, styles, layout, right)
+
+
+def _bottom(lines: list[str], height: int, *, unit: bool) -> list[str]:
+    """A heading at the bottom; one line higher where others have their units there."""
+    below = [] if unit or len(lines) >= height else [""]
+    return [""] * (height - len(lines) - len(below)) + lines + below
+
+
+def _groups(sheet: Sheet, layout: Layout) -> str:
+    columns = [sheet.table.columns[index] for index in layout.indexes]
+    line, at = "", 0
+    for title, count in heading_rows(columns):
+        width = sum(layout.widths[at:at + count]) + len(GAP) * (count - 1)
+        line += title[:width].center(width) + GAP
+        at += count
+    return line.rstrip()
+
+
+def _rows(cells: Sequence[Sequence[str]], styles: Sequence[str], layout: Layout,
+          right: Sequence[bool]) -> Iterator[Text]:
+    """The lines of a row; what stands below a value is dim."""
+    for number in range(max(map(len, cells))):
+        line = Text()
+        for at, lines in enumerate(cells):
+            part = lines[number] if number < len(lines) else ""
+            blank = " " * (layout.widths[at] - cell_len(part))
+            line.append(f"{blank}{part}" if right[at] else f"{part}{blank}",
+                        style="dim" if number and right[at] and styles[at] != "bold" else
+                        styles[at])
+            line.append(GAP if at < len(cells) - 1 else "")
+        line.rstrip()
+        yield line
+
+
+def _style(entry: Entry) -> str:
+    return _WORDS.get(entry.text) or next(
+        (_STYLES[mark] for mark in _STYLES if mark in entry.marks), "")

@@ -1,0 +1,56 @@
+"""A report into a folder: the page, and every table as LaTeX, CSV and Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from analysis.present import export, latex, page
+from analysis.present.report import Report
+from analysis.records import Frame
+
+PAGE = "report.html"
+
+
+def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
+    """Write `report.html` and `tables/`; the page, and the document of all tables. Raises OSError.
+
+    Each file is whole or not there: it is written beside its place and renamed. A `frame` of
+    repetitions becomes `tables/records.parquet`.
+    """
+    tables = folder / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    for table in report.tables:
+        _put(tables / f"{table.id}.tex", latex.table(table))
+        _put(tables / f"{table.id}.csv", export.to_csv(table))
+        _parquet(tables / f"{table.id}.parquet", partial(export.write_parquet, table))
+    if frame is not None:
+        _parquet(tables / "records.parquet", frame.to_parquet)
+    document = tables / "tables.tex"
+    _put(document, latex.document(list(report.tables), report.title))
+    _put(folder / PAGE, page.render(report))
+    return [folder / PAGE, document]
+
+
+def _put(path: Path, text: str) -> None:
+    with _beside(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _parquet(path: Path, put: Callable[[Path], None]) -> None:
+    with _beside(path) as temporary:
+        put(temporary)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name for a file until it is whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,247 @@
+"""Records become a frame: one row a repetition, many files read by all processors side by side.
+
+Columns: one for each factor; `repetition`, `status`, `reason`, `attempt`, `verified` (there is
+evidence, and all of it is ok), `checks_ok`, `checks`, `FACTOR_sha256` for every factor (the digest
+of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (it waited long for the
+processor), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall clock),
+`processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in virtual
+time); and every value that the study gives of a record. What was not measured is NaN.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
+from pydantic import BaseModel, ValidationError
+
+from analysis.clock import VIRTUAL
+from analysis.text import printable
+from measure.record import Record, RecordError, said
+
+Frame: TypeAlias = pd.DataFrame
+#: Reads one record, whatever its schema; raises RecordError.
+Reader: TypeAlias = Callable[[Path], Record]
+#: Lists by name of each row: numbers, or pairs of time and value.
+Lists: TypeAlias = list[Mapping[str, Any]]
+_MEASURED = ("_s", "_bps", "_bytes", "_packets")
+#: Files whose rows are in memory as rows, before they become columns.
+_CHUNK = 2000
+_ROOT = Path(__file__).parent.parent
+_CIRCUMSTANCES = ("medium", "clock", "machine", "builder", "fault")
+#: Uses of processor time that are no work.
+_IDLE = frozenset(("idle", "iowait", "steal"))
+
+
+class NamedFactor(Protocol):
+    """What was varied."""
+
+    name: str
+    title: str
+    is_number: bool
+    unit: str
+
+
+class Body(Protocol):
+    """What a study says of its records and their bodies."""
+
+    id: str
+    factors: Sequence[NamedFactor]
+    measured: type[BaseModel]
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """One row of numbers in SI units, by name."""
+
+    def impossible(self, measured: Any) -> str:
+        """What cannot be in it, in a few words; empty where nothing is amiss."""
+
+    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
+        """Lists of numbers by name: distributions within the repetition."""
+
+    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """Values over time by name: pairs of seconds and value."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What was read: a frame (None without any record), its lists, and what is no record."""
+
+    frame: Frame | None
+    complaints: list[str] = field(default_factory=list)
+    samples: Lists = field(default_factory=list)
+    series: Lists = field(default_factory=list)
+
+
+def read(paths: Sequence[Path], study: Body, reader: Reader,
+         processes: int | None = None) -> Table:
+    """A row for each record, in the order of the paths, and a line for each file that is none.
+
+    `processes`: by default, one a processor, where there are enough files to be worth their start.
+    """
+    count = min(processes or len(os.sched_getaffinity(0)), -(-len(paths) // _CHUNK))
+    if count < 2:
+        return _read(paths, study, reader)
+    share = -(-len(paths) // count)
+    with ThreadPoolExecutor(count) as pool:
+        return _together(list(pool.map(lambda part: _elsewhere(part, study, reader),
+                                       [paths[at:at + share] for at in
+                                        range(0, len(paths), share)])))
+
+
+def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+    """The same in a process of its own; in this one where that is not to be had.
+
+    No multiprocessing: it would run its caller's script again, or fork one that has threads.
+    """
+    try:
+        task = pickle.dumps((paths, study, reader))
+    except (pickle.PicklingError, AttributeError, TypeError):  # a study that stands in no module
+        return _read(paths, study, reader)
+    done = subprocess.run([sys.executable, "-P", "-m", "analysis.records"], input=task,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
+                          env={**os.environ, "PYTHONPATH": str(_ROOT)})
+    if done.returncode:
+        return _read(paths, study, reader)
+    parts = pickle.loads(done.stdout)  # noqa: S301 # written by this very module
+    return Table(*parts)
+
+
+def _read(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+    return _together([_read_chunk(paths[at:at + _CHUNK], study, reader)
+                      for at in range(0, len(paths), _CHUNK)])
+
+
+def _together(parts: Sequence[Table]) -> Table:
+    frames = [part.frame for part in parts if part.frame is not None]
+    whole = frames[0] if len(frames) == 1 else \
+        pd.concat(frames, ignore_index=True) if frames else None
+    return Table(whole, *([item for part in parts for item in getattr(part, name)]
+                          for name in ("complaints", "samples", "series")))
+
+
+def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+    records, complaints = [], []
+    for path in paths:
+        try:
+            record = _named(reader(path), path)
+            records.append((record, body_of(record, study, str(path))))
+        except RecordError as error:
+            complaints.append(printable(str(error)))
+    made = from_records(records, study)
+    return Table(made.frame, complaints, made.samples, made.series)
+
+
+def _named(record: Record, path: Path) -> Record:
+    """The record; raises RecordError where its file has another name."""
+    if path.stem != record.name:
+        # A copy under another name would count one repetition twice.
+        raise RecordError(f"{path}: holds the record {record.name}; not counted, move it away")
+    return record
+
+
+def from_records(records: Sequence[tuple[Record, Any]], study: Body) -> Table:
+    """The frame of records with their bodies (None where nothing was measured), and their lists."""
+    rows, samples, series = [], [], []
+    for record, body in records:
+        rows.append(_row(record) | _values(body, study))
+        samples.append({} if body is None else study.samples(body))
+        series.append({} if body is None else study.series(body))
+    return Table(_to_frame(rows) if rows else None, [], samples, series)
+
+
+def body_of(record: Record, study: Body, where: str) -> Any:
+    """The body of a record as the study's own class; raises RecordError where it cannot be."""
+    factors = [factor.name for factor in study.factors]
+    if record.study.id != study.id or list(record.cell) != factors:
+        raise RecordError(f"{where}: of the study {record.study.id} with factors "
+                          f"{', '.join(record.cell)}, not of {study.id} with {', '.join(factors)}; "
+                          "not counted, move it away")
+    for name, value in (("repetition", record.repetition), ("elapsed_s", record.elapsed_s)):
+        if value < 0:
+            raise RecordError(f"{where}: {name} is {value}, which cannot be; measure again")
+    if record.measured is None:
+        return None
+    try:
+        body = study.measured.model_validate(record.measured)
+    except ValidationError as error:
+        raise RecordError(f"{where}: measured.{said(error)}; not what the study "
+                          f"{record.study.id} measures, move it away or measure again") from None
+    amiss = study.impossible(body)
+    if amiss:
+        raise RecordError(f"{where}: {amiss}; measure again")
+    return body
+
+
+def _to_frame(rows: list[dict[str, Any]]) -> Frame:
+    """Rows as columns; what is measured is a float, and NaN where it was not measured."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in names})
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    if any(isinstance(value, str) for value in values):
+        return ["" if value is None else str(value) for value in values]
+    if name.endswith(_MEASURED) or any(value is None or isinstance(value, float)
+                                       for value in values):
+        return np.array([np.nan if value is None else value for value in values],
+                        dtype=np.float64)
+    return values
+
+
+def _values(body: Any, study: Body) -> dict[str, Any]:
+    if body is None:
+        return {}
+    return {printable(name): printable(value) if isinstance(value, str) else value
+            for name, value in study.values(body).items()}
+
+
+def _row(record: Record) -> dict[str, Any]:
+    """What the envelope says, as the first columns of a row."""
+    environment = record.environment
+    return {
+        **{factor: printable(level) for factor, level in record.cell.items()},
+        "repetition": record.repetition, "status": record.status,
+        "reason": printable(record.reason), "attempt": record.attempt,
+        "checks_ok": sum(check.ok for check in record.evidence), "checks": len(record.evidence),
+        "verified": bool(record.evidence) and all(check.ok for check in record.evidence),
+        "elapsed_s": record.elapsed_s, "started_s": _number(record.raw.get("stamps"), "start"),
+        # In virtual time, processor seconds are meaningless.
+        **_processor(None if environment.get("clock") == VIRTUAL
+                     else record.raw.get("processor_s")),
+        "flagged": bool(environment.get("flags")), "alone": bool(environment.get("alone")),
+        **{f"{factor}_sha256": printable(record.digests.get(factor, ""))
+           for factor in record.cell},
+        **{name: _text(environment.get(name)) for name in _CIRCUMSTANCES}}
+
+
+def _processor(use: object) -> dict[str, float | None]:
+    """Processor time that was used and that was left, in seconds; None where not recorded."""
+    if not isinstance(use, dict):
+        return {"processor_busy_s": None, "processor_idle_s": None}
+    times = {name: value for name, value in use.items() if isinstance(value, int | float)}
+    return {"processor_busy_s": sum(s for name, s in times.items() if name not in _IDLE),
+            "processor_idle_s": times.get("idle")}
+
+
+def _number(document: object, key: str) -> float | None:
+    value = document.get(key) if isinstance(document, dict) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _text(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+if __name__ == "__main__":
+    task = pickle.load(sys.stdin.buffer)  # noqa: S301 # written by _elsewhere
+    table = _read(*task)
+    pickle.dump((table.frame, table.complaints, table.samples, table.series), sys.stdout.buffer)

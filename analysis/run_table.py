@@ -1,0 +1,180 @@
+"""The run's table: a row a cell, a column a metric; made from any study's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from analysis import footnotes
+from analysis.cells import Cells, Ids, Key
+from analysis.clock import VIRTUAL, stamped
+from analysis.metrics import Metric
+from analysis.numbers import of_value
+from analysis.table import Column, Entry, Quantity, Table
+from analysis.text import printable
+from measure.manifest import FactorRecord
+
+ID = "run"
+_PART = "Measured"
+
+
+@dataclass(frozen=True)
+class Further:
+    """A column of a study's own: how it is shown, its entries, and the metric it stands behind.
+
+    Without `behind`, it stands behind all metrics and their differences.
+    """
+
+    column: Column
+    entry: Callable[[Ids], Entry]
+    behind: str = ""
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """What a study says of its own beside a run's table; without `differences`, as all do."""
+
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    differences: str = ""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Values that stand beside the measured ones, by metric and the ids of a cell's levels."""
+
+    published: Mapping[Key, float] = field(default_factory=dict)
+    modelled: Mapping[Key, float] = field(default_factory=dict)
+
+    def add_to(self, entry: Entry, key: Key) -> Entry:
+        """The entry with what was published and modelled of it."""
+        published, modelled = self.published.get(key), self.modelled.get(key)
+        if published is None and modelled is None:
+            return entry
+        return replace(entry, published=published, modelled=modelled)
+
+
+def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None = None,
+          beside: Beside | None = None) -> Table:
+    """Every cell with its metrics, differences from the baseline, and whether it is verified.
+
+    On screens, each combination of surroundings is a table of its own; files have all cells.
+    """
+    results, remarks = cells.results, remarks or Remarks()
+    columns = [*_leading(cells), *_measured(cells, further, beside or Beside()),
+               *_trailing(cells)]
+    rows, sections, said = [], [], []
+    for section, members in cells.sections.items():
+        sections.append((len(rows), section_title(cells, section)))
+        for ids in members:
+            said += [(len(rows), line) for line in _remarks(cells, ids)]
+            rows.append(tuple(column.entry(ids) for column in columns))
+    differences = [remarks.differences] if remarks.differences else footnotes.differences(cells)
+    made = Table(
+        ID, "The run", tuple(column.column for column in columns), tuple(rows),
+        notes=(footnotes.intervals(cells), *remarks.notes, *differences,
+               footnotes.circumstances(results.frame)),
+        sections=tuple(sections), remarks=tuple(said), apart=True,
+        warnings=(*footnotes.about_baseline(cells), *footnotes.about_data(cells),
+                  *remarks.warnings, *footnotes.complaints(cells)))
+    return stamped(made, results.clock)
+
+
+def section_title(cells: Cells, section: Ids) -> str:
+    """What stands above the cells of some surroundings: their titles, and virtual time."""
+    results = cells.results
+    titles = [f"{_factor(cells, name).title} {results.heading((level,), (name,))}"
+              for name, level in zip(results.surroundings, section, strict=True)]
+    said = ", ".join(titles) or results.study.title
+    return f"{said}{' (virtual time)' if results.clock == VIRTUAL else ''}"
+
+
+def _factor(cells: Cells, name: str) -> FactorRecord:
+    return next(factor for factor in cells.results.factors if factor.name == name)
+
+
+def about_cell(cells: Cells) -> list[Further]:
+    """The columns that say which cell a row is: its levels, its name, and how much is good."""
+    return _leading(cells)
+
+
+def _leading(cells: Cells) -> list[Further]:
+    results = cells.results
+    columns = [_level(cells, index, name) for index, name in enumerate(results.names)]
+    columns.sort(key=lambda further: further.column.only == "file")
+    first = results.names.index(results.compared[0])
+    name = Further(Column("name", "name", optional=True),
+                   lambda ids: Entry(results.title(results.compared[0], ids[first])))
+    return [columns[0], name, *columns[1:],
+            _standing("state", lambda ids: Entry(cells.standing(ids).word)),
+            _standing("good", lambda ids: _count(cells.standing(ids).good)),
+            _standing("planned", lambda ids: _count(cells.standing(ids).total)),
+            Further(Column("n", "n", only="screen"), lambda ids: Entry(
+                f"{cells.standing(ids).good}/{cells.standing(ids).total}"))]
+
+
+def _level(cells: Cells, index: int, name: str) -> Further:
+    """A factor's column; what stands above the rows on screens is for files only."""
+    is_apart = name in cells.results.surroundings
+    factor = _factor(cells, name)
+
+    def entry(ids: Ids) -> Entry:
+        number = cells.results.number(name, ids[index]) if factor.is_number else None
+        return Entry(printable(ids[index]), None if number is None else Quantity(number))
+
+    return Further(Column(name, factor.title.lower(), factor.unit,
+                          only="file" if is_apart else ""), entry)
+
+
+def _standing(key: str, entry: Callable[[Ids], Entry]) -> Further:
+    return Further(Column(key, key, only="file"), entry)
+
+
+def _count(number: int) -> Entry:
+    return Entry(number=Quantity(number))
+
+
+def _measured(cells: Cells, further: Sequence[Further], beside: Beside) -> Iterator[Further]:
+    metrics = cells.results.study.metrics
+    for metric in metrics:
+        yield _metric(cells, metric, beside)
+        yield from (column for column in further if column.behind == metric.name)
+    yield from (_difference(cells, metric, metric.difference, beside) for metric in metrics
+                if metric.difference is not None)
+    yield from (column for column in further if not column.behind)
+
+
+def _metric(cells: Cells, metric: Metric, beside: Beside) -> Further:
+    return Further(_column(metric), lambda ids: beside.add_to(
+        of_value(cells.value(metric.name, ids)), (metric.name, *ids)))
+
+
+def _difference(cells: Cells, metric: Metric, difference: Metric, beside: Beside) -> Further:
+    return Further(_column(difference), lambda ids: beside.add_to(
+        of_value(cells.difference(metric, ids), is_difference=True), (difference.name, *ids)))
+
+
+def _column(metric: Metric) -> Column:
+    return Column(metric.name, metric.title, metric.unit, metric.scale, metric.digits,
+                  heading=metric.heading, part=metric.part or _PART)
+
+
+def _trailing(cells: Cells) -> list[Further]:
+    last = cells.results.study.metrics[-1]
+
+    def verified(ids: Ids) -> Entry:
+        standing = cells.standing(ids)
+        return Entry("-" if standing.word == "not run" else "yes" if standing.verified else "no")
+
+    return [Further(Column("verified", "verified", heading=("veri-", "fied"),
+                           part=last.part or _PART), verified),
+            _standing("verified_reason", lambda ids: Entry(cells.standing(ids).verified_reason))]
+
+
+def _remarks(cells: Cells, ids: Ids) -> Iterator[str]:
+    """Why repetitions do not count, and why a cell with good ones is not verified."""
+    standing = cells.standing(ids)
+    name = ", ".join(cells.results.part(ids, cells.results.compared))
+    yield from (f"{name} {line}" for line in standing.failures)
+    if standing.missing is None and not standing.verified:
+        yield f"{name} not verified: {standing.verified_reason}"

@@ -1,0 +1,170 @@
+"""Significance: every cell against the baseline, and how many repetitions are missing to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import statistics
+from analysis.cells import Cells, Ids
+from analysis.metrics import Metric, named
+from analysis.numbers import EFFECT_COLUMNS, P_COLUMN, effects, entry, probability
+from analysis.statistics import Comparison, Outcome, Sample
+from analysis.table import Column, Entry, Quantity, Table
+from measure.record import record_name
+
+#: A difference counts where chance alone would bring one like it, somewhere among those that are
+#: corrected together, in less than this share of comparisons.
+SIGNIFICANT = 0.05
+_WORDS: dict[Outcome, str] = {"different": "yes", "equivalent": "no", "undecided": "undecided"}
+_MARKS: dict[Outcome, tuple[str, ...]] = {
+    "different": ("significant",), "equivalent": ("spans-zero",), "undecided": ()}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A cell against the baseline in one metric, by differences within blocks.
+
+    `comparison` is the cell minus the baseline with an interval of 95 %; `p_adjusted` is corrected
+    for the other cells of the same metric and surroundings, and so is the `outcome`. `further` is
+    the number of repetitions that probably decide it, None where it is none within reason.
+    """
+
+    metric: Metric
+    section: Ids
+    ids: Ids
+    baseline: Ids
+    comparison: Comparison
+    p_adjusted: float | None
+    outcome: Outcome
+    further: int | None
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Case:
+    """The values of a cell and of the baseline by block, before they are judged together."""
+
+    ids: Ids
+    baseline: Ids
+    first: Mapping[int, float]
+    second: Mapping[int, float]
+    comparison: Comparison
+
+    @property
+    def differences(self) -> Sample:
+        return statistics.paired_differences(self.first, self.second)
+
+
+def decisions(cells: Cells) -> list[Decision]:
+    """Every comparison with the baseline, in the order of metrics, surroundings and cells.
+
+    Those of one metric in the same surroundings, which are read side by side, are corrected
+    together by Holm's method. Empty without a baseline.
+    """
+    if not cells.baseline.levels:
+        return []
+    return [decision for metric in cells.results.study.metrics
+            for section, members in cells.sections.items()
+            for decision in _judged(metric, section, list(_cases(cells, metric, members)))]
+
+
+def _cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Case]:
+    for ids in members:
+        reference = cells.baseline.of(cells.results, ids)
+        if reference is None:
+            continue
+        values, base = (cells.blocks(metric.name, cell) for cell in (ids, reference))
+        if values.keys() & base.keys():
+            yield _Case(ids, reference, values, base, statistics.paired(values, base))
+
+
+def tables(cells: Cells, found: Sequence[Decision] | None = None) -> list[Table]:
+    """A table of decisions for each metric, with what it takes to decide those that are open."""
+    every = decisions(cells) if found is None else found
+    return [_table(cells, metric, mine) for metric in cells.results.study.metrics
+            if (mine := [decision for decision in every if decision.metric is metric])]
+
+
+def _table(cells: Cells, metric: Metric, found: Sequence[Decision]) -> Table:
+    compared, name = cells.results.compared, cells.baseline.name
+    columns = (*(Column(factor, factor) for factor in compared),
+               Column(named(metric.name, "difference"), "difference", metric.unit, metric.scale),
+               P_COLUMN, *EFFECT_COLUMNS,
+               Column("outcome", "differs"), Column("further_repetitions", "more needed", digits=0))
+    sections = tuple((number, cells.heading(decision.section))
+                     for number, decision in enumerate(found)
+                     if decision.section and (
+                         not number or found[number - 1].section != decision.section))
+    what = " and ".join(compared)
+    return Table(f"decisions-{metric.name}", f"{metric.sentence}: differences from {name}", columns,
+                 tuple(_row(cells, decision) for decision in found),
+                 caption=f"{metric.sentence} under the {what} minus that under {name}, within "
+                 "blocks.", notes=_notes(cells), sections=sections)
+
+
+def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Decision]:
+    """The cases of one family, corrected for each other."""
+    tested = [case.comparison.p_value for case in cases if case.comparison.p_value is not None]
+    adjusted = iter(statistics.holm(tested).tolist())
+    p_values = [None if case.comparison.p_value is None else float(next(adjusted))
+                for case in cases]
+    # What Holm's method has not taken by now is judged at this level.
+    left = sum(p is None or p >= SIGNIFICANT for p in p_values)
+    level = 1 - SIGNIFICANT / max(1, left)
+    for case, p in zip(cases, p_values, strict=True):
+        margin = _margin(metric, case.second)
+        differences = case.differences
+        outcome: Outcome = "different" if p is not None and p < SIGNIFICANT else \
+            statistics.decided(statistics.mean(differences, level), margin)
+        further = statistics.repetitions_to_decide(differences, margin, level) \
+            if outcome == "undecided" else 0
+        if further == 0 and outcome == "undecided":  # enough by expectation, but not by chance
+            further = 1
+        yield Decision(metric, section, case.ids, case.baseline, case.comparison, p, outcome,
+                       further, tuple(sorted(case.first.keys() & case.second.keys())))
+
+
+def _margin(metric: Metric, base: Mapping[int, float]) -> float:
+    """The difference that does not matter, in the metric's SI unit."""
+    if not metric.is_relative:
+        return metric.negligible
+    return metric.negligible * float(np.mean(list(base.values())))
+
+
+def _row(cells: Cells, decision: Decision) -> tuple[Entry, ...]:
+    comparison = decision.comparison
+    marks = frozenset(_MARKS[decision.outcome])
+    names = tuple(record_name(ids, block) for block in decision.blocks
+                  for ids in (decision.ids, decision.baseline))
+    levels = cells.results.part(decision.ids, cells.results.compared)
+    return (*map(Entry, levels), entry(comparison.difference, marks, names),
+            probability(decision.p_adjusted, "one block in common"),
+            *effects(comparison), Entry(_WORDS[decision.outcome], marks=marks), _further(decision))
+
+
+def _further(decision: Decision) -> Entry:
+    if decision.outcome != "undecided":
+        return Entry("-")
+    if decision.further is not None:
+        return Entry(number=Quantity(float(decision.further)))
+    return Entry("?", note=f"more than {statistics.MOST} in all, or too few so far to tell")
+
+
+def _notes(cells: Cells) -> tuple[str, ...]:
+    shares = {metric.negligible for metric in cells.results.study.metrics if metric.is_relative}
+    sizes = {f"{metric.negligible * metric.scale:g} {metric.unit}".strip()
+             for metric in cells.results.study.metrics if not metric.is_relative}
+    negligible = [*(f"{share:.0%} of the baseline's mean" for share in sorted(shares)),
+                  *sorted(sizes)]
+    return (
+        ("Student's t test of differences within blocks; intervals of 95 %, not corrected. "
+         "P-values and the words beside them are corrected by Holm's method for the rows of the "
+         "same heading."),
+        (f"No: the corrected interval lies within what does not matter, {' or '.join(negligible)}. "
+         "Undecided: it holds 0 and more than that."),
+        (f"More needed: repetitions of the cell and the baseline that decide it with a probability "
+         f"of {statistics.POWER:.0%}, if mean and spread so far are the true ones; after a few "
+         "repetitions that is a rough guess."))

@@ -1,0 +1,173 @@
+"""Stability: values of a run that stand out, values that drift, and what is undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import statistics
+from analysis.cells import Cells, Ids
+from analysis.clock import VIRTUAL
+from analysis.metrics import Metric
+from analysis.significance import Decision
+from analysis.statistics import Sample
+from measure.record import record_name
+
+#: Iglewicz and Hoaglin's limit, in deviations; of normal values it takes one in a thousand.
+OUTLIER = 3.5
+#: What is nearer to its median, or drifts by less, is not worth a warning, however sure it is.
+LEAST_SHARE = 0.01
+#: Largest corrected p-value of a drift that is said.
+_DRIFTS = 0.01
+# Values of a cell whose times are compared pair by pair; longer series are averaged in stretches.
+_MAX_VALUES = 100
+_MAX_LINES = 10
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A value that stands out from its cell: by how many deviations, and from which median."""
+
+    record: str
+    metric: Metric
+    value: float
+    median: float
+    deviations: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A metric that drifts in some surroundings: by which share of itself, how surely."""
+
+    section: Ids
+    metric: Metric
+    share: float
+    p_value: float
+
+
+def warnings_of(cells: Cells, decisions: Sequence[Decision] = ()) -> list[str]:
+    """Everything here in sentences, most important first; empty where there is nothing to say."""
+    return [*(_drift_text(drift) for drift in drifts(cells)),
+            *_outlier_lines(outliers(cells)), *_undecided(cells, decisions)]
+
+
+def outliers(cells: Cells) -> list[Outlier]:
+    """Values that stand out from others of their cell, the furthest first.
+
+    Deviations are relative to the cell's median and have one scale in the same surroundings,
+    because a few repetitions do not know their own. Cells of less than three values cannot tell.
+    """
+    found: list[Outlier] = []
+    for metric in cells.results.study.metrics:
+        for members in cells.sections.values():
+            blocks = {ids: values for ids in members
+                      if len(values := cells.blocks(metric.name, ids)) > 2}
+            medians = {ids: float(np.median(list(values.values())))
+                       for ids, values in blocks.items()}
+            chosen = [ids for ids in blocks if medians[ids] > 0]
+            relative = [np.array(list(blocks[ids].values())) / medians[ids] for ids in chosen]
+            for ids, z in zip(chosen, statistics.modified_z_scores(relative), strict=True):
+                found += _standing_out(ids, metric, blocks[ids], medians[ids], z)
+    return sorted(found, key=lambda outlier: -abs(outlier.deviations))
+
+
+def drifts(cells: Cells) -> list[Drift]:
+    """Metrics that rise or fall with time, all cells of the same surroundings together.
+
+    Surest first. P-values are corrected for all metrics and surroundings. Time is the start of a
+    repetition where all records have it, and else its number.
+    """
+    found: list[Drift] = []
+    for metric in cells.results.study.metrics:
+        for section, members in cells.sections.items():
+            values = {ids: blocks for ids in members
+                      if (blocks := cells.blocks(metric.name, ids))}
+            if not values:
+                continue
+            times = _times(cells, values)
+            every = np.concatenate(list(times.values()))
+            series = [_series(times[ids], np.array(list(blocks.values())))
+                      for ids, blocks in values.items() if np.mean(list(blocks.values())) > 0]
+            trend = statistics.trend(series)
+            found.append(Drift(section, metric, (trend.slope or 0.0) * float(np.ptp(every)),
+                               trend.p_value))
+    corrected = statistics.holm(drift.p_value for drift in found)
+    return sorted((Drift(drift.section, drift.metric, drift.share, float(p))
+                   for drift, p in zip(found, corrected, strict=True)
+                   if p < _DRIFTS and abs(drift.share) >= LEAST_SHARE),
+                  key=lambda drift: drift.p_value)
+
+
+def _standing_out(ids: Ids, metric: Metric, blocks: Mapping[int, float], median: float,
+                  z: Sample) -> Iterator[Outlier]:
+    for (block, value), deviations in zip(blocks.items(), z.tolist(), strict=True):
+        if abs(deviations) > OUTLIER and abs(value - median) >= LEAST_SHARE * median:
+            yield Outlier(record_name(ids, block), metric, value, median, deviations)
+
+
+def _times(cells: Cells, values: Mapping[Ids, Mapping[int, float]]) -> dict[Ids, Sample]:
+    """When repetitions were measured: by the clock, or by their number where it says nothing.
+
+    Every guest's virtual time runs at a pace of its own, so between guests it says nothing.
+    """
+    numbers = {ids: np.array(list(blocks), dtype=np.float64) for ids, blocks in values.items()}
+    if cells.results.clock == VIRTUAL:
+        return numbers
+    stamps = {ids: cells.blocks("started_s", ids) for ids in values}
+    if any(block not in stamps[ids] for ids, blocks in values.items() for block in blocks):
+        return numbers
+    times = {ids: np.array([stamps[ids][block] for block in blocks])
+             for ids, blocks in values.items()}
+    return times if np.unique(np.concatenate(list(times.values()))).size > 1 else numbers
+
+
+def _series(times: Sample, values: Sample) -> tuple[Sample, Sample]:
+    """A cell's times and values by its mean; long ones as means of stretches of equal length."""
+    order = np.argsort(times, kind="stable")
+    relative = values[order] / values.mean()
+    if times.size <= _MAX_VALUES:
+        return times[order], relative
+    stretches = np.array_split(np.arange(times.size), _MAX_VALUES)
+    return (np.array([times[order][stretch].mean() for stretch in stretches]),
+            np.array([relative[stretch].mean() for stretch in stretches]))
+
+
+def _drift_text(drift: Drift) -> str:
+    way = "rises" if drift.share > 0 else "falls"
+    where = f"{', '.join(drift.section)}: " if drift.section else ""
+    return (f"{where}{drift.metric.sentence} {way} by about {abs(drift.share):.1%} "
+            f"from the start of the run to its end (seasonal Kendall test, corrected "
+            f"p = {_p(drift.p_value)}). Differences within blocks cancel this; other comparisons "
+            "do not.")
+
+
+def _outlier_lines(found: Sequence[Outlier]) -> Iterator[str]:
+    for outlier in found[:_MAX_LINES]:
+        unit, scale = outlier.metric.unit, outlier.metric.scale
+        yield (f"{outlier.record}: {outlier.metric.sentence} of {outlier.value * scale:.4g} {unit} "
+               f"is {abs(outlier.deviations):.0f} deviations "
+               f"{'above' if outlier.deviations > 0 else 'below'} the median of its cell, "
+               f"{outlier.median * scale:.4g} {unit}. It counts; look at its record and captures.")
+    if len(found) > _MAX_LINES:
+        yield f"{len(found) - _MAX_LINES} more values stand out from their cells."
+
+
+def _undecided(cells: Cells, decisions: Sequence[Decision]) -> Iterator[str]:
+    """How many differences from the baseline are open, and what it takes to decide them."""
+    still = [decision for decision in decisions if decision.outcome == "undecided"]
+    if not still:
+        return
+    counts = sorted(decision.further for decision in still if decision.further is not None)
+    half = (len(still) + 1) // 2
+    advice = "no number of repetitions within reason is likely to decide half of them"
+    if len(counts) >= half:
+        advice = (f"about {counts[half - 1]} more repetitions are likely to decide "
+                  f"{'it' if len(still) == 1 else 'half of them'}")
+    yield (f"{len(still)} of {len(decisions)} differences from {cells.baseline.name} are "
+           f"undecided: their corrected intervals hold 0, and differences that matter; {advice}.")
+
+
+def _p(value: float) -> str:
+    return f"{value:.1g}" if value >= 1e-6 else "less than 0.000001"

@@ -1,0 +1,105 @@
+"""The report that any study gets: curves, distributions, decisions, claims and the run's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from analysis import distributions, significance, stability
+from analysis.cells import Cells
+from analysis.claims.verdict import Verdict
+from analysis.claims.verdict import table as table_of_claims
+from analysis.clock import VIRTUAL, caveat, stamped
+from analysis.curves import curves
+from analysis.present.report import Figure, Report, Section
+from analysis.run_table import Beside
+from analysis.table import Table
+from analysis.text import counted
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a study adds to the report that every study gets."""
+
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    claims: Sequence[Verdict] = ()
+    beside: Beside = field(default_factory=Beside)
+    warnings: Sequence[str] = ()
+
+
+def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
+    """The report of a run; `run` is its table, as the study makes it."""
+    results, extras = cells.results, extras or Extras()
+    decisions = significance.decisions(cells)
+    drawn = [*extras.figures, *curves(cells, extras.beside)]
+    lists = results.study.distributions
+    times = results.study.timelines
+    spread = [figure for metric in lists if (figure := distributions.figure(cells, metric))]
+    spread += [figure for metric in times if (figure := distributions.timeline(cells, metric))]
+    sections = (
+        Section("results", "Results", "", tuple(drawn),
+                tuple(stamped(table, results.clock) for table in extras.tables)),
+        Section("distributions", "Distributions", "", tuple(spread),
+                tuple(distributions.table(cells, metric) for metric in lists)),
+        Section("decisions", "Decisions", "Differences from the baseline, corrected for their "
+                "number, and how many repetitions are still needed.",
+                (), tuple(stamped(table, results.clock)
+                          for table in significance.tables(cells, decisions))),
+        Section("run", "The run", "Every cell.", (), (run,)))
+    beside = (stamped(table_of_claims(extras.claims), results.clock),) if extras.claims else ()
+    return Report(
+        results.study.title, subtitle(cells), facts=facts(cells), claims=tuple(extras.claims),
+        sections=tuple(section for section in sections if section.figures or section.tables),
+        warnings=(*run.warnings, *extras.warnings, *stability.warnings_of(cells, decisions)),
+        complaints=tuple(results.complaints), failures=tuple(cells.failures()), beside=beside,
+        caveat=caveat(results.clock), run=run)
+
+
+def subtitle(cells: Cells) -> str:
+    """How much is good of what was planned, and over which medium."""
+    results = cells.results
+    planned = len(results.cells) * results.repetitions
+    good, total = len(results.good), len(results.frame)
+    missing = f", {planned - total} of the plan not measured yet" if planned > total else ""
+    medium = ", ".join(sorted(set(results.frame["medium"]) - {""}))
+    return (f"{good} good of {counted(total, 'repetition')}{missing}, over "
+            f"{medium or 'no emulated medium'}. Intervals hold 95\N{NO-BREAK SPACE}%.")
+
+
+def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[str, str], ...]:
+    """What a reader who wants to trust or repeat the run must know; `further` before the end."""
+    results = cells.results
+    frame, good = results.frame, results.good
+    started = frame["started_s"].dropna()
+    virtual = ", by clocks of virtual time" * (results.clock == VIRTUAL)
+    named = [(factor.title, "; ".join(
+        f"{level} ({title})" if (title := results.title(factor.name, level)) else level
+        for level in results.levels[factor.name])) for factor in results.factors]
+    return tuple((name, value) for name, value in (
+        ("Study", results.study.title),
+        ("Measured", f"{day(started.min())} to {day(started.max())}{virtual}"
+         if len(started) else ""),
+        *named,
+        ("Medium, clock, machine, builder", "; ".join(
+            ", ".join(sorted(set(frame[name]) - {""})) or "not recorded"
+            for name in ("medium", "clock", "machine", "builder"))),
+        *further,
+        ("Verified", (f"{int(good['verified'].sum())} of {len(good)} good repetitions, by "
+                      f"{int(good['checks'].sum())} checks")),
+        ("Files left out", str(len(results.complaints))), ("Made", now())) if value)
+
+
+def day(seconds: float) -> str:
+    """A moment by the wall clock, to the minute."""
+    return datetime.fromtimestamp(float(np.floor(seconds)), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def now() -> str:
+    """This moment, likewise."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+

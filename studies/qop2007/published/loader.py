@@ -1,0 +1,107 @@
+"""Loads the published values into SI units."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped,unused-ignore]
+
+from analysis.claims.verdict import Claim
+from policies import Layers, Policy
+from policies.weights import Feature
+
+_FOLDER = Path(__file__).parent
+#: Libyaml's where PyYAML has it, which is ten times as fast.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FEATURES: Mapping[str, Feature] = {
+    "A": "authentication", "M": "mutual_authentication", "C": "confidentiality",
+    "I": "data_integrity", "N": "non_repudiation"}
+#: The CSV's metrics, with their name in a study and what turns them into bit/s.
+_METRICS = {"tcp_crypto_overhead_kbps": ("tcp_overhead_bps", 1e3),
+            "udp_crypto_overhead_kbps": ("udp_overhead_bps", 1e3),
+            "tcp_throughput_mbps": ("tcp_goodput_bps", 1e6),
+            "udp_throughput_mbps": ("udp_goodput_bps", 1e6)}
+#: Table 9's columns, likewise; a variance of 1000 (kbit/s)^2 is 1e9 (bit/s)^2.
+_ROBUSTNESS = {"overhead_mean": 1e3, "overhead_var": 1e9,
+               "throughput_mean": 1e6, "throughput_var": 1e12}
+
+
+@dataclass(frozen=True)
+class Published:
+    """The paper's numbers in SI units.
+
+    `scenarios` are its scenarios' titles. `cells` by metric, policy and scenario (Tables 5 to 8);
+    `authentication_time_s` by policy and kind of scenario; `robustness` by column of Table 9 and
+    policy; `sums` by class of policy and kind of scenario; `recommended` by metric, then by kind
+    and group as in values.yml.
+    """
+
+    scenarios: Mapping[str, str]
+    features: Mapping[str, frozenset[Feature]]
+    weights: Mapping[str, Mapping[Feature, float]]
+    sigma: Mapping[str, float]
+    sigma_normalized: Mapping[str, float]
+    groups: Mapping[str, tuple[str, ...]]
+    sums: Mapping[tuple[str, str], tuple[str, ...]]
+    authentication_time_s: Mapping[tuple[str, str], float]
+    cells: Mapping[tuple[str, str, str], float]
+    robustness: Mapping[tuple[str, str], float]
+    recommended: Mapping[str, Any]
+
+
+@cache
+def load() -> Published:
+    """Everything that the paper printed, but for its claims."""
+    raw = _yaml("values.yml")
+    return Published(
+        scenarios=raw["scenarios"],
+        features={policy: frozenset(_FEATURES[letter] for letter in letters)
+                  for policy, letters in raw["features"].items()},
+        weights={key: {_FEATURES[letter]: float(weight) for letter, weight in row.items()}
+                 for key, row in raw["weights"].items()},
+        sigma=raw["sigma"], sigma_normalized=raw["sigma_normalized"],
+        groups={group: tuple(members) for group, members in raw["groups"].items()},
+        sums={(kind_of_policy, kind): tuple(parts)
+              for kind_of_policy, row in raw["sums"].items() for kind, parts in row.items()},
+        authentication_time_s={(policy, kind): float(value)
+                               for kind, row in raw["authentication_time_s"].items()
+                               for policy, value in row.items()},
+        cells=_cells(),
+        robustness={(column, policy): value * _ROBUSTNESS[column]
+                    for column, row in raw["robustness_tcp"].items()
+                    for policy, value in row.items()},
+        recommended=raw["recommended"])
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """The paper's conclusions in order of their numbers."""
+    return tuple(Claim(key, str(row["says"]), str(row["where"]))
+                 for key, row in _yaml("claims.yml").items())
+
+
+@cache
+def policies() -> tuple[Policy, ...]:
+    """The paper's twelve policies, in order of their numbers."""
+    return tuple(Policy(id=key, name=row["name"], layers=Layers.model_validate(row["layers"]))
+                 for key, row in _yaml("policies.yml").items())
+
+
+def _cells() -> dict[tuple[str, str, str], float]:
+    with (_FOLDER / "tables_5_to_8.csv").open(encoding="utf-8", newline="") as file:
+        cells = {}
+        for row in csv.DictReader(file):
+            metric, factor = _METRICS[row["metric"]]
+            cells[metric, row["policy"], row["scenario"]] = float(row["value"]) * factor
+        return cells
+
+
+def _yaml(name: str) -> dict[str, Any]:
+    text = (_FOLDER / name).read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506 # both are safe
+    return document

@@ -1,0 +1,51 @@
+"""The study's report: the paper's tables and figures, claims, advice, and what bounds throughput.
+
+`report` makes it of a results folder; options make the handoffs' table and figure, or the report of
+the paper's printed values, in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from analysis.cells import Cells
+from analysis.errors import NothingToReport
+from analysis.present.report import Report
+from analysis.results import Results
+from policies import PolicyError, Weights, load_weights
+
+__all__ = ["report"]
+
+
+def report(results: Results | None, options: Mapping[str, Any]) -> Report:
+    """The report that the options ask for; raises ValueError or NothingToReport, in one line."""
+    from studies.qop2007.report import assembling
+
+    weights = _weights(options.get("weights"))
+    applications = tuple(options.get("application") or ())
+    if options.get("published"):
+        return assembling.of_paper(weights, applications)
+    if results is None:
+        raise NothingToReport("only --published needs no results; give a results folder")
+    cells = Cells(results, options.get("baseline") or "")
+    if options.get("handoff"):
+        return _handoffs(cells)
+    return assembling.of_run(cells, weights, applications)
+
+
+def _handoffs(cells: Cells) -> Report:
+    """The handoffs' table, and their figure as files."""
+    from studies.qop2007.report import handoff, waterfall  # matplotlib takes its time
+
+    return Report("Handoffs", "", run=handoff.table(cells), has_page=False,
+                  drawings=(partial(waterfall.save, cells),))
+
+
+def _weights(path: Path | None) -> Weights | None:
+    try:
+        return load_weights(path) if path else None
+    except PolicyError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,115 @@
+"""How well a policy fits an application in one kind of scenario."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.blocks import ratio
+from analysis.statistics import Estimate
+from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
+from studies.qop2007.report.advice.applications import Limits
+from studies.qop2007.report.basis import Basis, Kind, Observation, ScoredPolicy
+
+Answer = Literal["yes", "no", "undecided"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a policy qualifies, and the numbers behind it; None where they were not measured.
+
+    `interruptions` are the authentication time and, roaming, the handoff; `loss` the share of
+    packets lost to handoffs; `throughput` that of the slowest scenario, `calls` as many as fit in
+    it; `cost` the share of the rate without security that is lost; `fails` what is not met or open.
+    """
+
+    policy: ScoredPolicy
+    answer: Answer
+    fails: tuple[str, ...]
+    interruptions: tuple[Observation, ...]
+    loss: Estimate | None
+    throughput: Observation | None
+    calls: Estimate | None
+    cost: Estimate | None
+
+
+def fit(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
+    """The fit of a policy; a limit that an interval does not decide leaves the answer undecided."""
+    interruptions = _interruptions(basis, one, kind)
+    gap = interruptions[-1].estimate if interruptions else None
+    loss = scaled(gap, 1 / limits.between_moves_s) if kind == "roaming" else Estimate(0, 0, 0, 0)
+    throughput = _slowest(basis, one, limits, kind)
+    sigma = one.score.sigma_normalized if one.score else None
+    checks = {
+        "interruption": _all(_below(found.estimate, limits.delay_s) for found in interruptions)
+        if interruptions else _below(None, limits.delay_s),
+        "loss": _below(loss, limits.loss),
+        "rate": _above(throughput.estimate if throughput else None, limits.rate_bps),
+        "protection": _above(None if sigma is None else Estimate(sigma, sigma, sigma, 0),
+                             limits.sigma)}
+    fails = tuple(name if answer == "no" else f"{name}?" for name, answer in checks.items()
+                  if answer != "yes")
+    calls = None
+    if limits.rate_bps and throughput:
+        calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
+    return Fit(one, _all(checks.values()), fails, interruptions, loss, throughput, calls,
+               _cost(basis, one, limits, kind))
+
+
+def scaled(found: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
+    """An estimate times a factor; whole numbers are those that fit completely."""
+    if found is None:
+        return None
+    cut = math.floor if whole else float
+    low, high = (None if side is None else float(cut(side * factor))
+                 for side in (found.low, found.high))
+    return Estimate(float(cut(found.mean * factor)), low, high, found.n)
+
+
+def _interruptions(basis: Basis, one: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
+    """Authentication time, to which the paper applies its thresholds; and the whole handoff."""
+    names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
+    found = (basis.over(name, one.id, basis.of_kind(kind)) for name in names)
+    return tuple(seen for seen in found if seen is not None)
+
+
+def _slowest(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Observation | None:
+    metric = STREAMS[limits.stream].name
+    found = [seen for place in basis.of_kind(kind)
+             if (seen := basis.find(metric, one.id, place.id)) is not None]
+    return min(found, key=lambda seen: seen.estimate.mean, default=None)
+
+
+def _cost(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Estimate | None:
+    if one.id == basis.baseline:
+        return Estimate(0.0, None, None, 0)
+    lost, rate = OVERHEADS[limits.stream].name, STREAMS[limits.stream].name
+    there = [place.id for place in basis.of_kind(kind) if basis.find(lost, one.id, place.id)]
+    return ratio(basis.observations, [(lost, one.id, name) for name in there],
+                 [(rate, basis.baseline or "", name) for name in there])
+
+
+def _below(found: Estimate | None, limit: float | None) -> Answer:
+    """Whether a value stays below a limit for sure; printed values count as they are."""
+    if limit is None:
+        return "yes"
+    if found is None:
+        return "undecided"
+    low = found.mean if found.low is None else found.low
+    high = found.mean if found.high is None else found.high
+    if high <= limit:
+        return "yes"
+    return "no" if low > limit else "undecided"
+
+
+def _above(found: Estimate | None, limit: float | None) -> Answer:
+    if found is None or limit is None:
+        return _below(found, limit)
+    return _below(scaled(Estimate(found.mean, found.high, found.low, found.n), -1.0), -limit)
+
+
+def _all(answers: Iterable[Answer]) -> Answer:
+    found = set(answers)
+    return "no" if "no" in found else "undecided" if "undecided" in found else "yes"

@@ -1,0 +1,157 @@
+"""The study's report is assembled: from a run's results, or from the published values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from analysis import significance, stability, standard_report
+from analysis.cells import Cells
+from analysis.clock import caveat, stamped
+from analysis.contention import flagged_line
+from analysis.present.report import Figure, Report, Section
+from analysis.table import Table
+from analysis.text import counted, size
+from policies import Weights
+from studies.qop2007.metrics import STREAMS
+from studies.qop2007.report import advice, claims, figures, paper_tables, throughput_bounds
+from studies.qop2007.report.advice import Limits
+from studies.qop2007.report.answers import answers
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.run_notes import run_table
+
+PAPER = "the 2007 paper"
+#: Sections in their order: id, title, lead, the tables by their ids (or how these begin).
+_SECTIONS = (
+    ("authentication", "Authentication", ("What it takes to get on the network, and how that goes "
+     "with protection."), ("figure-2", "table-4")),
+    ("traffic", "Throughput", "What the policy takes off the bit rate.",
+     ("table-5", "table-6", "table-7", "table-8")),
+    ("bounds", "Bounds", ("Whether a throughput says something about the policy, the "
+     "medium, or the machine that measured."), ("bounds",)),
+    ("protection", "Protection", ("What a policy protects from, as a sum of weights and without "
+     "one."), ("table-1", "table-2", "table-3", "views", "sensitivity", "attacks")),
+    ("robustness", "Robustness", "How much it matters where the user is.", ("table-9",)),
+    ("applications", "Applications", "Which policies qualify for what, by the paper's thresholds.",
+     ("overview", "advice-")),
+    ("decisions", "Decisions", ("Differences from the policy without security, corrected for "
+     "their number, and how many repetitions are still needed."), ("decisions-",)),
+    ("paper", "The paper", "Where the paper's printed values do not follow from each other.",
+     ("deviations", "n2")),
+    ("run", "The run", "Every cell, with components and phases.", ("run",)))
+_ANSWERS_NOTE = ("For each application the policy of highest protection "
+                 "(\N{GREEK SMALL LETTER SIGMA}) that meets the limits for sure, that is with its "
+                 "whole 95\N{NO-BREAK SPACE}% interval.")
+
+
+_ANSWERS_TITLE = "Which policy, for whom, at what cost"
+_CLAIMS_TITLE = "Claims of the paper"
+
+
+def of_run(cells: Cells, weights: Weights | None = None,
+           applications: Sequence[str | Limits] = ()) -> Report:
+    """The report of a results folder, with sections for what was measured.
+
+    `applications` are names or limits beside the paper's.
+    """
+    results, basis = cells.results, from_run(cells, weights)
+    decisions, run = significance.decisions(cells), run_table(cells)
+    offers = advice.overview(basis)
+    tables = [*paper_tables.tables(basis), offers, *_advice(basis, applications),
+              throughput_bounds.table(cells), *significance.tables(cells, decisions)]
+    flagged = tuple(line for line in (flagged_line(results),) if line)
+    # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
+    tables = [stamped(table, results.clock, flagged) if _is_measured(table) else table
+              for table in tables]
+    verdicts = tuple(claims.judge(basis))
+    return Report(
+        _title(cells), standard_report.subtitle(cells), facts=standard_report.facts(cells, (
+            ("Received a stream", _received(cells)),)),
+        answers=answers(offers), answers_note=_ANSWERS_NOTE, answers_title=_ANSWERS_TITLE,
+        claims=verdicts, claims_title=_CLAIMS_TITLE,
+        sections=_sections(basis, [*tables, run],
+                           [*figures.traffic(basis), figures.handoffs(cells)],
+                           caveat(results.clock)),
+        warnings=tuple(dict.fromkeys((*run.warnings, *basis.notes,
+                                      *stability.warnings_of(cells, decisions)))),
+        complaints=tuple(results.complaints), failures=tuple(cells.failures()),
+        beside=(stamped(claims.table(verdicts), results.clock, flagged),),
+        caveat=caveat(results.clock), run=run, printed=("overview",),
+        asked=_asked(applications))
+
+
+def of_paper(weights: Weights | None = None,
+             applications: Sequence[str | Limits] = ()) -> Report:
+    """The report of the published values alone: the paper's tables, made again."""
+    basis = from_paper(weights)
+    offers = advice.overview(basis)
+    tables = [*paper_tables.tables(basis), offers, *_advice(basis, applications)]
+    verdicts = tuple(claims.judge(basis))
+    return Report(
+        "The 2007 paper's values, made again",
+        "Everything here comes from the numbers that the paper printed; nothing was measured.",
+        (("Source", ("Agarwal and Wang, On the Impact of Quality of Protection in Wireless Local "
+                    "Area Networks with IP Mobility, 2007")),
+         ("Made", standard_report.now())),
+        answers(offers), _ANSWERS_NOTE, verdicts,
+        _sections(basis, tables, figures.traffic(basis)), basis.notes,
+        beside=(claims.table(verdicts),), answers_title=_ANSWERS_TITLE,
+        claims_title=_CLAIMS_TITLE, printed=("table-3", "table-9"), asked=_asked(applications))
+
+
+def _asked(applications: Sequence[str | Limits]) -> tuple[str, ...]:
+    limits = (advice.limits_of(one) if isinstance(one, str) else one for one in applications)
+    return tuple(f"advice-{limit.name}" for limit in limits)
+
+
+def _is_measured(table: Table) -> bool:
+    return any(entry.records for row in table.rows for entry in row)
+
+
+def _advice(basis: Basis, applications: Sequence[str | Limits]) -> list[Table]:
+    tables = (advice.advise(basis, application)
+              for application in dict.fromkeys((*applications, *advice.APPLICATIONS)))
+    return list({table.id: table for table in tables}.values())
+
+
+def _sections(basis: Basis, tables: Iterable[Table],
+              drawn: Iterable[Figure | None], about: str = "") -> tuple[Section, ...]:
+    """Tables and figures by section; an unknown table comes last, an empty section not at all.
+
+    `about` is said of every figure, too.
+    """
+    left = {table.id: replace(table, source=PAPER) for table in tables if table.rows}
+    times = None
+    if "figure-2" in left:
+        times = figures.times(left["figure-2"], basis)
+        left["figure-2"] = replace(left["figure-2"], title="The numbers of Fig. 2")
+    there = [replace(figure, caption=f"{figure.caption} {about}".strip())
+             for figure in (times, *drawn) if figure is not None]
+    plots: Mapping[str, tuple[Figure, ...]] = {
+        "authentication": tuple(one for one in there if one.id in ("fig-2", "fig-handoff")),
+        "traffic": tuple(one for one in there if one.id in ("fig-throughput", "fig-overhead"))}
+    sections = []
+    for key, title, lead, wanted in _SECTIONS:
+        chosen = [left.pop(name) for start in wanted for name in list(left)
+                  if name == start or name.startswith((f"{start}-",) if start[-1] != "-"
+                                                      else (start,))]
+        if chosen or plots.get(key):
+            sections.append(Section(key, title, lead, plots.get(key, ()), tuple(chosen)))
+    if left:
+        sections.append(Section("more", "More", "", (), tuple(left.values())))
+    return tuple(sections)
+
+
+def _title(cells: Cells) -> str:
+    policies, scenarios = (cells.results.frame[name].nunique() for name in ("policy", "scenario"))
+    return (f"{counted(policies, 'security policy', 'security policies')} in "
+            f"{counted(scenarios, 'scenario')}, measured")
+
+
+def _received(cells: Cells) -> str:
+    frame = cells.results.frame
+    sizes = {name: frame[f"{name}_bytes"].median() for name in STREAMS
+             if f"{name}_bytes" in frame and frame[f"{name}_bytes"].notna().any()}
+    return ", ".join(f"{name.upper()} {size(count)}" for name, count in sizes.items())

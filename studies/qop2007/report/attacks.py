@@ -1,0 +1,40 @@
+"""Attacks are withstood, or not, by the reasons of section 6.4 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from policies import Policy
+from policies.document import read_document
+from policies.facts import When, facts, holds
+
+_FILE = Path(__file__).with_name("attacks.yml")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack, what withstands it, and what the paper says of its own policies."""
+
+    id: str
+    title: str
+    reason: str
+    withstood_by: tuple[When, ...]
+    said: Mapping[str, bool]
+
+    def withstood(self, policy: Policy) -> bool:
+        """Whether a policy's layers withstand the attack."""
+        said = facts(policy)
+        return any(holds(when, said) for when in self.withstood_by)
+
+
+@cache
+def attacks() -> tuple[Attack, ...]:
+    """All attacks, in the order of the paper."""
+    document: dict[str, Any] = read_document(str(_FILE)).data
+    return tuple(Attack(key, one["title"], one["reason"], tuple(one["withstood_by"]),
+                        {policy: word == "withstands" for policy, word in one["said"].items()})
+                 for key, one in document.items())

@@ -1,0 +1,105 @@
+"""Claims on authentication time: Q1 to Q7 and Q16 of the 2007 paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.blocks import mean_of
+from analysis.claims.finding import MORE, TIMES, Band, Finding, Question, about
+from analysis.statistics import Estimate
+from studies.qop2007.report.basis import KINDS, Basis
+from studies.qop2007.report.claims.questions import (
+    MILLISECONDS,
+    PACKETS,
+    TIME,
+    cells,
+    group,
+    halves,
+    having,
+    kind_words,
+    more,
+    papers,
+    times,
+)
+
+#: Control packets of a negotiation, by its phase and what the policy must have.
+_PACKETS = (("EAP-TLS", "dot1x", "TLS", 17.0), ("EAP-MD5", "dot1x", "MD5", 8.0),
+            ("IPsec", "ike", None, 9.0))
+
+
+def q1(basis: Basis) -> list[Question]:
+    """Every policy with EAP-TLS is slower than every one without."""
+    with_tls = list(having(basis, eap="TLS"))
+    others = [one.id for one in papers(basis) if one.id not in with_tls]
+    return [more(basis, TIME, [one], [other], kind, MILLISECONDS)
+            for kind in KINDS for one in with_tls for other in others]
+
+
+def q2(basis: Basis) -> list[Question]:
+    """P3 is slower than P5."""
+    return [more(basis, TIME, ["P3"], ["P5"], kind, MILLISECONDS) for kind in KINDS]
+
+
+def q3(basis: Basis) -> list[Question]:
+    """Every policy is slower roaming than at home."""
+    return list(_roaming_less_home(basis))
+
+
+def _roaming_less_home(basis: Basis) -> Iterator[Question]:
+
+    for one in papers(basis):
+        away = cells(basis, TIME, [one.id], basis.of_kind("roaming"))
+        home = cells(basis, TIME, [one.id], basis.of_kind("home"))
+        yield Question(f"{one.id}, roaming less non-roaming", [*away, *home], MORE, MILLISECONDS,
+                       halves(len(away)))
+
+
+def q4(basis: Basis) -> list[Question]:
+    """P6 is slower than P3 and P8 slower than P4, though their sigma is smaller."""
+    return [more(basis, TIME, [slow], [fast], kind, MILLISECONDS)
+            for slow, fast in (("P6", "P3"), ("P8", "P4")) for kind in KINDS]
+
+
+def q5(basis: Basis) -> list[Question]:
+    """P12 takes about 7 and 3 times as long as P5."""
+    return [times(basis, TIME, ["P12"], ["P5"], "home", about(7), TIMES),
+            times(basis, TIME, ["P12"], ["P5"], "roaming", about(3), TIMES)]
+
+
+def q6(basis: Basis) -> list[Question]:
+    """The high group takes longer than the middle group, up to twice as long."""
+    high, middle = group(basis, "high"), group(basis, "middle")
+    return [times(basis, TIME, high, middle, kind, Band(1.0, 2.0), TIMES) for kind in KINDS]
+
+
+def q7(basis: Basis) -> list[Finding]:
+    """Packets of the negotiations: the fewest and most of any repetition, in place of intervals."""
+    findings = []
+    for title, phase, eap, claimed in _PACKETS:
+        for policy in having(basis, eap=eap, ipsec=True if eap is None else None):
+            counts = basis.packets.get((phase, policy))
+            if counts is None:
+                continue
+            low, high = map(float, counts)
+            found = Estimate((low + high) / 2, low, high, 2)
+            findings.append(Finding(f"{title} under {policy}", found, found,
+                                    Band(claimed, claimed), PACKETS,
+                                    cells=tuple(f"{policy}-{place.id}" for place in basis.places),
+                                    records=tuple(
+                                        basis.records(TIME, [policy], basis.places))))
+    return findings
+
+
+def q16(basis: Basis) -> list[Question]:
+    """The shortest time of a policy is 0.11 s, the longest 6.28 s."""
+    found = {(one.id, kind): mean.estimate.mean for one in papers(basis) for kind in KINDS
+             if (mean := basis.over(TIME, one.id, basis.of_kind(kind))) is not None}
+    if not found:
+        return [Question("authentication times", [(TIME, "?", "?")], about(0.11), MILLISECONDS,
+                         mean_of)]
+    ends = (("shortest", min(found, key=lambda key: found[key]), 0.11),
+            ("longest", max(found, key=lambda key: found[key]), 6.28))
+    return [Question(f"{word}: {policy}, {kind_words(kind)}",
+                     cells(basis, TIME, [policy], basis.of_kind(kind)), about(claimed),
+                     MILLISECONDS, mean_of)
+            for word, (policy, kind), claimed in ends]

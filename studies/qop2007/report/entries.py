@@ -1,0 +1,42 @@
+"""Columns, sections and entries that the study's tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from analysis.metrics import Metric, named
+from analysis.numbers import NOTHING, exact
+from analysis.table import Column, Entry
+from studies.qop2007.report.basis import KIND_TITLES, Place, ScoredPolicy
+
+GROUP_TITLES = {"none": "No security (NS)", "low": "Low security group",
+                "middle": "Middle security group", "high": "High security group",
+                "unknown": "Layers not known"}
+POLICY = Column("policy", "Policy")
+NAME = Column("name", "Name", optional=True)
+SIGMA = Column("sigma_normalized_percent", "\N{GREEK SMALL LETTER SIGMA}", "%", digits=1)
+
+
+def about(policy: ScoredPolicy) -> tuple[Entry, Entry, Entry]:
+    """The first three entries of a policy's row: id, name and normalised sigma."""
+    sigma = exact(policy.score.sigma_normalized) if policy.score else NOTHING
+    return Entry(policy.id), Entry(policy.name), sigma
+
+
+def sections(policies: Sequence[ScoredPolicy]) -> tuple[tuple[int, str], ...]:
+    """A heading above the first policy of each security group."""
+    return tuple((row, GROUP_TITLES[policy.group]) for row, policy in enumerate(policies)
+                 if row == 0 or policy.group != policies[row - 1].group)
+
+
+def place_columns(places: Iterable[Place], metric: Metric,
+                  digits: int | None) -> Iterator[Column]:
+    """A column for each scenario, under the heading of its kind."""
+    for place in places:
+        yield Column(named(metric.name, place.id), place.id, metric.unit, metric.scale, digits,
+                     KIND_TITLES[place.kind])
+
+
+def same_as_printed(value: float, printed: float, scale: float, digits: int) -> bool:
+    """Whether a number, rounded as the paper prints it, is the one that it printed."""
+    return f"{value * scale:.{digits}f}" == f"{printed * scale:.{digits}f}"

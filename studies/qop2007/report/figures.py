@@ -1,0 +1,213 @@
+"""The study's figures, as data for plotly in the page's palette; markers differ in grey, too."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from analysis.cells import Cells, Observation
+from analysis.errors import NothingToReport
+from analysis.metrics import Metric
+from analysis.present.figures import Axis, Bars, arms, stacked_bars
+from analysis.present.report import Figure, Panel
+from analysis.table import Entry, Quantity, Table
+from studies.qop2007.metrics import AUTHENTICATION, OVERHEADS, STREAMS
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.handoff import Bar, bars, labels
+
+#: Position in the page's palette, and marker, of each group of policies.
+_GROUPS = {"none": ("@ink", "x"), "low": ("@5", "circle"), "middle": ("@0", "square"),
+           "high": ("@1", "diamond"), "unknown": ("@3", "cross")}
+#: The same of scenarios, by their order.
+_PLACES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
+           ("@3", "triangle-down"))
+_PATTERNS = ("", "/", "", "\\", "", "x", "", "-", "", ".")
+_COLOURS = ("@5", "@0", "@4", "@2", "@1", "@3", "@6", "@ink")
+#: How far apart the scenarios of a policy are drawn, in rows.
+_SPREAD = 0.62
+#: An axis of more powers of ten than this has a tick at each, and no others with numbers.
+_FEW_DECADES = 1.5
+_BLANK = "\N{NO-BREAK SPACE}"
+
+
+def times(table: Table, basis: Basis) -> Figure | None:
+    """Fig. 2: authentication time against sigma, from the table of its data; None if empty."""
+    groups = {one.id: one.group for one in basis.policies}
+    panels = [_time_panel(title, rows, table, groups) for title, rows in _by_section(table)]
+    if not panels:
+        return None
+    return Figure(
+        "fig-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
+        "Means over the scenarios of a kind, with 95 % intervals. Hollow: as published, where the "
+        "paper gives a number. The time has a logarithmic axis.",
+        "Scatter plots of authentication time over the normalised protection of each policy, "
+        "roaming and not; the table of Fig. 2 has all numbers.", tuple(panels))
+
+
+def _by_section(table: Table) -> Iterator[tuple[str, Sequence[tuple[Entry, ...]]]]:
+    starts = [*table.sections, (len(table.rows), "")]
+    for (first, title), (last, _) in itertools.pairwise(starts):
+        if any(row[table.column(AUTHENTICATION.name)].number for row in table.rows[first:last]):
+            yield title, table.rows[first:last]
+
+
+def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
+                groups: Mapping[str, str]) -> Panel:
+    time, sigma = table.column(AUTHENTICATION.name), table.column("sigma_normalized_percent")
+    found: dict[str, list[tuple[Entry, ...]]] = {}
+    for row in rows:
+        if row[sigma].number is not None:
+            found.setdefault(groups.get(row[0].text, "unknown"), []).append(row)
+    data = [_times_of(group, part, time, sigma) for group, part in found.items()]
+    data += [_names_of(group, part, time, sigma) for group, part in found.items()]
+    printed = [row for part in found.values() for row in part
+               if row[time].published is not None and row[time].number is not None]
+    if printed:
+        data.append({
+            "type": "scatter", "mode": "markers", "name": "published 2007",
+            "x": [_value(row[sigma]) for row in printed],
+            "y": [row[time].published for row in printed], "text": [row[0].text for row in printed],
+            "marker": {"symbol": "circle-open", "color": "@muted", "size": 10},
+            "hovertemplate": "%{text}, published: %{y:.3g} s<extra></extra>"})
+    return Panel(title, data, {
+        "xaxis": {"title": {"text": "normalised \N{GREEK SMALL LETTER SIGMA} in %"},
+                  "range": [-6, 106]},
+        "yaxis": {"title": {"text": "authentication time in s"}, "type": "log",
+                  **({"dtick": 1} if _decades(data) > _FEW_DECADES else {}),
+                  "minor": {"ticks": "outside", "showgrid": False}}})
+
+
+def _decades(data: Sequence[Mapping[str, Any]]) -> float:
+    """How many powers of ten the points of a panel span."""
+    values = [value for trace in data for value in trace["y"] if value and value > 0]
+    return math.log10(max(values) / min(values)) if values else 0.0
+
+
+def _times_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
+              sigma: int) -> dict[str, Any]:
+    colour, symbol = _GROUPS[group]
+    rows = [row for row in rows if row[time].number is not None]
+    return {
+        "type": "scatter", "mode": "markers", "legendgroup": group,
+        "name": "no security" if group == "none" else f"{group} group",
+        "x": [_value(row[sigma]) for row in rows], "y": [_value(row[time]) for row in rows],
+        "text": [row[0].text for row in rows],
+        "customdata": [row[1].text for row in rows],
+        "error_y": arms([row[time].number for row in rows], 1.0, colour),
+        "marker": {"symbol": symbol, "color": colour, "size": 10},
+        "hovertemplate": "%{text} %{customdata}<br>%{y:.4g} s at %{x:.1f} %<extra></extra>"}
+
+
+def _names_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
+              sigma: int) -> dict[str, Any]:
+    """The policies' names, above their intervals."""
+    rows = [row for row in rows if row[time].number is not None]
+    tops = [max(found.value, found.high or 0.0) for row in rows if (found := row[time].number)]
+    # Without an interval to stand on, a name is lifted off its marker by an empty line.
+    names = [row[0].text if (found := row[time].number) and found.high is not None
+             else f"{row[0].text}<br>{_BLANK}" for row in rows]
+    return {"type": "scatter", "mode": "text", "legendgroup": group, "showlegend": False,
+            "x": [_value(row[sigma]) for row in rows], "y": tops, "hoverinfo": "skip",
+            "text": names, "textposition": "top center"}
+
+
+def _value(entry: Entry) -> float | None:
+    return entry.number.value if entry.number else None
+
+
+def traffic(basis: Basis) -> tuple[Figure, ...]:
+    """Throughput and overhead of every policy by scenario, with intervals."""
+    found = []
+    for what, metrics in (("Throughput", STREAMS), ("Overhead", OVERHEADS)):
+        panels = tuple(panel for stream, metric in metrics.items() if (
+            panel := _traffic_panel(basis, metric, f"{stream.upper()} {what.lower()}")) is not None)
+        if panels:
+            found.append(Figure(
+                f"fig-{what.lower()}", f"{what} by scenario",
+                "Dots are means, bars 95 % intervals; policies in order of protection, the "
+                "strongest on top. Choose scenarios, and published values (hollow), in the legend.",
+                f"Dot plots of {what.lower()} with intervals, a row a policy and a colour a "
+                "scenario; tables 5 to 8 have all numbers.", panels))
+    return tuple(found)
+
+
+def _traffic_panel(basis: Basis, metric: Metric, title: str) -> Panel | None:
+    name, unit, scale = metric.name, metric.unit, metric.scale
+    there = [one.id for one in basis.policies
+             if any(basis.find(name, one.id, place.id) for place in basis.places)]
+    if not there:
+        return None
+    data: list[dict[str, Any]] = []
+    printed: list[dict[str, Any]] = []
+    for index, place in enumerate(basis.places):
+        cells = [(row, basis.find(name, policy, place.id)) for row, policy in enumerate(there)]
+        shift = _SPREAD * (0.5 - index / max(1, len(basis.places) - 1)) if len(
+            basis.places) > 1 else 0.0
+        known = [(row + shift, there[row], cell) for row, cell in cells if cell]
+        if known:
+            data.append(_dots(place.id, known, index, unit, scale))
+        if basis.origin == "measured":
+            printed += _printed_dots(basis, (name, place.id), there, shift, index, scale)
+    return Panel(f"{title} in {unit}", [*data, *printed], {
+        "yaxis": {"tickvals": list(range(len(there))), "ticktext": there, "showgrid": True,
+                  "range": [-0.6, len(there) - 0.4], "zeroline": False},
+        "xaxis": {"title": {"text": unit}, "rangemode": "tozero"}},
+        rows=len(there))
+
+
+def _dots(place: str, known: Sequence[tuple[float, str, Observation]], index: int, unit: str,
+          scale: float) -> dict[str, Any]:
+    colour, symbol = _PLACES[index % len(_PLACES)]
+    estimates = [cell.estimate for _, _, cell in known]
+    return {
+        "type": "scatter", "mode": "markers", "name": place,
+        "x": [one.mean * scale for one in estimates], "y": [row for row, _, _ in known],
+        "text": [policy for _, policy, _ in known],
+        "marker": {"symbol": symbol, "color": colour, "size": 7},
+        "error_x": {"type": "data", "color": colour, "thickness": 1.2, "width": 0,
+                    "array": [(one.half_width or 0) * scale for one in estimates]},
+        "hovertemplate": f"%{{text}} in {place}: %{{x:.4g}} {unit}<extra></extra>"}
+
+
+def _printed_dots(basis: Basis, what: tuple[str, str], there: Sequence[str], shift: float,
+                  index: int, scale: float) -> list[dict[str, Any]]:
+    metric, place = what
+    found = [(row, policy, basis.published[metric, policy, place]) for row, policy in
+             enumerate(there) if (metric, policy, place) in basis.published]
+    if not found:
+        return []
+    colour, symbol = _PLACES[index % len(_PLACES)]
+    return [{
+        "type": "scatter", "mode": "markers", "name": "published 2007",
+        "legendgroup": "published", "showlegend": index == 0, "visible": "legendonly",
+        "x": [value * scale for _, _, value in found], "y": [row + shift for row, _, _ in found],
+        "text": [policy for _, policy, _ in found],
+        "marker": {"symbol": f"{symbol}-open", "color": colour, "size": 8},
+        "hovertemplate": f"%{{text}} in {place}, published: %{{x:.4g}}<extra></extra>"}]
+
+
+def handoffs(cells: Cells) -> Figure | None:
+    """The phases of the handoffs, a bar a policy; None where nothing moved."""
+    try:
+        panels = bars(cells)
+    except NothingToReport:
+        return None
+    names = labels(panels, cells)
+    return Figure(
+        "fig-handoff", "Handoffs", "From leaving the home network to the first answered packet in "
+        "the visited one: means of phases; the whisker is the 95 % interval of the whole.",
+        "Stacked bars of the phases of a handoff, a row a policy; the run's own tables have all "
+        "numbers.", tuple(_waterfall(title, row, names) for title, row in panels.items()))
+
+
+def _waterfall(title: str, row: Sequence[Bar], names: Sequence[str]) -> Panel:
+    moved = [bar for bar in row if bar.total is not None]
+    parts = [Bars(name, _COLOURS[index % len(_COLOURS)], _PATTERNS[index % len(_PATTERNS)],
+                  {bar.policy: segment.duration_s for bar in moved for segment in bar.segments
+                   if segment.label == name}) for index, name in enumerate(names)]
+    totals = {bar.policy: Quantity(bar.total.mean, bar.total.low, bar.total.high, bar.total.n)
+              for bar in moved if bar.total is not None}
+    return stacked_bars(title, [bar.policy for bar in moved], parts, totals,
+                        Axis("ms since leaving the home network", "ms", 1e3))

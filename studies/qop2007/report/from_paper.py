@@ -1,0 +1,37 @@
+"""The paper becomes the basis of a report: what it printed, values without intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Key, Observation, stated
+from analysis.protection.score import score
+from policies import Weights, load_weights
+from studies.qop2007 import published
+from studies.qop2007.report.basis import Basis, Kind, Place, ScoredPolicy
+from studies.qop2007.report.from_run import in_order
+
+_PLACES: tuple[tuple[str, Kind], ...] = (
+    ("N1", "home"), ("N2", "home"), ("N3", "home"), ("R1", "roaming"), ("R2", "roaming"))
+
+
+def from_paper(weights: Weights | None = None) -> Basis:
+    """The values that the paper printed; of P1 to P12 in its five scenarios.
+
+    The paper gives authentication times for a kind of scenario; they stand in each of its kind.
+    """
+    used, printed, among = weights or load_weights(), published.load(), published.policies()
+    policies = in_order(ScoredPolicy(policy.id, policy.name, policy, score(policy, used, among))
+                        for policy in among)
+    places = tuple(Place(name, printed.scenarios[name], kind) for name, kind in _PLACES)
+    return Basis("published", policies, places, dict(_observations(printed)), used, "P1",
+                 published=printed.cells)
+
+
+def _observations(printed: published.Published) -> Iterator[tuple[Key, Observation]]:
+    for key, value in printed.cells.items():
+        yield key, stated(value, "published")
+    for (policy, kind), seconds in printed.authentication_time_s.items():
+        for scenario, its_kind in _PLACES:
+            if its_kind == kind:
+                yield ("authentication_time_s", policy, scenario), stated(seconds, "published")

@@ -1,0 +1,128 @@
+"""A run becomes the basis of a report: estimates, and sigma from the layers in its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import numpy as np
+from pydantic import ValidationError
+
+from analysis.cells import Cells, Key, Observation
+from analysis.protection.score import score
+from analysis.results import Results
+from analysis.text import natural
+from policies import Layers, Policy, Weights, load_weights
+from studies.qop2007 import published
+from studies.qop2007.body import FOREIGN
+from studies.qop2007.report.basis import Basis, Kind, Place, ScoredPolicy
+from studies.qop2007.report.phase_names import components, phases
+
+
+def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
+    """The basis of a run; without weights, by the paper's."""
+    results = cells.results
+    used = weights or load_weights()
+    policies = _policies(results, used)
+    observations = dict(cells.observations) | dict(_components(cells))
+    return Basis("measured", policies, tuple(_places(cells)), observations, used,
+                 cells.baseline.levels.get("policy"), _packets(cells), _sums(cells),
+                 printed_beside(policies), tuple(_notes(cells.baseline.note, policies)),
+                 results.clock)
+
+
+def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str], float]:
+    """The published values of the policies that are the paper's, by their layers."""
+    paper = published.load()
+    same = {policy.id: _digest(policy) for policy in published.policies()}
+    ours = {scored.id for scored in policies
+            if scored.policy is not None and same.get(scored.id) == _digest(scored.policy)}
+    return {key: value for key, value in paper.cells.items() if key[1] in ours}
+
+
+@cache
+def _digest(policy: Policy) -> str:
+    return policy.digest()
+
+
+def in_order(policies: Iterable[ScoredPolicy]) -> tuple[ScoredPolicy, ...]:
+    """By sigma, then by name; policies of unknown layers last."""
+    return tuple(sorted(policies, key=lambda scored: (
+        scored.score is None, scored.score.sigma if scored.score else 0.0, natural(scored.id))))
+
+
+def layers_of(results: Results, name: str) -> Policy | None:
+    """A policy as the run's manifest has it; None where it says nothing of its layers."""
+    level = results.level("policy", name)
+    if level is None or "layers" not in level.content or name in results.changed("policy"):
+        return None
+    try:
+        layers = Layers.model_validate(level.content["layers"])
+    except ValidationError:  # a layer that this version does not know
+        return None
+    return Policy(id=name, name=level.title, layers=layers)
+
+
+def _policies(results: Results, weights: Weights) -> tuple[ScoredPolicy, ...]:
+    among = published.policies()
+    scored = []
+    for name in dict.fromkeys(results.frame["policy"]):
+        policy = layers_of(results, name)
+        title = results.title("policy", name)
+        scored.append(ScoredPolicy(name, title, policy,
+                                   score(policy, weights, among) if policy else None))
+    return in_order(scored)
+
+
+def _places(cells: Cells) -> Iterator[Place]:
+    results = cells.results
+    for name in results.levels["scenario"]:
+        level = results.level("scenario", name)
+        moved = any(np.isfinite(cells.sample("handoff_s", ids)).any() for ids in results.cells
+                    if ids[1] == name)
+        roams = moved or bool(level and level.content.get("roams_to"))
+        kind: Kind = "roaming" if roams else "home"
+        yield Place(name, results.title("scenario", name), kind)
+
+
+def _components(cells: Cells) -> Iterator[tuple[Key, Observation]]:
+    """The components of the authentication time; one that a repetition lacks took no time there."""
+    for name in components(cells.results.frame):
+        column = f"component_{name}_s"
+        for ids in cells.results.cells:
+            value = cells.value(column, ids, filled=True)
+            if isinstance(value, Observation):
+                yield (column, *ids), value
+
+
+def _packets(cells: Cells) -> dict[tuple[str, str], tuple[int, int]]:
+    """Fewest and most packets of a phase, by its name (at home or away) and policy."""
+    counts: dict[tuple[str, str], list[float]] = {}
+    for name in phases(cells.results.frame):
+        for ids in cells.results.cells:
+            values = cells.sample(f"phase_{name}_packets", ids)
+            counts.setdefault((name.removeprefix(FOREIGN), ids[0]), []).extend(
+                values[np.isfinite(values)].tolist())
+    return {key: (int(min(values)), int(max(values))) for key, values in counts.items() if values}
+
+
+def _sums(cells: Cells) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The components that the authentication time adds up, by policy and scenario."""
+    sums = {}
+    for ids in cells.results.cells:
+        words = cells.words("authentication_sum", ids)
+        if words:
+            sums[ids[0], ids[1]] = tuple(part for part in words[0].split("+") if part)
+    return sums
+
+
+def _notes(about_baseline: str, policies: Iterable[ScoredPolicy]) -> Iterator[str]:
+    if about_baseline:
+        yield about_baseline
+    for scored in policies:
+        if scored.score is None:
+            yield (f"{scored.id}: the results folder does not say which layers it has (or its "
+                   "records are of others), so it has no sigma.")
+        elif scored.score.unweighted:
+            yield (f"{scored.id}: no weight is given for {', '.join(scored.score.unweighted)}; "
+                   "that counts nothing in its sigma.")

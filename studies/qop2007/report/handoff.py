@@ -1,0 +1,157 @@
+"""Handoffs of a run: their table, and bars of phases that follow each other, one a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import footnotes
+from analysis.cells import Cells, Ids, Missing, Observation
+from analysis.clock import stamped
+from analysis.errors import NothingToReport
+from analysis.numbers import of_value
+from analysis.run_table import Further, Remarks, about_cell, section_title
+from analysis.statistics import Estimate
+from analysis.table import Column, Table
+from studies.qop2007.metrics import HANDOFF
+from studies.qop2007.report.phase_names import phase_in_words, phases
+from studies.qop2007.report.run_columns import file_columns, phase_columns, tenths
+
+#: How far the phases of a handoff may be from the measured whole before it is said.
+GAP_S = 0.005
+_WATERFALL = ("Handoff: from the order to leave the home network to the first answered packet in "
+              "the visited one. A phase lasts from the end of the one before it to its own last "
+              "packet or event, so they tile the handoff; what a program needs to begin counts "
+              "to what it begins.")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar: what it is called, where it begins and how long it lasts, in seconds."""
+
+    label: str
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A policy's mean handoff; without segments, `state` says why there is none."""
+
+    policy: str
+    segments: tuple[Segment, ...]
+    total: Estimate | None
+    state: str
+
+
+def roaming(cells: Cells) -> dict[Ids, tuple[Ids, ...]]:
+    """The scenarios with any handoff, and their cells; raises NothingToReport without any."""
+    sections = {section: members for section, members in cells.sections.items()
+                if any(isinstance(cells.value(HANDOFF.name, ids), Observation)
+                       for ids in members)}
+    if not sections:
+        raise NothingToReport(
+            "there is no good repetition with a handoff; measure a scenario in which the mobile "
+            "node moves, such as './qop run --scenarios R1,R2'")
+    return sections
+
+
+def table(cells: Cells) -> Table:
+    """The handoffs of the scenarios that have any: phases, their sum and the measured whole."""
+    columns = [*about_cell(cells), *phase_columns(cells, "handoff_", "Phases", filled=True),
+               _sum(cells), _total(cells), *_files(cells)]
+    rows, sections = [], []
+    for section, members in roaming(cells).items():
+        sections.append((len(rows), section_title(cells, section)))
+        rows += [tuple(column.entry(ids) for column in columns) for ids in members]
+    results = cells.results
+    made = Table("handoffs", "Handoffs", tuple(column.column for column in columns), tuple(rows),
+                 notes=(footnotes.intervals(cells), _WATERFALL, *_agreement(cells),
+                        footnotes.circumstances(results.frame)),
+                 sections=tuple(sections), apart=True,
+                 warnings=(*footnotes.about_data(cells), *gaps(cells),
+                           *footnotes.complaints(cells)))
+    return stamped(made, results.clock)
+
+
+def remarks(cells: Cells) -> Remarks:
+    """What is to be said of handoffs beside any table: phases that do not add up to the whole."""
+    return Remarks(warnings=tuple(gaps(cells)))
+
+
+_SUM_PART = "Their sum and the measured total"
+
+
+def _sum(cells: Cells) -> Further:
+    return Further(Column("handoff_sum", "sum", "ms", 1e3, 1, part=_SUM_PART, only="screen"),
+                   lambda ids: tenths([cells.value("handoff_sum_s", ids)]))
+
+
+def _total(cells: Cells) -> Further:
+    return Further(Column(HANDOFF.name, "total", HANDOFF.unit, HANDOFF.scale, part=_SUM_PART),
+                   lambda ids: of_value(cells.value(HANDOFF.name, ids)))
+
+
+def _files(cells: Cells) -> Iterator[Further]:
+    yield Further(Column("handoff_sum_s", "sum", "ms", 1e3, only="file"),
+                  lambda ids: of_value(cells.value("handoff_sum_s", ids)))
+    yield from file_columns(cells, "handoff_", filled=True)
+
+
+def _differences(cells: Cells, ids: Ids) -> dict[int, float]:
+    """The sum of a cell's phases less the measured whole, by repetition."""
+    whole, sums = cells.blocks(HANDOFF.name, ids), cells.blocks("handoff_sum_s", ids)
+    return {block: sums[block] - whole[block] for block in whole.keys() & sums.keys()}
+
+
+def gaps(cells: Cells) -> Iterator[str]:
+    """Warnings where the phases of a handoff do not add up to what was measured as a whole."""
+    for ids in cells.results.cells:
+        off = {block: gap for block, gap in _differences(cells, ids).items() if abs(gap) > GAP_S}
+        if off:
+            worst = max(off, key=lambda block: abs(off[block]))
+            yield (f"{cells.cell_name(ids)}: the phases of {len(off)} handoff"
+                   f"{'s' if len(off) > 1 else ''} do not add up to the measured total within "
+                   f"{GAP_S * 1e3:g} ms; the worst, of repetition {worst}, by "
+                   f"{off[worst] * 1e3:+.1f} ms.")
+
+
+def _agreement(cells: Cells) -> Iterator[str]:
+    every = [abs(gap) for ids in cells.results.cells for gap in _differences(cells, ids).values()]
+    worst = max(every, default=np.inf)
+    if worst <= GAP_S:
+        yield ("Total is the time between the two ends, whatever the phases are; these add up to "
+               f"it within {max(worst * 1e3, 0.1):.1f} ms in every repetition.")
+
+
+def bars(cells: Cells) -> Mapping[str, tuple[Bar, ...]]:
+    """The bars of each roaming scenario, by its heading; raises NothingToReport."""
+    return {cells.heading(section): tuple(_bar(cells, ids) for ids in members)
+            for section, members in roaming(cells).items()}
+
+
+def labels(panels: Mapping[str, Sequence[Bar]], cells: Cells) -> list[str]:
+    """What occurs in any bar, in the order in which the phases follow."""
+    there = {segment.label for row in panels.values() for bar in row for segment in bar.segments}
+    ordered = dict.fromkeys(phase_in_words(name)
+                            for name in phases(cells.results.frame, "handoff_"))
+    return [label for label in ordered if label in there]
+
+
+def _bar(cells: Cells, ids: Ids) -> Bar:
+    total = cells.value(HANDOFF.name, ids)
+    if isinstance(total, Missing):
+        return Bar(ids[0], (), None, "no handoff" if total is Missing.ABSENT else total.value)
+    together: dict[str, float] = {}
+    for name in phases(cells.results.frame, "handoff_"):
+        duration = cells.value(f"handoff_{name}_duration_s", ids, filled=True)
+        if isinstance(duration, Observation):
+            label = phase_in_words(name)
+            together[label] = together.get(label, 0.0) + duration.estimate.mean
+    segments, at = [], 0.0
+    for label, seconds in together.items():
+        segments.append(Segment(label, at, seconds))
+        at += seconds
+    return Bar(ids[0], tuple(segments), total.estimate, "ok")

@@ -1,0 +1,82 @@
+"""Phases and components have names in tables and figures, and an order in which they follow."""
+
+from __future__ import annotations
+
+from analysis.records import Frame
+from studies.qop2007.body import FOREIGN
+
+#: Components of the authentication time as they follow, at home before away.
+COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
+                   for name in ("eap", "mip_registration", "ike"))
+#: Phases in the order in which a mobile node goes through them, and what people call them, as the
+#: two lines of a heading. Phases of one name stand together:
+#: 802.11 authentication and association are one short exchange.
+_PHASES = {
+    "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
+    "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "agent_discovery":
+    ("disco-", "very"), "registration": ("", "regist."), "ike": ("", "IKE"),
+    "first_packet": ("first", "packet")}
+#: The same in words, where there is room for them.
+_PHASES_IN_WORDS = {
+    "scan": "Scan", "authentication": "802.11 authentication, association",
+    "association": "802.11 authentication, association", "dot1x": "802.1X (EAP, keys)",
+    "four_way_handshake": "4-way handshake", "agent_discovery": "Agent discovery",
+    "registration": "Mobile IP registration", "ike": "IKE",
+    "first_packet": "First answered packet"}
+_COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "ike": "IKE"}
+_PLACES = {"home": "home", "foreign": "away"}
+
+
+def phase_heading(name: str) -> tuple[str, str]:
+    """The two lines of a phase's heading."""
+    return _PHASES.get(name, ("", name.replace("_", " ")))
+
+
+def phase_in_words(name: str) -> str:
+    """What a phase is called in a legend."""
+    return _PHASES_IN_WORDS.get(name, name.replace("_", " ").capitalize())
+
+
+def component_heading(name: str) -> tuple[str, str]:
+    """The two lines of the heading of a component of the authentication time."""
+    what, _, place = name.rpartition("_")
+    if what in _COMPONENTS and place in _PLACES:
+        return _COMPONENTS[what], _PLACES[place]
+    return "", name.replace("_", " ")
+
+
+def component_label(name: str) -> str:
+    """The same on one line."""
+    return " ".join(part for part in component_heading(name) if part)
+
+
+def component_phases(name: str) -> tuple[str, ...]:
+    """The phases of which a component of the authentication time consists."""
+    what, _, place = name.rpartition("_")
+    parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",),
+             "mip_registration": ("agent_discovery", "registration")}.get(what, ())
+    return tuple((FOREIGN if place == "foreign" else "") + part for part in parts)
+
+
+def phases(frame: Frame, prefix: str = "phase_") -> tuple[str, ...]:
+    """Names of the phases in a frame (or with `handoff_`, of its handoffs) as they follow.
+
+    At home before away. An unknown phase goes before `first_packet`, which by definition is last.
+    """
+    names = [column[len(prefix):-len("_duration_s")] for column in frame.columns
+             if column.startswith(prefix) and column.endswith("_duration_s")]
+    rank = {name: number for number, name in enumerate(_PHASES)}
+
+    def place(name: str) -> tuple[bool, float, str]:
+        plain = name.removeprefix(FOREIGN)
+        return name != plain, rank.get(plain, rank["first_packet"] - 0.5), name
+
+    return tuple(sorted(names, key=place))
+
+
+def components(frame: Frame) -> tuple[str, ...]:
+    """Names of what authentication times are summed up from, as they follow; unknown ones last."""
+    names = [column[len("component_"):-len("_s")] for column in frame.columns
+             if column.startswith("component_")]
+    rank = {name: number for number, name in enumerate(COMPONENTS)}
+    return tuple(sorted(names, key=lambda name: (rank.get(name, len(rank)), name)))

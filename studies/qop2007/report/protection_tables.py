@@ -1,0 +1,110 @@
+"""Tables 1 to 3: features, weights and sigma."""
+
+from __future__ import annotations
+
+from analysis.numbers import NOTHING, exact
+from analysis.table import Column, Entry, Table
+from policies.weights import FEATURES, Feature
+from studies.qop2007 import published as paper
+from studies.qop2007.report.basis import Basis, ScoredPolicy
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_printed, sections
+
+FEATURE_TITLES: dict[Feature, str] = {
+    "authentication": "Authentication", "mutual_authentication": "Mutual auth.",
+    "confidentiality": "Confidentiality", "data_integrity": "Data integrity",
+    "non_repudiation": "Non-repudiation"}
+_YES, _NO = "Y", ""
+_INTEGRITY = ("Table 1 marks no data integrity for P5 and P7; their sigma in Table 3 counts the 1 "
+              "that Table 2 gives EAP-MD5.")
+_ONCE = ("Integrity counts once per policy, as the strongest of its implementations; a plain sum "
+         "would give P9 and P11 one more than Table 3 prints.")
+
+
+def table_1(basis: Basis) -> Table:
+    """Table 1: the features of each policy."""
+    rows = []
+    for one in basis.policies:
+        entries = [_feature(basis, one, feature) for feature in FEATURES]
+        rows.append((*about(one)[:2], *entries))
+    return Table("table-1", "Table 1: features of security policies",
+                 (POLICY, NAME, *(Column(name, FEATURE_TITLES[name]) for name in FEATURES)),
+                 tuple(rows), "What a policy's layers provide, by the weights in use.",
+                 (_INTEGRITY,) if _has_paper(basis) else (), sections(basis.policies))
+
+
+def _feature(basis: Basis, one: ScoredPolicy, feature: Feature) -> Entry:
+    if one.score is None:
+        return NOTHING
+    ours = _YES if feature in one.score.features else _NO
+    known = paper.load().features.get(one.id) if basis.is_papers(one.id) else None
+    if known is None:
+        return Entry(ours)
+    theirs = _YES if feature in known else _NO
+    if ours == theirs:
+        return Entry(ours)
+    note = f"printed: {theirs or 'no mark'}; by the weights: {ours or 'none'}"
+    return Entry(theirs if basis.origin == "published" else ours,
+                 marks=frozenset({"differs"}), note=note)
+
+
+def table_2(basis: Basis) -> Table:
+    """Table 2: the weights in use, beside those that the paper printed."""
+    printed = paper.load().weights
+    rows: list[tuple[Entry, ...]] = []
+    starts: dict[str, int] = {}
+    ordered = sorted(basis.weights.implementations.items(),
+                     key=lambda item: item[1].source != "table-2")
+    for key, one in ordered:
+        starts.setdefault(one.source, len(rows))
+        entries = []
+        for feature in FEATURES:
+            weight, theirs = one.weights.get(feature), printed.get(key, {}).get(feature)
+            entries.append(Entry("-", published=theirs) if weight is None
+                           else exact(weight, theirs, ["differs"] * (
+                               theirs is not None and theirs != weight)))
+        rows.append((Entry(key), Entry(one.name), *entries))
+    titles = {"table-2": "Printed in the paper", "extension": "Beyond the paper"}
+    return Table("table-2", "Table 2: weights of implementations",
+                 (Column("implementation", "Implementation"), NAME,
+                  *(Column(f"weight_{name}", FEATURE_TITLES[name]) for name in FEATURES)),
+                 tuple(rows), "A weight says which of two implementations is stronger, not by how "
+                 "much.", (_ONCE,) if basis.weights.once == ["data_integrity"] else (),
+                 tuple((row, titles[source]) for source, row in starts.items()))
+
+
+def table_3(basis: Basis) -> Table:
+    """Table 3: additive rewards, normalised, and the groups."""
+    printed = paper.load()
+    groups = {policy: group for group, members in printed.groups.items() for policy in members}
+    rows = []
+    for one in basis.policies:
+        known = basis.is_papers(one.id)
+        if one.score is None:
+            rows.append((*about(one)[:2], NOTHING, NOTHING, NOTHING))
+            continue
+        group = Entry(one.group)
+        if known and groups.get(one.id) != one.group:
+            group = Entry(one.group, marks=frozenset({"differs"}),
+                          note=f"printed: {groups.get(one.id)}")
+        rows.append((*about(one)[:2],
+                     _beside(one.score.sigma, printed.sigma.get(one.id) if known else None, 0),
+                     _beside(one.score.sigma_normalized,
+                             printed.sigma_normalized.get(one.id) if known else None, 1), group))
+    limits = basis.weights.groups
+    return Table("table-3", "Table 3: additive rewards",
+                 (POLICY, NAME, Column("sigma", "\N{GREEK SMALL LETTER SIGMA}"), SIGMA,
+                  Column("group", "Group")), tuple(rows),
+                 "Sum of the weights of what a policy has (equation 1); in percent of the "
+                 "strongest of the paper's twelve.",
+                 (f"Groups: low below {limits.middle:g} %, high above {limits.high:g} %.",
+                  *([_ONCE] if basis.weights.once == ["data_integrity"] else [])),
+                 sections(basis.policies))
+
+
+def _beside(value: float, printed: float | None, digits: int) -> Entry:
+    differs = printed is not None and not same_as_printed(value, printed, 1.0, digits)
+    return exact(value, printed, ["differs"] * differs)
+
+
+def _has_paper(basis: Basis) -> bool:
+    return any(basis.is_papers(one.id) for one in basis.policies)

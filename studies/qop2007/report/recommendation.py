@@ -1,0 +1,94 @@
+"""Which policies are recommended, by the paper's own rule made exact.
+
+The 2007 paper says it in words (section 5.2): "within each group, we recommend security policies by
+giving normalized sigma values higher priority", even if the cost is "a bit higher", unless another
+policy of the group comes at "almost half" of the overhead; and of all policies the one with "a good
+balance between security benefits and low cryptographic overhead", or the strongest where the
+difference is "relatively less". So the strongest policy is taken unless the cheapest costs so much
+less that one of the two factors below is exceeded. The factors are not the paper's: it gives none.
+Any from 1.4 to 1.8 and from 2.1 to 3.5 choose every policy that its text names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from studies.qop2007.metrics import OVERHEADS, STREAMS
+from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
+
+#: How much more than the cheapest of its group the strongest policy may cost, as a factor.
+WITHIN_GROUP = 1.5
+#: The same among the groups' choices.
+AMONG_GROUPS = 2.5
+#: A cost below this share of the bit rate without security is none: factors of noise say nothing.
+NO_COST = 0.01
+GROUPS = ("low", "middle", "high")
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy with its cost, in any unit that is the same for all."""
+
+    policy: ScoredPolicy
+    cost: float
+
+    @property
+    def sigma(self) -> float:
+        """Its additive reward."""
+        return self.policy.score.sigma if self.policy.score else 0.0
+
+
+def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
+    """The policy recommended in each group, and under `all` the one of all, by policy id.
+
+    Policies are compared by the means of a stream's overhead over the kind's scenarios. A policy
+    without confidentiality has no overhead and is no choice among the groups.
+    """
+    rate = basis.over(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
+    floor = NO_COST * rate.estimate.mean if rate else 0.0
+    chosen: dict[str, Candidate] = {}
+    for group in GROUPS:
+        candidates = _candidates(basis, OVERHEADS[stream].name, kind, group)
+        best = strongest(candidates, WITHIN_GROUP, floor)
+        if best:
+            chosen[group] = best
+    ciphers = [one for one in chosen.values() if one.policy.encrypts]
+    overall = strongest(ciphers, AMONG_GROUPS, floor)
+    return {group: one.policy.id for group, one in chosen.items()} | (
+        {ALL: overall.policy.id} if overall else {})
+
+
+def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> Candidate | None:
+    """The one of highest sigma that costs at most `factor` times the cheapest, or `floor`."""
+    if not candidates:
+        return None
+    limit = max(factor * min(one.cost for one in candidates), floor)
+    affordable = [one for one in candidates if one.cost <= limit] or \
+        [min(candidates, key=lambda one: one.cost)]
+    return max(affordable, key=lambda one: (one.sigma, -one.cost))
+
+
+def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
+    """In each group, the policy whose overhead varies least over the scenarios (Table 9)."""
+    found = {}
+    for group in GROUPS:
+        members = [one.id for one in basis.in_group(group) if one.id in variance]
+        if members:
+            found[group] = min(members, key=lambda name: variance[name])
+    return found
+
+
+def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None:
+    """The strongest policy whose throughput varies little more than the steadiest one's."""
+    candidates = [Candidate(one, variance[one.id]) for group in GROUPS
+                  for one in basis.in_group(group) if one.id in variance]
+    best = strongest(candidates, WITHIN_GROUP, 0.0)
+    return best.policy.id if best else None
+
+
+def _candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
+    means = [(one, basis.over(metric, one.id, basis.of_kind(kind)))
+             for one in basis.in_group(group)]
+    return [Candidate(one, found.estimate.mean) for one, found in means if found]

@@ -1,0 +1,99 @@
+"""Table 9: robustness against mobility, as mean and sample variance over the scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.blocks import ask
+from analysis.numbers import NOTHING, quantity
+from analysis.statistics import Estimate, Sample
+from analysis.table import Column, Entry, Table
+from studies.qop2007 import published as paper
+from studies.qop2007.metrics import OVERHEADS, STREAMS
+from studies.qop2007.report.basis import Basis, ScoredPolicy
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_printed, sections
+from studies.qop2007.report.recommendation import steadiest, steady_and_strong
+
+_SQUARED = "\N{SUPERSCRIPT TWO}"
+#: Columns: key of the paper's data, which metric, which moment, unit, scale.
+_COLUMNS = (
+    ("overhead_mean", "overhead", "mean", "kbit/s", 1e-3),
+    ("overhead_var", "overhead", "variance", f"1000 (kbit/s){_SQUARED}", 1e-9),
+    ("throughput_mean", "goodput", "mean", "Mbit/s", 1e-6),
+    ("throughput_var", "goodput", "variance", f"(Mbit/s){_SQUARED}", 1e-12))
+_TITLES = {"overhead": "Overhead C_C", "goodput": "Throughput"}
+_RULE = ("Recommended: in each group the least variance of overhead; and of all, the strongest "
+         "policy whose throughput varies little more than the steadiest one's.")
+_ROUNDED = ("Recomputed from Tables 5 and 7; three variances of throughput differ from the printed "
+            "ones by 0.01. The paper's heading says Mbit/s, its overhead is kbit/s.")
+
+
+def table_9(basis: Basis, stream: str = "tcp") -> Table:
+    """Table 9, which the paper has for TCP; `stream` may be udp, too."""
+    policies = tuple(one for one in basis.policies
+                     if one.group != "none" and one.id != basis.baseline)
+    marked = recommended(basis, stream)
+    rows = tuple((*about(one), *(_entry(basis, one, stream, column, marked)
+                                 for column in _COLUMNS)) for one in policies)
+    title = stream.upper()
+    notes = [_RULE]
+    if basis.origin == "published" and stream == "tcp":
+        notes.append(_ROUNDED)
+    digits = 2 if basis.origin == "published" else None
+    return Table(
+        "table-9" if stream == "tcp" else f"table-9-{stream}",
+        f"Table 9: robustness for {title}" if stream == "tcp" else f"Robustness for {title}",
+        (POLICY, NAME, SIGMA,
+         *(Column(f"{key}_{'bps' if moment == 'mean' else 'bps2'}", moment.capitalize(), unit,
+                  scale, digits, _TITLES[metric])
+           for key, metric, moment, unit, scale in _COLUMNS)),
+        rows, f"Mean and sample variance over {_named(basis, stream)}.", tuple(notes),
+        sections(policies))
+
+
+def recommended(basis: Basis, stream: str) -> frozenset[tuple[str, str]]:
+    """The cells of Table 9 that the paper's rule marks, as (column, policy)."""
+    overheads = _variances(basis, OVERHEADS[stream].name)
+    marks = {("overhead_var", policy) for policy in steadiest(basis, overheads).values()}
+    strong = steady_and_strong(basis, _variances(basis, STREAMS[stream].name))
+    return frozenset(marks | ({("throughput_var", strong)} if strong else set()))
+
+
+def variance(basis: Basis, metric: str, policy: str) -> Estimate | None:
+    """Sample variance of a policy's means over the scenarios; None below two scenarios."""
+    cells = [(metric, policy, place.id) for place in basis.measured_places(metric, basis.places)]
+    return ask(basis.observations, cells, sample_variance) if len(cells) > 1 else None
+
+
+def sample_variance(means: Sample) -> Any:
+    """Over the last axis, divided by n - 1, as in Table 9."""
+    return np.var(means, axis=-1, ddof=1)
+
+
+def _variances(basis: Basis, metric: str) -> dict[str, float]:
+    found = {one.id: variance(basis, metric, one.id) for one in basis.policies}
+    return {policy: one.mean for policy, one in found.items() if one is not None}
+
+
+def _entry(basis: Basis, one: ScoredPolicy, stream: str, column: tuple[str, str, str, str, float],
+           marked: frozenset[tuple[str, str]]) -> Entry:
+    key, which, moment, _, scale = column
+    metric = (OVERHEADS if which == "overhead" else STREAMS)[stream].name
+    mean = basis.over(metric, one.id, basis.places)
+    found = mean.estimate if mean and moment == "mean" else variance(basis, metric, one.id)
+    if found is None or mean is None:
+        return NOTHING
+    printed = paper.load().robustness.get((key, one.id)) \
+        if stream == "tcp" and basis.is_papers(one.id) else None
+    marks = ["recommended"] * ((key, one.id) in marked)
+    if basis.origin == "published" and printed is not None and \
+            not same_as_printed(found.mean, printed, scale, 2):
+        marks.append("differs")
+    return Entry("", quantity(found), printed, frozenset(marks), mean.records)
+
+
+def _named(basis: Basis, stream: str) -> str:
+    there = [place.id for place in basis.measured_places(STREAMS[stream].name, basis.places)]
+    return "scenarios " + ", ".join(there) if there else "the scenarios"

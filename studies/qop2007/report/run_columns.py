@@ -1,0 +1,192 @@
+"""Columns of the study's own in the run's table: components and phases, with their packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from analysis.cells import Cells, Ids, Missing, Observation, Value
+from analysis.numbers import NOT_COUNTED, of_value
+from analysis.run_table import Further
+from analysis.table import Column, Entry, Quantity
+from studies.qop2007.body import FOREIGN
+from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
+from studies.qop2007.report.phase_names import (
+    component_heading,
+    component_label,
+    component_phases,
+    components,
+    phase_heading,
+    phases,
+)
+
+_PHASES = "Phases at home"
+
+
+def run_columns(cells: Cells) -> list[Further]:
+    """What stands behind the handoff in the run's table: on screens, and all of it in files."""
+    columns = [*_components(cells), *_phases_at_home(cells)]
+    return [*(Further(further.column, further.entry, HANDOFF.name) for further in columns),
+            *_in_files(cells)]
+
+
+def _in_files(cells: Cells) -> Iterator[Further]:
+    yield Further(Column("authentication_sum", "sum", only="file"),
+                  lambda ids: Entry("+".join(sorted(_summed(cells, ids), key=_rank(cells)))))
+    for name in components(cells.results.frame):
+        yield _file_column(cells, f"component_{name}_s", filled=True)
+    yield from file_columns(cells, "phase_", filled=False)
+    yield Further(Column("handoff_sum_s", "sum", only="file"),
+                  lambda ids: of_value(cells.value("handoff_sum_s", ids)))
+    yield from file_columns(cells, "handoff_", filled=True)
+
+
+def file_columns(cells: Cells, prefix: str, *, filled: bool) -> Iterator[Further]:
+    """Duration, fewest and most packets of each phase, as programs read them."""
+    for name in phases(cells.results.frame, prefix):
+        yield _file_column(cells, f"{prefix}{name}_duration_s", filled=filled)
+        for ending, end in (("min", min), ("max", max)):
+            yield _packets_column(cells, f"{prefix}{name}", ending, end)
+
+
+def _file_column(cells: Cells, key: str, *, filled: bool) -> Further:
+    return Further(Column(key, key, only="file"),
+                   lambda ids: of_value(_duration(cells, key, ids, filled=filled)))
+
+
+def _duration(cells: Cells, key: str, ids: Ids, *, filled: bool) -> Value:
+    """The mean duration of what may lack in a repetition: of those that have it, unless filled."""
+    missing = cells.standing(ids).missing
+    if filled or missing is not None:
+        return cells.value(key, ids, filled=filled)
+    return cells.mean_of_any(key, ids) or Missing.ABSENT
+
+
+def _packets_column(cells: Cells, phase: str, ending: str,
+                    end: Callable[[tuple[int, int]], int]) -> Further:
+    def entry(ids: Ids) -> Entry:
+        counts = _packets(cells, phase, ids)
+        return Entry("") if counts is None else Entry(number=Quantity(end(counts)))
+
+    return Further(Column(f"{phase}_packets_{ending}", "packets", only="file"), entry)
+
+
+def _rank(cells: Cells) -> Callable[[str], int]:
+    order = components(cells.results.frame)
+    return lambda name: order.index(name) if name in order else len(order)
+
+
+def _summed(cells: Cells, ids: Ids) -> set[str]:
+    """The components that the authentication time of a cell adds up."""
+    words = cells.words("authentication_sum", ids)
+    return {name for text in words for name in text.split("+") if name}
+
+
+def _components(cells: Cells) -> Iterator[Further]:
+    """A component, in the cells that count it; so that a row of them adds up to its T_A."""
+    for name in _shown_components(cells, cells.results.cells):
+        lines = tuple(filter(None, component_heading(name)))
+        yield Further(Column(f"shown_{name}", component_label(name), "ms", 1e3, 1, heading=lines,
+                             part=AUTHENTICATION.part, only="screen"), _component(cells, name))
+
+
+def _component(cells: Cells, name: str) -> Callable[[Ids], Entry]:
+    def entry(ids: Ids) -> Entry:
+        value = cells.value(f"component_{name}_s", ids, filled=True)
+        if isinstance(value, Observation) and name not in _summed(cells, ids):
+            return NOT_COUNTED
+        return tenths([value], _counts(cells, ids, [f"phase_{phase}"
+                                                    for phase in component_phases(name)]))
+
+    return entry
+
+
+def _shown_components(cells: Cells, members: Sequence[Ids]) -> list[str]:
+    return [name for name in components(cells.results.frame)
+            if any(name in _summed(cells, ids) and isinstance(
+                cells.value(f"component_{name}_s", ids, filled=True), Observation)
+                for ids in members)]
+
+
+def _phases_at_home(cells: Cells) -> Iterator[Further]:
+    """Phases of the stay at home, where they are not all of a component that is shown."""
+    hidden = {ids: _told_by_components(cells, members)
+              for members in cells.sections.values() for ids in members}
+    names = [name for name in phases(cells.results.frame) if not name.startswith(FOREIGN)]
+    yield from _columns(cells, "phase_", names, _PHASES, hidden, filled=False)
+
+
+def _told_by_components(cells: Cells, members: Sequence[Ids]) -> set[str]:
+    """Phases that a component of the same scenario shows already."""
+    return {phase for component in _shown_components(cells, members)
+            if all(len(_took_place(cells, component, ids)) < 2 for ids in members)
+            for phase in component_phases(component)}
+
+
+def _took_place(cells: Cells, component: str, ids: Ids) -> list[str]:
+    return [phase for phase in component_phases(component)
+            if isinstance(_duration(cells, f"phase_{phase}_duration_s", ids, filled=False),
+                          Observation)]
+
+
+def phase_columns(cells: Cells, prefix: str, part: str, *, filled: bool) -> Iterator[Further]:
+    """A column for each phase, as people call them; those of one name stand together."""
+    yield from _columns(cells, prefix, phases(cells.results.frame, prefix), part, {},
+                        filled=filled)
+
+
+def _columns(cells: Cells, prefix: str, names: Sequence[str], part: str,
+             hidden: dict[Ids, set[str]], *, filled: bool) -> Iterator[Further]:
+    together: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        together.setdefault(phase_heading(name), []).append(name)
+    for heading, members in together.items():
+        lines = tuple(filter(None, heading))
+        title = " ".join(lines).replace("- ", "")
+        yield Further(Column(f"shown_{prefix}{members[0]}", title, "ms", 1e3, 1, heading=lines,
+                             part=part, only="screen"),
+                      _phase(cells, prefix, members, hidden, filled=filled))
+
+
+def _phase(cells: Cells, prefix: str, members: Sequence[str], hidden: dict[Ids, set[str]], *,
+           filled: bool) -> Callable[[Ids], Entry]:
+    def entry(ids: Ids) -> Entry:
+        shown = [name for name in members if name not in hidden.get(ids, ())]
+        if not shown:
+            return NOT_COUNTED
+        values = [_duration(cells, f"{prefix}{name}_duration_s", ids, filled=filled)
+                  for name in shown]
+        return tenths(values, _counts(cells, ids, [f"{prefix}{name}" for name in shown]))
+
+    return entry
+
+
+def tenths(values: Sequence[Value], packets: str = "") -> Entry:
+    """The sum of what there is, with its packets, or a word.
+
+    Table-wide tenths of a millisecond: phases are read against each other.
+    """
+    there = [value for value in values if isinstance(value, Observation)]
+    if not there:
+        return of_value(values[0])
+    return Entry(number=Quantity(sum(value.estimate.mean for value in there)), detail=packets)
+
+
+def _packets(cells: Cells, phase: str, ids: Ids) -> tuple[int, int] | None:
+    """Fewest and most packets of a phase in the good repetitions of a cell."""
+    if cells.standing(ids).missing is not None:
+        return None
+    counts = cells.sample(f"{phase}_packets", ids)
+    counts = counts[np.isfinite(counts)]
+    return (int(counts.min()), int(counts.max())) if counts.size else None
+
+
+def _counts(cells: Cells, ids: Ids, names: Sequence[str]) -> str:
+    """How many packets phases took together: `17`, or `16-18` where repetitions differ."""
+    counts = [count for name in names if (count := _packets(cells, name, ids)) is not None]
+    if not counts:
+        return ""
+    fewest, most = sum(low for low, _ in counts), sum(high for _, high in counts)
+    return str(fewest) if fewest == most else f"{fewest}-{most}"
+

@@ -1,0 +1,95 @@
+"""Notes of the study's own beside the run's table: what is summed up, and what a number is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analysis import run_table as toolkit
+from analysis.cells import Cells, Ids
+from analysis.run_table import Remarks
+from analysis.table import Table
+from analysis.text import size
+from studies.qop2007.metrics import HANDOFF, STREAMS
+from studies.qop2007.report.handoff import gaps
+from studies.qop2007.report.phase_names import component_label, components
+from studies.qop2007.report.run_columns import run_columns
+
+_COMPONENTS = {
+    "mip_registration": "MIP is Mobile IP registration, from the first solicitation or request to "
+                        "the accepted reply (discovery and regist. are its parts)",
+    "eap": "EAP is 802.1X or, without it, the 4-way handshake",
+    "ike": "IKE is both of its phases"}
+_PHASES = ("Scan, 802.11 (authentication and association) and the time to the first answered "
+           "packet come beside T_A, all of the stay at home.")
+_HANDOFF = ("Handoff is the time from leaving the home network to the first answered packet in the "
+            "visited one; --handoff shows its phases.")
+
+
+def run_table(cells: Cells) -> Table:
+    """The run's table with components and phases."""
+    return toolkit.table(cells, run_columns(cells), Remarks(
+        (*_authentication(cells), _throughput(cells)),
+        (*_mixed_sums(cells), *gaps(cells)), _overhead(cells)))
+
+
+def _overhead(cells: Cells) -> str:
+    name = cells.baseline.name
+    return (f"Overhead C_C is the goodput under {name} minus that under the policy in the same "
+            "block (repetition), averaged; where its interval holds 0, none is shown."
+            if name else "")
+
+
+def _authentication(cells: Cells) -> Iterator[str]:
+    """What T_A adds up, as the records say, and what is beside it."""
+    there = {name.rpartition("_")[0] for name in components(cells.results.good)
+             if cells.results.good[f"component_{name}_s"].notna().any()}
+    said = [text for name, text in _COMPONENTS.items() if name in there]
+    if said:
+        yield f"{'; '.join(said)}; each from its first to its last packet (packets in parentheses)."
+    yield from _sums(cells)
+    yield _PHASES
+    if HANDOFF.name in cells.results.good and cells.results.good[HANDOFF.name].notna().any():
+        yield _HANDOFF
+
+
+def _sums(cells: Cells) -> Iterator[str]:
+    """A line for each group of scenarios with the same sums: which policies have which."""
+    order = components(cells.results.frame)
+    places: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for section, members in cells.sections.items():
+        sums: dict[str, list[str]] = {}
+        for ids in members:
+            for text in dict.fromkeys(filter(None, cells.words("authentication_sum", ids))):
+                sums.setdefault(_in_words(text, order), []).append(ids[0])
+        key = tuple((text, ", ".join(policies)) for text, policies in sums.items())
+        places.setdefault(key, []).append(", ".join(section))
+    for key, scenarios in places.items():
+        if key:
+            listed = "; ".join(f"{text} ({policies})" for text, policies in key)
+            yield f"T_A in {', '.join(scenarios)} (Table 4 of the 2007 paper): {listed}."
+
+
+def _in_words(sum_: str, order: Sequence[str]) -> str:
+    """The components of a sum, in the order of the table's columns; what no record has, last."""
+    names = sum_.split("+")
+    ordered = [name for name in order if name in names]
+    return " + ".join(component_label(name) for name in
+                      [*ordered, *(name for name in names if name not in order)])
+
+
+def _throughput(cells: Cells) -> str:
+    good = cells.results.good
+    columns = {name: f"{name}_bytes" for name in STREAMS}
+    sizes = [f"{name.upper()} {size(good[column].median())}" for name, column in columns.items()
+             if column in good and good[column].notna().any()]
+    return f"Throughput is goodput at the receiver; {' and '.join(sizes)} received a stream." \
+        if sizes else "No throughput was measured."
+
+
+def _mixed_sums(cells: Cells) -> Iterator[str]:
+    """Warnings where authentication times of one cell are sums of different components."""
+    mixed: list[Ids] = [ids for ids in cells.results.cells
+                        if len(set(cells.words("authentication_sum", ids))) > 1]
+    for ids in mixed:
+        yield (f"{cells.cell_name(ids)}: authentication times of different sums are averaged; "
+               "measure the cell again.")

@@ -1,0 +1,198 @@
+"""Every throughput beside its theoretical ceiling, with what bounded it, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from analysis.bounds.ceilings import Ceiling, Path
+from analysis.bounds.verdict import MEDIUM_SHARE, PROCESSOR_SHARE, Protocol, judge
+from analysis.cells import Cells, Ids
+from analysis.clock import VIRTUAL
+from analysis.numbers import NOT_COUNTED, column, entry
+from analysis.results import Results
+from analysis.statistics import Estimate
+from analysis.table import Column, Entry, Quantity, Table
+from policies import Policy
+from studies.qop2007.metrics import STREAMS
+from studies.qop2007.report.from_run import layers_of
+from studies.qop2007.report.paths import path
+from topologies.model import Medium, Scenario, from_json
+
+PROTOCOLS: tuple[Protocol, ...] = ("udp", "tcp")
+
+
+@dataclass
+class Circumstances:
+    """What a run's manifest says of policies, scenarios and media; what it does not is noted."""
+
+    results: Results
+    unknown: set[str] = field(default_factory=set)
+    _read: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def path(self, ids: Ids) -> Path | None:
+        """The path of a cell's streams; None where its layers or its scenario are not known."""
+        policy, scenario = self._policy(ids[0]), self._scenario(ids[1])
+        return path(policy, scenario) if policy and scenario else None
+
+    def medium(self, cells: Cells, ids: Ids) -> Medium | None:
+        """The medium of a cell's good repetitions."""
+        names = set(cells.words("medium", ids))
+        documents = self.results.manifest.media if self.results.manifest else {}
+        name = next(iter(names)) if len(names) == 1 else ""
+        if name in documents:
+            return self._once("medium", name, lambda: from_json(Medium, documents[name]))
+        self.unknown.add(f"No ceiling on the medium '{', '.join(sorted(names))}', of which the "
+                         "results folder says nothing." if names - {""} else
+                         "No ceiling where no medium was emulated.")
+        return None
+
+    @property
+    def payload_bytes(self) -> int | None:
+        """The payload of a UDP datagram, as it was asked for."""
+        size = self.results.manifest.asked.get("udp_payload_bytes") if self.results.manifest \
+            else None
+        return size if isinstance(size, int) else None
+
+    def _policy(self, name: str) -> Policy | None:
+        policy: Policy | None = self._once("policy", name, lambda: layers_of(self.results, name))
+        if policy is None:
+            self.unknown.add(f"{name}: no ceiling; the results folder does not say which layers "
+                             "it has.")
+        return policy
+
+    def _scenario(self, name: str) -> Scenario | None:
+        level = self.results.level("scenario", name)
+        if level is None or "network" not in level.content:
+            self.unknown.add(f"{name}: no ceiling; the results folder does not say what the "
+                             "scenario is.")
+            return None
+        scenario: Scenario = self._once("scenario", name,
+                                        lambda: from_json(Scenario, level.content))
+        return scenario
+
+    def _once(self, kind: str, name: str, read: Any) -> Any:
+        if (kind, name) not in self._read:
+            self._read[kind, name] = read()
+        return self._read[kind, name]
+
+
+def table(cells: Cells) -> Table:
+    """Goodput, ceiling, share and verdict of every cell with good repetitions.
+
+    A cell whose policy, scenario or medium the run's manifest does not describe has no ceiling.
+    """
+    known = Circumstances(cells.results)
+    rows: list[tuple[Entry, ...]] = []
+    sections: list[tuple[int, str]] = []
+    for section, members in cells.sections.items():
+        measured = [ids for ids in members if cells.records(ids)]
+        if measured:
+            sections.append((len(rows), cells.heading(section)))
+            rows += [tuple(_row(cells, ids, known)) for ids in measured]
+    # In virtual time, the processor bounds nothing.
+    virtual = cells.results.clock == VIRTUAL
+    columns = _columns()[:-1] if virtual else _columns()
+    return Table("bounds", "What bounded the throughput", columns,
+                 tuple(row[:len(columns)] for row in rows),
+                 caption="Goodput at the receiver beside the theoretical ceiling of the policy on "
+                 "this path, and what bounded it.",
+                 notes=(*(_NOTES_VIRTUAL if virtual else _NOTES), *sorted(known.unknown)),
+                 sections=tuple(sections))
+
+
+def _row(cells: Cells, ids: Ids, known: Circumstances) -> Iterator[Entry]:
+    processor, way, medium = _processor(cells, ids), known.path(ids), known.medium(cells, ids)
+    yield Entry(ids[0])
+    yield Entry(number=Quantity(len(way.hops))) if way else NOT_COUNTED
+    for protocol in PROTOCOLS:
+        ceiling = _ceiling(protocol, way, medium, known.payload_bytes)
+        yield from _stream(cells, ids, protocol, ceiling, processor)
+    yield Entry(number=Quantity(processor, n=len(cells.records(ids)))) \
+        if processor is not None else Entry("not recorded")
+
+
+def _stream(cells: Cells, ids: Ids, protocol: Protocol, ceiling: Ceiling | None,
+            processor: float | None) -> Iterator[Entry]:
+    """Goodput, ceiling, share and verdict of one stream."""
+    goodput = cells.mean_of_any(STREAMS[protocol].name, ids)
+    if goodput is None:
+        yield from (NOT_COUNTED,) * 4
+        return
+    yield entry(goodput.estimate, records=goodput.records)
+    share = None
+    if ceiling is None:
+        yield from (NOT_COUNTED,) * 2
+    else:
+        share = _scaled(goodput.estimate, 1 / ceiling.bps)
+        yield Entry(number=Quantity(ceiling.bps), note=(
+            f"{ceiling.airtime_us:.1f} \N{MICRO SIGN}s of airtime for {ceiling.payload_bytes} "
+            "bytes"))
+        yield entry(share)
+    verdict = judge(protocol, share, processor, virtual=cells.results.clock == VIRTUAL)
+    yield Entry(verdict.bound + ("" if verdict.certain else "?"), note=verdict.note,
+                records=goodput.records)
+
+
+def _ceiling(protocol: Protocol, way: Path | None, medium: Medium | None,
+             payload_bytes: int | None) -> Ceiling | None:
+    if way is None or medium is None:
+        return None
+    if protocol == "tcp":
+        return way.tcp(medium)
+    return way.udp(medium, payload_bytes) if payload_bytes else None
+
+
+def _processor(cells: Cells, ids: Ids) -> float | None:
+    """The most of the streams' time that one processor can have worked, averaged over repetitions.
+
+    Processor time is of the whole repetition, so all of it may have been the streams', or less.
+    """
+    streams = np.nansum([cells.sample(f"{name}_duration_s", ids) for name in PROTOCOLS], axis=0)
+    busy = cells.sample("processor_busy_s", ids)
+    usable = np.isfinite(busy) & (streams > 0)
+    return float(np.mean(busy[usable] / streams[usable])) if usable.any() else None
+
+
+def _scaled(value: Estimate, factor: float) -> Estimate:
+    return Estimate(value.mean * factor, None if value.low is None else value.low * factor,
+                    None if value.high is None else value.high * factor, value.n)
+
+
+def _columns() -> tuple[Column, ...]:
+    def stream(name: Protocol) -> Sequence[Column]:
+        group = name.upper()
+        return (column(STREAMS[name], title="goodput", group=group),
+                Column(f"{name}_ceiling_bps", "ceiling", "Mbit/s", 1e-6, digits=3, group=group),
+                Column(f"{name}_share", "of it", "%", 100.0, digits=1, group=group),
+                Column(f"{name}_bound", "bounded by", group=group))
+
+    return (Column("policy", "policy"), Column("crossings", "air", digits=0),
+            *(shown for name in PROTOCOLS for shown in stream(name)),
+            Column("processor_share", "processor", "%", 100.0, digits=0))
+
+
+_HOW = (
+    ("Air: how often a packet crosses the shared channel on its way. Each time it takes the "
+     "medium's airtime for its own length, with what the policy adds: ESP with its padding around "
+     "the packet, the cipher's bytes in the frame. IP-in-IP is on wires only, which cost nothing."),
+    ("Ceilings: datagrams back to back; for TCP an estimate with a window that always suffices, "
+     "segments as long as fit into ESP, and an acknowledgement for every second one."))
+_SHORT = ("A short stream can be 1 to 2 % above its ceiling: after a pause the emulated channel "
+          "lets pass 20 ms too much, once.")
+_MEDIUM = (f"Medium: at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was reached, or "
+           f"{MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues its ceiling "
+           "does not know.")
+_NOTES = (
+    *_HOW,
+    (f"{_MEDIUM} Processor: that was not so, and it can have worked for {PROCESSOR_SHARE:.0%} of "
+     "the streams' time. Emulator: neither. A question mark: the interval leaves it open."),
+    ("Processor: its work of the whole repetition by the streams' time, so this is the most that "
+     "the streams can have had of it. In a guest it includes the time that the host kept it "
+     "waiting."), _SHORT)
+_NOTES_VIRTUAL = (
+    *_HOW, (f"{_MEDIUM} Emulator: that was not so. A question mark: the interval leaves it "
+            "open."), _SHORT)

@@ -1,0 +1,119 @@
+"""Table 4 and Fig. 2: what authentication times are sums of, and the times against sigma."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.numbers import NOT_COUNTED, NOTHING, column, observed
+from analysis.table import Column, Entry, Table
+from studies.qop2007 import published as paper
+from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
+from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind, ScoredPolicy
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
+from studies.qop2007.report.phase_names import component_label
+
+_TIME = AUTHENTICATION.name
+_CLASSES = {"ipsec": "IPsec", "8021x": "802.1X without IPsec", "8021x-ipsec": "802.1X with IPsec"}
+
+_MOBILE_IP = ("The paper has no column for policies without 802.1X and IPsec; theirs is Mobile IP "
+              "alone.")
+_TEXT = ("The paper's figure has no numbers; those printed are what its text says (5.1, 6.1, 6.3).")
+
+
+def table_4(basis: Basis) -> Table:
+    """Table 4: the components that each policy's authentication time adds up, at home and away."""
+    return Table("table-4", "Table 4: computation of authentication time",
+                 (POLICY, NAME, Column("class", "Policy has"),
+                  *(Column(f"sum_{kind}", KIND_TITLES[kind]) for kind in KINDS)),
+                 tuple((*about(one)[:2], Entry(_CLASSES.get(class_of(one), "neither")),
+                        *(_sum(basis, one, kind) for kind in KINDS)) for one in basis.policies),
+                 "Home and away say in which network the negotiation takes place.",
+                 (_MOBILE_IP,), sections(basis.policies))
+
+
+def class_of(one: ScoredPolicy) -> str:
+    """The column of Table 4 that a policy belongs to; empty where it has none.
+
+    A handshake on the link (passphrase, SAE) is timed and counted like that of 802.1X.
+    """
+    if one.policy is None:
+        return ""
+    layers = one.policy.layers
+    eap = layers.dot1x is not None or (
+        layers.link is not None and layers.link.keys in ("psk", "sae"))
+    parts = ["8021x"] * eap + ["ipsec"] * (layers.ipsec is not None)
+    return "-".join(parts)
+
+
+def _sum(basis: Basis, one: ScoredPolicy, kind: Kind) -> Entry:
+    printed = paper.load().sums.get((class_of(one), kind))
+    if basis.origin == "published":
+        return Entry(_in_words(printed)) if printed else NOTHING
+    sums = {frozenset(basis.sums.get((one.id, place.id), ())) for place in basis.of_kind(kind)}
+    sums.discard(frozenset())
+    if not sums:
+        return NOTHING
+    text = "; ".join(_in_words(tuple(sorted(each))) for each in sums)
+    if printed is not None and sums != {frozenset(printed)}:
+        return Entry(text, marks=frozenset({"differs"}), note=f"printed: {_in_words(printed)}")
+    return Entry(text)
+
+
+def _in_words(parts: tuple[str, ...]) -> str:
+    order = ("ike_home", "eap_home", "mip_registration_home", "ike_foreign", "eap_foreign",
+             "mip_registration_foreign")
+    rank = {name: place for place, name in enumerate(order)}
+    return " + ".join(component_label(part)
+                      for part in sorted(parts, key=lambda part: rank.get(part, len(rank))))
+
+
+def figure_2(basis: Basis) -> Table:
+    """The data of Fig. 2: authentication time, its components and sigma; a section for each kind.
+
+    Rows are in order of sigma within a kind; times are means over the kind's scenarios.
+    """
+    parts = _parts(basis)
+    handoffs = any(key[0] == HANDOFF.name for key in basis.observations)
+    rows: list[tuple[Entry, ...]] = []
+    starts: list[tuple[int, str]] = []
+    for kind in KINDS:
+        found = list(_figure_rows(basis, kind, parts, handoffs=handoffs))
+        if found:
+            starts.append((len(rows), f"{KIND_TITLES[kind]} scenarios"))
+            rows += found
+    columns = [POLICY, NAME, SIGMA, Column("kind", "Scenarios"),
+               Column(_TIME, "Authentication time", "s" if basis.origin == "published" else "ms",
+                      1.0 if basis.origin == "published" else 1e3),
+               *(Column(f"component_{part}_s", component_label(part), "ms", 1e3,
+                        group="Of which") for part in parts)]
+    if handoffs:
+        columns.append(column(HANDOFF, title=HANDOFF.sentence))
+    return Table("figure-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
+                 tuple(columns), tuple(rows),
+                 "Means over the scenarios of a kind, of the sums of Table 4.",
+                 (_TEXT,), tuple(starts))
+
+
+def _parts(basis: Basis) -> list[str]:
+    """The components that any policy's sum has, in the order of Table 4."""
+    counted = {part for sums in basis.sums.values() for part in sums}
+    order = ("eap_home", "mip_registration_home", "ike_home", "mip_registration_foreign")
+    return [*(part for part in order if part in counted), *sorted(counted - set(order))]
+
+
+def _figure_rows(basis: Basis, kind: Kind, parts: list[str], *,
+                 handoffs: bool) -> Iterator[tuple[Entry, ...]]:
+    places = basis.of_kind(kind)
+    printed = paper.load().authentication_time_s if basis.origin == "measured" else {}
+    if not basis.measured_places(_TIME, places):
+        return
+    for one in basis.policies:
+        counted = {part for place in places for part in basis.sums.get((one.id, place.id), ())}
+        beside = printed.get((one.id, kind)) if basis.is_papers(one.id) else None
+        entries = [observed(basis.over(_TIME, one.id, places), beside)]
+        entries += [observed(basis.over(f"component_{part}_s", one.id, places))
+                    if part in counted else NOT_COUNTED for part in parts]
+        if handoffs:
+            entries.append(observed(basis.over(HANDOFF.name, one.id, places))
+                           if kind == "roaming" else NOT_COUNTED)
+        yield (*about(one), Entry(KIND_TITLES[kind]), *entries)

@@ -1,0 +1,157 @@
+"""The waterfall draws the handoffs of a run: a panel a scenario, a bar a policy, phases in order.
+
+Colours are Okabe and Ito's (2008), one of them lighter, which stay apart for colour-blind readers;
+neighbours differ in lightness, too, and the last phase is hatched, so that the figure can be read
+in print without colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis.cells import Cells
+from analysis.clock import VIRTUAL
+from analysis.present.rounding import PLUS_MINUS, uncertain
+from studies.qop2007.report.handoff import Bar, bars, labels
+from studies.qop2007.report.phase_names import phase_in_words
+
+FORMATS = ("svg", "png")
+_WIDTH_IN = 7.16  # both columns of a page of the IEEE's journals
+_BAR_IN = 0.24
+_BAR_HEIGHT = 0.62
+_AROUND_PANEL_IN = 0.42
+_LEGEND_IN = 0.95
+_PNG_DPI = 300
+_ID_LENGTH = 16
+_Panels: TypeAlias = Mapping[str, Sequence[Bar]]
+
+_COLOURS = {
+    "scan": "#BBBBBB", "authentication": "#555555", "dot1x": "#56B4E9",
+    "four_way_handshake": "#EBC2D8", "agent_discovery": "#D55E00", "registration": "#F0E442",
+    "ike": "#0072B2", "first_packet": "#FFFFFF"}
+_STYLES = {phase_in_words(name): colour for name, colour in _COLOURS.items()}
+_OTHERS = ("#009E73", "#E69F00", "#000000")
+_HATCHED = {phase_in_words("first_packet"): "////"}
+_SETTINGS: Any = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5,
+    "axes.titlesize": 8, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "hatch.linewidth": 0.5,
+    "svg.hashsalt": "qop"}
+
+
+def save(cells: Cells, folder: Path) -> list[Path]:
+    """Draw the waterfall and write it as handoff.svg and handoff.png; raises OSError.
+
+    Raises NothingToReport where there is no handoff.
+    """
+    figure = draw(cells)
+    paths = []
+    with mpl.rc_context(_SETTINGS):
+        for form in FORMATS:
+            path = folder / f"handoff.{form}"
+            # A date would make two files of the same records differ.
+            undated = {"Date": None} if form == "svg" else None
+            figure.savefig(path, dpi=_PNG_DPI, metadata=undated)
+            paths.append(path)
+    return paths
+
+
+def draw(cells: Cells) -> Figure:
+    """The figure; raises NothingToReport where there is no handoff."""
+    panels = bars(cells)
+    styles = _styles(labels(panels, cells))
+    heights = [len(row) * _BAR_IN for row in panels.values()]
+    height = sum(heights) + len(heights) * _AROUND_PANEL_IN + _LEGEND_IN
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(_WIDTH_IN, height), layout="constrained")
+        axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False,
+                               gridspec_kw={"height_ratios": heights})[:, 0]
+        for ax, (title, row) in zip(axes, panels.items(), strict=True):
+            _panel(ax, row, styles)
+            ax.set_title(title, loc="left")
+            ax.set_title(_repetitions(row), loc="right", fontsize=7, color="0.35")
+        axes[-1].set_xlabel("Time since leaving the home network [ms]"
+                            + ", virtual time" * (cells.results.clock == VIRTUAL))
+        axes[0].set_xlim(0, _right_edge(panels))
+        figure.legend(handles=_legend(panels, styles), loc="outside lower center", ncols=4,
+                      frameon=False, handlelength=1.6)
+    return figure
+
+
+def _legend(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
+    handles: list[Artist] = [
+        Patch(facecolor=colour, hatch=_HATCHED.get(label), edgecolor="black", linewidth=0.4,
+              label=label) for label, colour in styles.items()]
+    if any(bar.total and bar.total.n > 1 for row in panels.values() for bar in row):
+        handles.append(Line2D([], [], color="black", linewidth=0.8, marker="|", markersize=4,
+                              label="95 % interval of the total"))
+    return handles
+
+
+def _styles(labels: Sequence[str]) -> dict[str, str]:
+    """A colour for each label; phases of later studies share what the known ones leave."""
+    unknown = [label for label in labels if label not in _STYLES]
+    return {label: _STYLES.get(label) or _OTHERS[unknown.index(label) % len(_OTHERS)]
+            for label in labels}
+
+
+def _repetitions(row: Sequence[Bar]) -> str:
+    counts = sorted({bar.total.n for bar in row if bar.total})
+    if counts == [1]:
+        return "one repetition"
+    ends = dict.fromkeys((counts[0], counts[-1]))
+    return f"means of {' to '.join(map(str, ends))} repetitions"
+
+
+def _panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
+    for y, bar in enumerate(row):
+        for segment in bar.segments:
+            ax.barh(y, segment.duration_s * 1e3, left=segment.start_s * 1e3, height=_BAR_HEIGHT,
+                    color=styles[segment.label], hatch=_HATCHED.get(segment.label),
+                    edgecolor="black", linewidth=0.4)
+        _end(ax, y, bar)
+    ax.set_yticks(range(len(row)), [_short(bar.policy) for bar in row])
+    ax.set_ylim(len(row) - 0.3, -0.6)  # the first policy on top
+    ax.set_ylabel("Policy")
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="x", color="0.85", linewidth=0.5)
+    ax.set_axisbelow(True)
+
+
+def _end(ax: Axes, y: int, bar: Bar) -> None:
+    """The measured total and its interval, or why there is none."""
+    if bar.total is None:
+        ax.annotate(bar.state, (0, y), (3, 0), textcoords="offset points", va="center",
+                    color="0.35", style="italic")
+        return
+    total = bar.total.mean * 1e3
+    half = None if bar.total.half_width is None else bar.total.half_width * 1e3
+    shown, width = uncertain(total, half)
+    if half is not None:
+        # Under the bar, where it hides no phase; it may be wide where the machine was busy.
+        ax.errorbar(total, y + _BAR_HEIGHT / 2 + 0.12, xerr=half, color="black", capsize=1.6,
+                    linewidth=0.8)
+    ax.annotate(f"{shown} {PLUS_MINUS} {width} ms" if width else f"{shown} ms",
+                (total, y), (4, 0), textcoords="offset points", va="center")
+
+
+def _right_edge(panels: _Panels) -> float:
+    """Milliseconds that hold every interval, and room for the number behind every bar."""
+    totals = [bar.total for row in panels.values() for bar in row if bar.total]
+    return 1e3 * max(1.2 * max(total.mean for total in totals),
+                     1.02 * max(total.high or 0.0 for total in totals))
+
+
+def _short(policy: str) -> str:
+    if len(policy) <= _ID_LENGTH:
+        return policy
+    return f"{policy[:_ID_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"

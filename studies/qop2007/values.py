@@ -1,0 +1,88 @@
+"""Values of a record's body: one row of numbers, and what of them cannot be.
+
+Columns: the metrics, `authentication_sum` (components, joined by `+`), `handoff_sum_s`,
+`tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
+`udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
+`phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
+`handoff_` in place of `phase_`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
+
+#: How far an authentication time may be from the sum of its components: rounding.
+_ROUNDING_S = 1e-6
+
+
+def values(measured: Measured) -> dict[str, float | int | str | None]:
+    """The row of a record's body, by name."""
+    row: dict[str, float | int | str | None] = {
+        "authentication_time_s": measured.authentication_time_s,
+        "authentication_sum": "+".join(measured.authentication_sum),
+        "handoff_s": _handoff_s(measured), "handoff_sum_s": _sum_s(measured.handoff)}
+    for name, stream in (("tcp", measured.tcp), ("udp", measured.udp)):
+        row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
+                f"{name}_bytes": stream.bytes if stream else None,
+                f"{name}_duration_s": stream.duration_s if stream else None}
+    # Offered above what the medium carries, so the losses are the overload's.
+    said = measured.udp.iperf if measured.udp else {}
+    row |= {"udp_sent_packets": said.get("packets"), "udp_lost_packets": said.get("lost_packets")}
+    row |= {f"component_{name}_s": seconds
+            for name, seconds in measured.authentication_components_s.items()}
+    for prefix, phases in (("phase_", measured.phases), ("handoff_", measured.handoff)):
+        row |= _phases(prefix, phases)
+    return row
+
+
+def impossible(measured: Measured) -> str:
+    """Which number of a record's body cannot be, in a few words; empty where all can."""
+    for name, value in _numbers(measured):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            return f"{name} is {value}, which cannot be"
+    parts = sum(measured.authentication_components_s.get(name, 0.0)
+                for name in measured.authentication_sum)
+    whole = measured.authentication_time_s
+    if measured.authentication_sum and whole is not None and abs(whole - parts) > _ROUNDING_S:
+        return (f"authentication_time_s is {whole:g}, but its components add up to {parts:g}")
+    return ""
+
+
+def _handoff_s(measured: Measured) -> float | None:
+    return _sum_s(measured.handoff) if measured.handoff_s is None else measured.handoff_s
+
+
+def _sum_s(phases: list[PhaseRecord]) -> float | None:
+    return sum(phase.duration_s for phase in phases) if phases else None
+
+
+def _phases(prefix: str, phases: list[PhaseRecord]) -> dict[str, float]:
+    """Durations and packets; a phase that took place twice took the sum of both."""
+    row: dict[str, float] = {}
+    for phase in phases:
+        duration, packets = (f"{prefix}{phase.name}_{what}" for what in ("duration_s", "packets"))
+        row[duration] = row.get(duration, 0.0) + phase.duration_s
+        row[packets] = row.get(packets, 0) + phase.packets
+    return row
+
+
+def _numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
+    """Every number of a body that cannot be negative, with where it stands."""
+    yield "authentication_time_s", measured.authentication_time_s
+    yield "handoff", _handoff_s(measured)
+    yield from _stream_numbers("tcp", measured.tcp)
+    yield from _stream_numbers("udp", measured.udp)
+    for name, value in measured.authentication_components_s.items():
+        yield f"authentication_components_s.{name}", value
+    for phase in (*measured.phases, *measured.handoff):
+        yield f"{phase.name}.duration_s", phase.duration_s
+        yield f"{phase.name}.packets", phase.packets
+
+
+def _stream_numbers(name: str, stream: StreamRecord | None) -> Iterator[tuple[str, float]]:
+    if stream is not None:
+        yield f"{name}.goodput_bps", stream.goodput_bps
+        yield f"{name}.bytes", stream.bytes
