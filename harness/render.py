@@ -145,7 +145,8 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"
-    inputs.mkdir(parents=True, exist_ok=True)
+    for folder in (inputs, output):  # there may be no node with files at all
+        folder.mkdir(parents=True, exist_ok=True)
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(
