@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
+__all__ = ["Asked", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric", "Repetition",
+           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
+
+
 class StudyError(ValueError):
     """Something that a user asked of a study and that it does not have; one line for the user."""
 

@@ -85,8 +85,9 @@ def of_study(study: Study) -> list[click.Parameter]:
                 type=click.Path(path_type=Path), help=factor.file_help))
     made += settings(study)
     if study.faults:
-        made.append(click.Option(["--fault"], type=click.Choice(list(study.faults)), help="Negative "
-                                 "control: spoil one thing and see the cells fail for it."))
+        made.append(click.Option(
+            ["--fault"], type=click.Choice(list(study.faults)),
+            help="Negative control: spoil one thing and see the cells fail for it."))
     return made
 
 

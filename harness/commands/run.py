@@ -114,7 +114,7 @@ def measure(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | Non
 
 
 def _caveat(plan: Plan) -> str:
-    from analysis.one_clock import caveat
+    from analysis.clock import caveat
 
     return caveat(plan.settings.clock)
 

@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from harness.errors import UserError
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 
 
 @click.command("test", context_settings={"help_option_names": ["-h", "--help"],
