@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from analysis.present.entries import MARKS, Shown, is_numeric, show
 from analysis.table import Table
 
-GAP = "  "
 #: Columns of words are not folded below this, unless no word of theirs is as long.
 _NARROWEST = 14
 
@@ -23,11 +22,12 @@ class Layout:
     widths: tuple[int, ...]
     stacked: bool
     heading: str = ""
+    gap: int = 2
 
     @property
     def width(self) -> int:
         """Characters of a line."""
-        return sum(self.widths) + len(GAP) * (len(self.widths) - 1)
+        return sum(self.widths) + self.gap * (len(self.widths) - 1)
 
 
 class Sheet:
@@ -38,8 +38,6 @@ class Sheet:
         self._shown = [[show(entry, column) for entry, column in
                         zip(row, table.columns, strict=True)] for row in table.rows]
         self._numeric = [is_numeric(table, index) for index in range(len(table.columns))]
-        self._after = [max((len(_second(row[index])) for row in self._shown), default=0)
-                       for index in range(len(table.columns))]
         self._widths: dict[tuple[int, bool], int] = {}
 
     def is_numeric(self, index: int) -> bool:
@@ -52,18 +50,20 @@ class Sheet:
         return [*(column.heading or (column.title,)), *([column.unit] if column.unit else [])]
 
     def cell(self, row: int, index: int, *, stacked: bool) -> list[str]:
-        """The lines of an entry: value and uncertainty on one, aligned at the sign between them."""
+        """The lines of an entry: value and uncertainty on one, or below each other."""
         shown = self._shown[row][index]
-        second = _second(shown)
         if stacked and shown.spread:
-            lines = [f"{shown.main}{_signs(shown)}", shown.spread]
+            spread = shown.spread.replace(" ", "") if self.table.apart else shown.spread
+            lines = [f"{shown.main}{_signs(shown)}", spread]
         elif stacked and shown.detail:
             lines = [shown.main, f"({shown.detail})"]
-        elif second or (shown.main[-1:].isdecimal() and self._numeric[index]):
-            lines = [shown.main + (second if stacked else second.ljust(self._after[index]))]
-        else:  # a word in a number's place is no value to be aligned
-            lines = [shown.main]
+        else:
+            lines = [shown.main + _second(shown)]
         return [*lines, *shown.beside]
+
+    def keeps(self, index: int) -> bool:
+        """Whether a column is rather left out than folded: an optional one of a run's table."""
+        return self.table.apart and self.table.columns[index].optional
 
     def natural(self, index: int, *, stacked: bool) -> int:
         """How wide a column is when nothing of it is folded."""
@@ -143,9 +143,11 @@ def _fitted(sheet: Sheet, indexes: tuple[int, ...], width: int, *, stacked: bool
             heading: str = "") -> Layout:
     """The columns at their natural width, those of words narrowed as far as it takes."""
     widths = [sheet.natural(index, stacked=stacked) for index in indexes]
-    excess = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    # What stands below each other needs less room beside each other.
+    gap = 1 if stacked and sheet.table.apart else 2
+    excess = sum(widths) + gap * (len(widths) - 1) - width
     spare = {at: widths[at] - sheet.narrowest(index) for at, index in enumerate(indexes)
-             if not sheet.is_numeric(index)} if excess > 0 else {}
+             if not sheet.is_numeric(index) and not sheet.keeps(index)} if excess > 0 else {}
     while excess > 0 and spare:
         at = max(spare, key=lambda at: (spare[at], at))
         if spare[at] <= 0:
@@ -153,7 +155,7 @@ def _fitted(sheet: Sheet, indexes: tuple[int, ...], width: int, *, stacked: bool
         widths[at] -= 1
         spare[at] -= 1
         excess -= 1
-    return Layout(indexes, tuple(widths), stacked, heading)
+    return Layout(indexes, tuple(widths), stacked, heading, gap)
 
 
 def _second(shown: Shown) -> str:

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from analysis.present.columns import GAP, Layout, Sheet, layouts
+from analysis.present.columns import Layout, Sheet, layouts
 from analysis.present.entries import fold, heading_rows, legend, section_at
 from analysis.table import Entry, Table
 
@@ -114,8 +114,8 @@ def _groups(sheet: Sheet, layout: Layout) -> str:
     columns = [sheet.table.columns[index] for index in layout.indexes]
     line, at = "", 0
     for title, count in heading_rows(columns):
-        width = sum(layout.widths[at:at + count]) + len(GAP) * (count - 1)
-        line += title[:width].center(width) + GAP
+        width = sum(layout.widths[at:at + count]) + layout.gap * (count - 1)
+        line += title[:width].center(width) + " " * layout.gap
         at += count
     return line.rstrip()
 
@@ -131,7 +131,7 @@ def _rows(cells: Sequence[Sequence[str]], styles: Sequence[str], layout: Layout,
             line.append(f"{blank}{part}" if right[at] else f"{part}{blank}",
                         style="dim" if number and right[at] and styles[at] != "bold" else
                         styles[at])
-            line.append(GAP if at < len(cells) - 1 else "")
+            line.append(" " * layout.gap if at < len(cells) - 1 else "")
         line.rstrip()
         yield line
 

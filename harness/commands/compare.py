@@ -12,10 +12,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from harness.commands.report import load, study_of
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from analysis import Results
     from analysis.table import Table
+    from studies.study import Study
 
 _PLAIN_WIDTH = 180
 _CORRECTIONS = ("holm", "benjamini-hochberg")
@@ -24,8 +27,9 @@ _CORRECTIONS = ("holm", "benjamini-hochberg")
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
-@click.option("--baseline", default="P1", show_default=True,
-              help="The policy that cryptographic overhead is the difference to.")
+@click.option("--baseline", default="", metavar="LEVEL",
+              help="The level that differences within a run are taken to, or FACTOR=LEVEL.  "
+                   "[default: the study's]")
 @click.option("--correction", type=click.Choice(_CORRECTIONS), default=_CORRECTIONS[0],
               show_default=True,
               help="How p-values are corrected for the number of comparisons: no false mark at "
@@ -42,22 +46,29 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
     run in real and one in virtual time, the difference is what the processor adds to airtime and
     protocol.
     """
-    import analysis  # pandas takes its time; other commands need not wait for it
-    from analysis.comparison import changed_only, compare
-
     names = _names(first, second)
-    try:
-        runs = analysis.load(first), analysis.load(second)
-        tables = analysis.clocks.compare(*runs, names=names, correction=correction) \
-            if runs[0].clock != runs[1].clock else \
-            compare(*runs, names=names, baseline=baseline, correction=correction)
-    except analysis.NothingToReport as error:
-        raise UserError(str(error)) from None
+    tables = _compared((load(first), load(second)), study_of(first), names, baseline, correction)
     if changed:
+        from analysis.comparison import changed_only
+
         tables = [changed_only(table) for table in tables]
     _print(tables)
     if out is not None:
         _write(tables, names, out)
+
+
+def _compared(runs: tuple[Results, Results], study: Study, names: tuple[str, str], baseline: str,
+              correction: str) -> list[Table]:
+    from analysis import Cells, NothingToReport, clock_comparison, comparison
+
+    try:
+        if runs[0].clock == runs[1].clock:
+            return comparison.compare(*runs, names=names, baseline=baseline,
+                                      correction=correction)
+        return clock_comparison.compare(*runs, names=names, correction=correction,
+                                        parts=study.parts(Cells(runs[0])))
+    except NothingToReport as error:
+        raise UserError(str(error)) from None
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
@@ -87,19 +98,19 @@ def _print(tables: Sequence[Table]) -> None:
 
 def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     """The same as a page, and as files for other programs."""
-    from analysis import report
+    from analysis import clock_figure
     from analysis.clock import caveat
-    from analysis.report import clock_figure
-    from analysis.present.report import Section
+    from analysis.present.report import Report, Section
+    from analysis.present.writing import write
 
     there = tuple(table for table in tables if table.rows)
     drawn = tuple(filter(None, (clock_figure.figure(tables),)))
     said = "Real and virtual time side by side." if drawn else "Two runs side by side."
-    page = report.Report(f"{names[0]} and {names[1]}", said,
-                         caveat=caveat(tables[0].clock) if tables else "",
-                         sections=(Section("comparison", "Comparison", "", drawn, there),))
+    page = Report(f"{names[0]} and {names[1]}", said,
+                  caveat=caveat(tables[0].clock) if tables else "",
+                  sections=(Section("comparison", "Comparison", "", drawn, there),))
     try:
-        paths = report.write(page, out)
+        paths = write(page, out)
     except OSError as error:
         raise UserError(f"{error.filename or out}: cannot be written ({error.strerror}); choose "
                         "another folder with --out") from None

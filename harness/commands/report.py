@@ -1,222 +1,237 @@
-"""`qop report`: a results folder as a page, as tables for papers and programs, on a terminal."""
+"""`qop report`: a results folder as a page, as tables for papers and programs, on a terminal.
+
+Which options there are, the study says that the folder is of.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 
-from harness import results
-from harness.commands.run import RESULTS
+import studies
+from harness.commands.options import StudyCommand
+from harness.engine import results as folders
 from harness.errors import UserError
+from harness.portable.reading import read_manifest
+from studies import records as stored
+from studies.study import ReportOption, Study
 
 if TYPE_CHECKING:
-    from analysis.report import Report
-
-    from analysis import Results, Summary
+    from analysis import Results
+    from analysis.cells import Cells
+    from analysis.present.report import Report
     from analysis.table import Table
-    from policies import Policy, Weights
 
 FORMATS = ("terminal", "markdown", "csv")
 _PLAIN_WIDTH = 180
-#: Tables that are printed where none is asked for.
-_FIRST = ("overview",)
+_T = TypeVar("_T")
 
 
-@click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="terminal",
-              show_default=True, help="Of what is printed; the other two print one table and write "
-              "nothing.")
-@click.option("--baseline", default="P1", show_default=True,
-              help="The policy that cryptographic overhead is the difference to.")
-@click.option("--handoff", is_flag=True,
-              help="Instead: draw the phases of the handoffs as handoff.svg and handoff.png into "
-                   "FOLDER, and print their table.")
-@click.option("--published", is_flag=True,
-              help="Instead: the report of the values that the 2007 paper printed, into FOLDER "
-                   "(default: results/published).")
-@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE",
-              help="Weights of protection in place of the paper's; policies/weights.yml is an "
-                   "example.")
-@click.option("--policy", "files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="A policy file of your own that was measured: its layers say how it protects. "
-                   "May be repeated.")
-@click.option("--application", "wanted", multiple=True, metavar="NAME",
-              help="voice, video, file-transfer, or limits such as delay=0.2,loss=0.01,sigma=50: "
-                   "also print which policies qualify. May be repeated.")
-@click.option("--table", "tables", multiple=True, metavar="ID",
-              help="Print this table: table-1 to table-9, figure-2, claims, bounds, ..., or all. "
-                   "May be repeated.")
-def command(folder: Path | None, form: str, baseline: str, handoff: bool, published: bool,
-            weights: Path | None, files: tuple[Path, ...], wanted: tuple[str, ...],
-            tables: tuple[str, ...]) -> None:
+def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: str,
+            study: str, **own: Any) -> None:
     """Report on FOLDER, or on the newest in results/.
 
     Writes report.html into it, which any browser opens, and tables/ with every table as LaTeX, CSV
-    and Parquet; prints the run's table and which policy suits whom.
+    and Parquet; prints the run's table and what the study answers first. Options that only the
+    folder's study has come first.
     """
-    if published:
-        _write_paper(folder or RESULTS / "published", _weights(weights), wanted, tables)
+    reported = studies.load(study)
+    chosen = [option for option in reported.report_options if own.get(option.key)]
+    options = {**own, "baseline": baseline}
+    alone = next((option for option in chosen if option.without_results), None)
+    if alone is not None:
+        place = folder or folders.RESULTS / alone.key
+        report = _asked(lambda: reported.report(None, options), place)
+        _finish(report, place, form, tables)
         return
-    chosen = folder or results.latest(RESULTS)
-    if handoff:
-        show_handoff(chosen, form, baseline)
-    elif form != "terminal":
-        show(chosen, form, baseline)
-    else:
-        _write_run(chosen, baseline, _weights(weights), _own(files), wanted, tables)
+    place = folder or folders.latest(folders.RESULTS)
+    if form != "terminal" and not any(option.instead for option in chosen):
+        show(place, form, baseline)
+        return
+    results = load(place)
+    report = _asked(lambda: reported.report(results, options), place)
+    _finish(report, place, form, tables, results)
 
 
-def show(folder: Path, form: str = "terminal", baseline: str = "P1") -> None:
+def _params(study: Study) -> list[click.Parameter]:
+    """The options of a study, and those that every report has."""
+    level = next(iter(study.baseline.values()), "")
+    return [
+        click.Argument(["folder"], required=False, type=click.Path(path_type=Path)),
+        *(_param(option) for option in study.report_options),
+        click.Option(["--baseline"], metavar="LEVEL", default="", help=(
+            "The level that differences are taken to, or FACTOR=LEVEL."
+            + (f"  [default: {level}]" if level else ""))),
+        click.Option(["--table", "tables"], multiple=True, metavar="ID",
+                     help="Print this table, or all. May be repeated."),
+        click.Option(["--format", "form"], type=click.Choice(FORMATS), default="terminal",
+                     show_default=True, help="Of what is printed; the other two print one table "
+                     "and write nothing."),
+        click.Option(["--study"], metavar="NAME", default=study.id, help="The study, where no "
+                     "folder says it.  [default: the folder's]")]
+
+
+def _param(option: ReportOption) -> click.Option:
+    """An option that a study brings, as click takes it."""
+    if option.is_flag:
+        return click.Option([option.name, option.key], is_flag=True, help=option.help)
+    kind = click.Path(path_type=Path) if option.is_file else str
+    return click.Option([option.name, option.key], metavar=option.metavar, type=kind,
+                        multiple=option.multiple, help=option.help)
+
+
+def _named(args: Sequence[str]) -> str:
+    """The study that arguments are about: named, or that of the folder; "" where neither says."""
+    for number, text in enumerate(args):
+        if text == "--study" and number + 1 < len(args):
+            return args[number + 1]
+        if text.startswith("--study="):
+            return text.partition("=")[2]
+    for text in args:
+        manifest = None if text.startswith("-") or not Path(text).is_dir() \
+            else read_manifest(Path(text))
+        if manifest is not None:
+            return manifest.study.id
+    newest = _newest()
+    return newest.study.id if newest is not None else ""
+
+
+def _newest() -> Any:
+    try:
+        return read_manifest(folders.latest(folders.RESULTS))
+    except UserError:
+        return None
+
+
+command = StudyCommand("report", _report, params=_params, named=_named)  # type: ignore[arg-type]
+
+
+def show(folder: Path, form: str = "terminal", baseline: str = "") -> None:
     """Print a results folder's table to standard output; raises UserError when it is empty."""
-    _show(_summary(_load(folder), baseline), form)
+    results = load(folder)
+    cells = _asked(lambda: cells_of(results, baseline), folder)
+    _print(study_of(folder).run_table(cells), form)
 
 
-def show_handoff(folder: Path, form: str = "terminal", baseline: str = "P1") -> None:
-    """Print the table of a results folder's handoffs and draw them into it.
+def load(folder: Path) -> Results:
+    """A results folder's repetitions, as its own study reads them; raises UserError."""
+    import analysis  # pandas takes its time; other commands need not wait for it
 
-    Raises UserError when there is none, or when the figure cannot be written.
-    """
-    from analysis import NothingToReport, tables, waterfall  # matplotlib takes its time
-
-    summary = _summary(_load(folder), baseline)
     try:
-        paths = waterfall.save(summary, folder)
-    except NothingToReport as error:
-        raise UserError(f"{folder}: {error}") from None
-    except OSError as error:
-        raise UserError(f"{error.filename or folder}: the figure cannot be written "
-                        f"({error.strerror}); make the folder writable, or copy it") from None
-    _print(summary, form, {"terminal": tables.handoff, "markdown": tables.handoff_markdown,
-                           "csv": tables.handoff_csv})
-    # What was written is no part of a table that another program reads.
-    click.echo(f"Figure: {', '.join(map(str, paths))}", err=form != "terminal")
+        return analysis.load(folder, study_of(folder), read_manifest(folder), stored.read)
+    except analysis.NothingToReport as error:
+        raise UserError(str(error)) from None
 
 
-def _write_run(folder: Path, baseline: str, weights: Weights | None, own: Sequence[Policy],
-               wanted: Sequence[str], tables: Sequence[str]) -> None:
-    """Everything about a run: first on the terminal, then into its folder."""
-    from analysis import report  # as above
-
-    found = _load(folder)
-    made = _asked(lambda: report.of_run(folder, found, weights, baseline, own, wanted))
-    if not tables:
-        _show(_summary(found, baseline), "terminal")
-    _finish(made, folder, wanted, tables, found)
+def study_of(folder: Path) -> Study:
+    """The study of a results folder; where the folder does not say, the default one."""
+    manifest = read_manifest(folder)
+    return studies.load(manifest.study.id if manifest is not None else studies.DEFAULT)
 
 
-def _write_paper(folder: Path, weights: Weights | None, wanted: Sequence[str],
-                 tables: Sequence[str]) -> None:
-    from analysis import report
+def cells_of(results: Results, baseline: str) -> Cells:
+    """The cells of a run, compared with a baseline."""
+    import analysis
 
-    made = _asked(lambda: report.of_paper(weights, wanted))
-    _finish(made, folder, wanted, tables or ("table-3", "table-9"))
+    return analysis.Cells(results, baseline)
 
 
-def _finish(made: Report, folder: Path, wanted: Sequence[str], tables: Sequence[str],
-            found: Results | None = None) -> None:
+def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
+            results: Results | None = None) -> None:
     """Print what was asked for, write the rest, and say where it is."""
-    from analysis.report import write
+    if form != "terminal":
+        if report.run is None:
+            raise UserError(f"--format {form}: this report has no table of a run; leave it out, and "
+                            "look into its tables/")
+        _print(report.run, form)
+        _draw(report, folder, is_aside=True)
+        return
+    chosen = _chosen(report, tables)
+    if report.run is not None and not tables:
+        _print(report.run, form)
+    _print_all(chosen)
+    if report.claims and not tables:
+        said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
+        click.echo(f"{len(report.claims)} claims: {said}.")
+    _draw(report, folder, is_aside=False)
+    if report.has_page:
+        _write(report, folder, results)
 
-    chosen = _chosen(made, wanted, tables)
-    _tables(chosen)
-    if made.claims and not tables:
-        said = ", ".join(f"{count} {verdict}" for verdict, count in made.tally().items())
-        click.echo(f"The paper's {len(made.claims)} claims: {said}.")
+
+def _write(report: Report, folder: Path, results: Results | None) -> None:
+    from analysis.present.writing import write
+
     try:
-        page, document = write(made, folder, found.frame if found else None)
+        page, document = write(report, folder, None if results is None else results.frame)
     except OSError as error:
         raise UserError(f"{error.filename or folder}: the report cannot be written "
                         f"({error.strerror}); make the folder writable, or copy it") from None
     click.echo(f"Report: {page}\nTables: {document.parent}/ (LaTeX, CSV, Parquet)")
 
 
-def _chosen(made: Report, wanted: Sequence[str], tables: Sequence[str]) -> list[Table]:
-    """The tables to print: those asked for, and those of the applications asked for."""
-    there = {table.id: table for table in made.tables}
-    if "all" in tables:
+def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
+    """Write the figures that are files of their own.
+
+    What was written is no part of a table that another program reads.
+    """
+    try:
+        paths = [path for drawing in report.drawings for path in drawing(folder)]
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: the figure cannot be written "
+                        f"({error.strerror}); make the folder writable, or copy it") from None
+    if paths:
+        click.echo(f"Figure: {', '.join(map(str, paths))}", err=is_aside)
+
+
+def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:
+    """The tables to print behind the run's: those asked for, or those that the report names."""
+    there = {table.id: table for table in report.tables}
+    if "all" in asked:
         return list(there.values())
-    missing = [name for name in tables if name not in there]
+    missing = [name for name in asked if name not in there]
     if missing:
         raise UserError(f"--table {missing[0]}: there is no such table here; choose from "
                         f"{', '.join(there)}")
-    from studies.qop2007.report.advice import limits_of
-
-    asked = [f"advice-{limits_of(text).name}" for text in wanted]
-    return [there[name] for name in dict.fromkeys((*(tables or _FIRST), *asked))
+    return [there[name] for name in dict.fromkeys((*(asked or report.printed), *report.asked))
             if name in there]
 
 
-def _tables(chosen: Sequence[Table]) -> None:
-    from analysis.present.terminal import terminal
+def _asked(make: Callable[[], _T], folder: Path) -> _T:
+    """What was asked for, or one line about what is wrong with it."""
+    from analysis import NothingToReport
 
-    console = _console()
-    console.print()
-    for table in chosen:
-        console.print(terminal(table))
-
-
-def _load(folder: Path) -> Results:
-    import analysis  # pandas takes its time; other commands need not wait for it
-
-    try:
-        return analysis.load(folder)
-    except analysis.NothingToReport as error:
-        raise UserError(str(error)) from None
-
-
-def _summary(found: Results, baseline: str) -> Summary:
-    import analysis
-
-    return analysis.summarize(found, baseline=baseline)
-
-
-def _asked(make: Callable[[], Report]) -> Report:
-    """A report, or one line about what was asked for in it."""
     try:
         return make()
+    except NothingToReport as error:
+        raise UserError(f"{folder}: {error}") from None
     except ValueError as error:
         raise UserError(str(error)) from None
 
 
-def _weights(path: Path | None) -> Weights | None:
-    from policies import PolicyError, load_weights
+def _print(table: Table, form: str) -> None:
+    if form == "markdown":
+        from analysis.present.markdown import to_markdown
 
-    try:
-        return load_weights(path) if path else None
-    except PolicyError as error:
-        raise UserError(str(error)) from None
+        click.echo(to_markdown(table), nl=False)
+    elif form == "csv":
+        from analysis.present.export import to_csv
 
-
-def _own(files: Sequence[Path]) -> list[Policy]:
-    from policies import PolicyError, load
-
-    try:
-        return [load(path) for path in files]
-    except PolicyError as error:
-        raise UserError(str(error)) from None
-
-
-def _show(summary: Summary, form: str) -> None:
-    from analysis import tables
-
-    _print(summary, form, {"terminal": tables.terminal, "markdown": tables.markdown,
-                           "csv": tables.csv})
-
-
-def _print(summary: Summary, form: str, views: Mapping[str, Callable[..., Any]]) -> None:
-    if form == "terminal":
-        console = _console()
-        console.print(views[form](summary, console.width))
+        click.echo(to_csv(table), nl=False)
     else:
-        click.echo(views[form](summary), nl=form == "markdown")
+        _print_all([table])
 
 
-def _console() -> Console:
-    """A file or a pipe has no width of its own; one that shows every column then serves best."""
-    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+def _print_all(tables: Sequence[Table]) -> None:
+    from analysis.present.terminal import terminal
+
+    # A file or a pipe has no width of its own; one that shows every column then serves best.
+    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    for table in tables:
+        console.print(terminal(table), end="")
+
+

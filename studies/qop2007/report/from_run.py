@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 import numpy as np
 from pydantic import ValidationError
@@ -34,15 +33,10 @@ def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
 def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str], float]:
     """The published values of the policies that are the paper's, by their layers."""
     paper = published.load()
-    same = {policy.id: _digest(policy) for policy in published.policies()}
+    same = {policy.id: policy.layers for policy in published.policies()}
     ours = {scored.id for scored in policies
-            if scored.policy is not None and same.get(scored.id) == _digest(scored.policy)}
+            if scored.policy is not None and same.get(scored.id) == scored.policy.layers}
     return {key: value for key, value in paper.cells.items() if key[1] in ours}
-
-
-@cache
-def _digest(policy: Policy) -> str:
-    return policy.digest()
 
 
 def in_order(policies: Iterable[ScoredPolicy]) -> tuple[ScoredPolicy, ...]:

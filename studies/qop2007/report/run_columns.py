@@ -51,8 +51,12 @@ def file_columns(cells: Cells, prefix: str, *, filled: bool) -> Iterator[Further
 
 
 def _file_column(cells: Cells, key: str, *, filled: bool) -> Further:
-    return Further(Column(key, key, only="file"),
-                   lambda ids: of_value(_duration(cells, key, ids, filled=filled)))
+    def entry(ids: Ids) -> Entry:
+        value = _duration(cells, key, ids, filled=filled)
+        # What state a cell is in, a column of its own says.
+        return Entry("") if isinstance(value, Missing) else of_value(value)
+
+    return Further(Column(key, key, only="file"), entry)
 
 
 def _duration(cells: Cells, key: str, ids: Ids, *, filled: bool) -> Value:
