@@ -19,6 +19,7 @@ from analysis.metrics import Metric, Stage
 from measure.record import CheckRecord
 from policies import Policy
 from studies import load
+from studies.units import Bytes
 from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
-__all__ = ["Asked", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric", "Repetition",
-           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
+__all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric",
+           "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
 
 
 class StudyError(ValueError):

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import analysis
-from analysis import frame
 from measure import phases as measured
-from measure.record import CheckRecord, PhaseRecord, Record, StreamRecord
+from measure.record import CheckRecord, Record
 from policies import load_all
+from studies.qop2007 import phases as paper
+from studies.qop2007.body import FOREIGN, PhaseRecord, StreamRecord, from_schema_1
 
 POLICIES = {policy.id: policy for policy in load_all()}
 REJECTED = "a2: EAP-Failure: the RADIUS server rejected the mobile node (Access-Reject)"
@@ -31,26 +32,34 @@ def make(policy: str = "P1", repetition: int = 1, *, scenario: str = "N2", tcp: 
     """A good record; in R1 and R2 every phase takes place twice. `changes` are its fields."""
     roams = scenario in ROAMING
     found = [*_stay(phases, 0.0, ""),
-             *(_stay(phases, LEFT_S + LEAVING_S, measured.FOREIGN) if roams else [])]
+             *(_stay(phases, LEFT_S + LEAVING_S, FOREIGN) if roams else [])]
     stamps = {"start": 100.0} | ({"handoff": 100.0 + LEFT_S} if roams else {})
     if found:
         stamps |= {"foreign_first_packet": 100.0 + found[-1].end_s + 0.001} if roams else {}
-    parts = measured.components(found)
+    parts = paper.components(found)
     known = POLICIES.get(policy)
-    wanted = measured.table_4(known, roaming=roams) if known else tuple(sorted(parts))
+    wanted = paper.table_4(known, roaming=roams) if known else tuple(sorted(parts))
     fields: dict[str, Any] = {
-        "schema_": 1, "policy": policy, "scenario": scenario, "repetition": repetition,
+        "policy": policy, "scenario": scenario, "repetition": repetition,
         "status": "ok", "reason": "", "captures": [], "raw": {"stamps": stamps},
         "phases": _records(found), "handoff": _records(measured.handoff({"stamps": stamps}, found)),
         "authentication_components_s": parts, "authentication_sum": list(wanted),
-        "authentication_time_s": measured.authentication_time_s(parts, wanted),
+        "authentication_time_s": paper.authentication_time_s(parts, wanted),
         "tcp": StreamRecord(goodput_bps=tcp, bytes=1_000_000, duration_s=8e6 / tcp, iperf={}),
         "udp": StreamRecord(goodput_bps=udp, bytes=1_000_000, duration_s=8e6 / udp, iperf={}),
         "evidence": [CheckRecord(check="air is open", ok=True, detail="0 of 9 protected")],
         "environment": {"policy_sha256": known.digest() if known else "abc",
                         "medium": "802.11b-long", "clock": "real", "machine": "guest",
                         "fault": None}}
-    return Record(**(fields | changes))
+    flat = {name: _plain(value) for name, value in (fields | changes).items()}
+    return Record(**from_schema_1({"schema": 1, **flat}))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value.model_dump(mode="json") if isinstance(value, CheckRecord | PhaseRecord | StreamRecord) \
+        else value
 
 
 def _stay(phases: Mapping[str, tuple[float, int]], at: float,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.portable import contents, exporting, seal, verifying
-from harness.portable.capture_test import CaptureTest
 from harness.engine.results import ResultsFolder
+from harness.errors import UserError
+from harness.portable import contents, exporting, verifying
+from harness.portable.capture_test import CaptureTest
 from measure import assemble
 from tests.conftest import Qop
 from tests.results_folder import PCAP, POLICIES, add_record, findings, flip, make, plan_of, write

@@ -9,7 +9,7 @@ import sys
 import click
 
 from harness.errors import UserError
-from harness.machine import ROOT
+from harness.engine.machine import ROOT
 
 #: Both are configured in pyproject.toml, which says what they look at.
 CHECKS = (("ruff", "check", "."), ("mypy",))
