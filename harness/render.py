@@ -21,8 +21,8 @@ _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 def inventory(network: Network) -> dict[str, Any]:
     """The Ansible inventory of a network: a group for each duty, one `node` variable per host.
 
-    `node` has the node's name, duties, first address and agent, and under the name of each duty that
-    is known here what its roles take; a study's roles for duties of its own find the same.
+    `node` has the node's name, duties, first address and agent, and under the name of each duty
+    that is known here what its roles take; a study's roles for duties of its own find the same.
     """
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
