@@ -94,6 +94,7 @@ class Cells:
         self.results = results
         self.baseline = baseline.choose(results, asked)
         self._columns: dict[str, Sample] = {}
+        self._words: dict[str, list[Any]] = {}
         self._values: dict[tuple[Key, bool], Value] = {}
         self._standings: dict[Ids, Standing] = {}
 
@@ -173,7 +174,9 @@ class Cells:
         frame = self.results.frame
         if rows is None or name not in frame:
             return []
-        return [str(word) for word in frame[name].to_numpy()[rows.good]]
+        if name not in self._words:
+            self._words[name] = frame[name].tolist()
+        return [str(self._words[name][row]) for row in rows.good.tolist()]
 
     def rows(self, ids: Ids) -> list[int]:
         """Where the good repetitions of a cell are in the frame."""
