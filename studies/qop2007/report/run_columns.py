@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from analysis.cells import Cells, Ids, Missing, Observation, Value
+from analysis.cells import Cells, Ids, Observation, Value
 from analysis.numbers import NOT_COUNTED, of_value
 from analysis.run_table import Further
+from analysis.standing import Missing
 from analysis.table import Column, Entry, Quantity
 from studies.qop2007.body import FOREIGN
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
