@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +12,7 @@ import numpy as np
 from analysis import baseline, statistics
 from analysis.metrics import Metric
 from analysis.results import Results
+from analysis.standing import Missing, Repetition, Standing, not_run, standing_of
 from analysis.statistics import Estimate, Sample
 from measure.record import record_name
 
@@ -21,18 +20,6 @@ from measure.record import record_name
 Ids: TypeAlias = tuple[str, ...]
 Key: TypeAlias = tuple[str, ...]
 Origin = Literal["measured", "published", "modelled"]
-
-
-class Missing(Enum):
-    """Why there is no number; the value is the word that a table shows in its place."""
-
-    NOT_RUN = "not run"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    TOO_FEW = "too few"
-    ABSENT = "-"
-    REFERENCE = "baseline"
-    NO_BASELINE = "no base"
 
 
 @dataclass(frozen=True)
@@ -57,28 +44,6 @@ def stated(value: float, origin: Origin) -> Observation:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How much of a cell is good, whether it is verified, and why repetitions do not count.
-
-    `missing` says why the cell has no numbers, None where it has. `enough` good values make a
-    number: two, or one where only one was asked for.
-    """
-
-    good: int
-    total: int
-    verified: bool
-    verified_reason: str
-    missing: Missing | None
-    failures: tuple[str, ...]
-    enough: int
-
-    @property
-    def word(self) -> str:
-        """`ok`, or why there are no numbers."""
-        return "ok" if self.missing is None else self.missing.value
-
-
-@dataclass(frozen=True)
 class _Rows:
     """Where the rows of a cell are in the frame: all, and those that count."""
 
@@ -94,6 +59,7 @@ class Cells:
         self.results = results
         self.baseline = baseline.choose(results, asked)
         self._columns: dict[str, Sample] = {}
+        self._words: dict[str, list[Any]] = {}
         self._values: dict[tuple[Key, bool], Value] = {}
         self._standings: dict[Ids, Standing] = {}
 
@@ -173,7 +139,9 @@ class Cells:
         frame = self.results.frame
         if rows is None or name not in frame:
             return []
-        return [str(word) for word in frame[name].to_numpy()[rows.good]]
+        if name not in self._words:
+            self._words[name] = frame[name].tolist()
+        return [str(self._words[name][row]) for row in rows.good.tolist()]
 
     def rows(self, ids: Ids) -> list[int]:
         """Where the good repetitions of a cell are in the frame."""
@@ -258,42 +226,7 @@ class Cells:
     def _stand(self, ids: Ids) -> Standing:
         rows = self._rows.get(ids)
         if rows is None:
-            return Standing(0, self.results.repetitions, verified=False, verified_reason="not run",
-                            missing=Missing.NOT_RUN, failures=(), enough=1)
-        good, every = len(rows.good), len(rows.all)
-        total = max(every, self.results.repetitions)
-        enough = min(2, total)
-        status, reason, number, verified, checks = (
-            [column[row] for row in rows.all] for column in self._circumstances)
-        missing = None if good >= enough else Missing.TOO_FEW if good else \
-            Missing.SKIPPED if set(status) == {"skipped"} else Missing.FAILED
-        bad = [(s, r, int(n)) for s, r, n in zip(status, reason, number, strict=True) if s != "ok"]
-        proven = [(bool(v), int(c)) for s, v, c in zip(status, verified, checks, strict=True)
-                  if s == "ok"]
-        is_verified, why = _verified(proven, bad, missing, str(reason[-1]))
-        return Standing(good, total, is_verified, why, missing, tuple(_failures(bad, every)),
-                        enough)
-
-
-def _verified(proven: list[tuple[bool, int]], bad: list[tuple[str, str, int]],
-              missing: Missing | None, last_reason: str) -> tuple[bool, str]:
-    """Whether every good repetition proved its cell; and with which evidence, or why not."""
-    if not proven:
-        return False, last_reason or "no good repetition"
-    lacking = sum(not ok for ok, _ in proven)
-    if lacking:
-        return False, f"{lacking} good repetitions without full evidence"
-    if missing:
-        return False, f"only {len(proven)} good: {bad[-1][1]}" if bad \
-            else f"only {len(proven)} measured so far"
-    return True, f"{sum(checks for _, checks in proven)} checks"
-
-
-def _failures(bad: Iterable[tuple[str, str, int]], total: int) -> Iterator[str]:
-    """A line for each reason for which repetitions do not count, the most frequent first."""
-    bad = list(bad)
-    for (status, reason), count in Counter((s, r) for s, r, _ in bad).most_common():
-        which = sorted(number for s, r, number in bad if (s, r) == (status, reason))
-        shown = ", ".join(map(str, which[:5])) + (", ..." if count > 5 else "")
-        yield (f"{status} {count} of {total} (repetition {shown}): "
-               f"{reason or 'no reason given'}")
+            return not_run(self.results.repetitions)
+        columns = zip(*([column[row] for row in rows.all] for column in self._circumstances),
+                      strict=True)
+        return standing_of([Repetition(*row) for row in columns], self.results.repetitions)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from analysis.table import Table
 
 if TYPE_CHECKING:
-    from analysis.results import Frame
+    from analysis.records import Frame
 
 REAL, VIRTUAL = "real", "virtual"
 #: The one sentence that goes wherever numbers of the virtual clock are shown.

@@ -114,11 +114,11 @@ def _cases(real: Cells, virtual: Cells, parts: Sequence[Part]) -> Iterator[_Case
             (metric, None) for metric in real.results.study.metrics]
         for metric, part in [*asked, *((part.of, part) for part in parts)]:
             name = part.column if part else metric.name
-            samples = [_sample(cells, name, ids, filled=part is not None)
-                       for cells in (real, virtual)]
-            if all(sample.size for sample in samples):
-                yield _Case(metric, ids, *samples, statistics.welch(*samples), real.records(ids),
-                            part)
+            first, second = (_sample(cells, name, ids, filled=part is not None)
+                             for cells in (real, virtual))
+            if first.size and second.size:
+                yield _Case(metric, ids, first, second, statistics.welch(first, second),
+                            real.records(ids), part)
 
 
 def _sample(cells: Cells, name: str, ids: Ids, *, filled: bool) -> Sample:

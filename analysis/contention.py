@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from analysis.clock import listed
-from analysis.results import Frame, Results, record_names
+from analysis.records import Frame
+from analysis.results import Results, record_names
 
 
 def flagged_line(results: Results) -> str:

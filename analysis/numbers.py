@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis import statistics
-from analysis.cells import Missing, Observation, Value
+from analysis.cells import Observation, Value
 from analysis.metrics import Metric, named
+from analysis.standing import Missing
 from analysis.statistics import Comparison, Estimate
 from analysis.table import Column, Entry, Quantity
 

@@ -45,18 +45,37 @@ _IDLE = frozenset(("idle", "iowait", "steal"))
 class NamedFactor(Protocol):
     """What was varied."""
 
-    name: str
-    title: str
-    is_number: bool
-    unit: str
+    @property
+    def name(self) -> str:
+        """What it is called in records."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its levels are numbers."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of these."""
 
 
 class Body(Protocol):
     """What a study says of its records and their bodies."""
 
-    id: str
-    factors: Sequence[NamedFactor]
-    measured: type[BaseModel]
+    @property
+    def id(self) -> str:
+        """The study's name in records."""
+
+    @property
+    def factors(self) -> Sequence[NamedFactor]:
+        """What was varied, in the order of a record's cell."""
+
+    @property
+    def measured(self) -> type[BaseModel]:
+        """The class of a record's body."""
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """One row of numbers in SI units, by name."""

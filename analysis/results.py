@@ -24,15 +24,31 @@ from measure.record import Record, record_name
 
 
 class StudyParts(Body, Protocol):
-    """What analysis is handed of a study; studies.study.Study has it all."""
+    """What analysis is handed of a study; studies.study.Study has it all, and says what it is."""
 
-    id: str
-    title: str
-    metrics: tuple[Metric, ...]
-    distributions: tuple[Metric, ...]
-    timelines: tuple[Metric, ...]
-    baseline: Mapping[str, str]
-    baseline_digests: Mapping[str, str]
+    @property
+    def title(self) -> str:
+        """What it is called."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The numbers that every repetition hands up."""
+
+    @property
+    def distributions(self) -> tuple[Metric, ...]:
+        """The lists that a record's body holds."""
+
+    @property
+    def timelines(self) -> tuple[Metric, ...]:
+        """The values over time that it holds."""
+
+    @property
+    def baseline(self) -> Mapping[str, str]:
+        """The level of each factor that differences are taken to."""
+
+    @property
+    def baseline_digests(self) -> Mapping[str, str]:
+        """The digests of these levels."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +202,8 @@ def from_records(records: Sequence[Record], study: StudyParts,
 
 def _results(table: reading.Table, study: StudyParts, manifest: Manifest | None) -> Results:
     frame = table.frame
+    if frame is None:
+        raise NothingToReport("nothing was measured; there is no table to show")
     whole = Results(study, frame, table.complaints, manifest, "", table.samples, table.series)
     # Rows stand by surroundings, then by what is compared, then by repetition.
     place = {ids: rank for rank, ids in enumerate(whole.cells)}

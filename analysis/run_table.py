@@ -63,7 +63,9 @@ def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None
     results, remarks = cells.results, remarks or Remarks()
     columns = [*_leading(cells), *_measured(cells, further, beside or Beside()),
                *_trailing(cells)]
-    rows, sections, said = [], [], []
+    rows: list[tuple[Entry, ...]] = []
+    sections: list[tuple[int, str]] = []
+    said: list[tuple[int, str]] = []
     for section, members in cells.sections.items():
         sections.append((len(rows), section_title(cells, section)))
         for ids in members:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from analysis.metrics import Metric, Stage
+from analysis.metrics import Metric as Metric  # noqa: PLC0414 # handed on to studies
+from analysis.metrics import Stage as Stage  # noqa: PLC0414 # likewise
 from measure.record import CheckRecord
 from policies import Policy
 from studies import load

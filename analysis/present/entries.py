@@ -45,8 +45,25 @@ class Shown:
                 *((f"{_OPEN}{self.modelled}{_CLOSE}",) if self.modelled else ()))
 
 
+#: Entries as they read, by identity: every presenter asks for each of them several times.
+_KNOWN: dict[tuple[int, int], tuple[Entry, Column, Shown]] = {}
+_MAX_KNOWN = 20_000
+
+
 def show(entry: Entry, column: Column) -> Shown:
     """An entry as it reads in its column."""
+    key = id(entry), id(column)
+    known = _KNOWN.get(key)
+    if known is not None and known[0] is entry and known[1] is column:
+        return known[2]
+    if len(_KNOWN) >= _MAX_KNOWN:
+        _KNOWN.clear()
+    shown = _show(entry, column)
+    _KNOWN[key] = entry, column, shown
+    return shown
+
+
+def _show(entry: Entry, column: Column) -> Shown:
     published, modelled = ("" if value is None else _fixed_or_plain(value, column)
                            for value in (entry.published, entry.modelled))
     signs = tuple(mark for mark in MARKS if mark in entry.marks and MARKS[mark][0]
@@ -60,6 +77,9 @@ def show(entry: Entry, column: Column) -> Shown:
 
 def typeset(shown: Shown) -> Shown:
     """The same with minus signs in place of hyphens before digits, for where there is type."""
+    if not any("-" in text for text in (shown.main, shown.spread, shown.published,
+                                        shown.modelled)):
+        return shown
     return replace(shown, main=_minus(shown.main), spread=_minus(shown.spread),
                    published=_minus(shown.published), modelled=_minus(shown.modelled))
 

@@ -98,11 +98,13 @@ def render(report: Report) -> str:
 
 
 def _rows(table: Table, details: Details) -> Iterator[dict[str, Any]]:
-    signed = [is_numeric(table, index) and any(show(row[index], column).signs for row in table.rows)
+    numeric = [is_numeric(table, index) for index in range(len(table.columns))]
+    signed = [numeric[index] and any(show(row[index], column).signs for row in table.rows)
               for index, column in enumerate(table.columns)]
     for number, row in enumerate(table.rows):
         yield {"sections": list(section_at(table, number)),
-               "cells": [_cell(table, number, index, entry, details) | {"signed": signed[index]}
+               "cells": [{**_cell(table, number, index, entry, details),
+                          "numeric": numeric[index], "signed": signed[index]}
                          for index, entry in enumerate(row)]}
 
 
@@ -111,7 +113,6 @@ def _cell(table: Table, row: int, index: int, entry: Entry, details: Details) ->
     if not shown.main and (entry.records or entry.note):
         shown = replace(shown, main="\N{EN DASH}")  # something to click on
     return {"shown": shown, "key": table.columns[index].key, "marks": sorted(entry.marks),
-            "numeric": is_numeric(table, index),
             "detail": details.add(table, row, index, shown),
             "signs": [(mark, *MARKS[mark]) for mark in shown.signs],
             "badge": _BADGES.get(shown.main.rstrip("?")) if entry.number is None else None}

@@ -94,6 +94,8 @@ class Report:
     answers_note: str = ""
     answers_title: str = field(default="What to take, for whom, at what cost", kw_only=True)
     claims_title: str = field(default="Claims", kw_only=True)
+    #: Whose claims they are, before their number.
+    claimant: str = field(default="", kw_only=True)
     claims: tuple[Verdict, ...] = ()
     sections: tuple[Section, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -127,6 +129,11 @@ class Report:
         yield from self.beside
         for section in self.sections:
             yield from section.tables
+
+    @property
+    def claims_counted(self) -> str:
+        """How many claims there are, in words."""
+        return f"{self.claimant} {len(self.claims)} claims".strip()
 
     def tally(self) -> dict[str, int]:
         """How many claims have which verdict."""

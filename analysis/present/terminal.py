@@ -89,7 +89,7 @@ def _lines(sheet: Sheet, layout: Layout) -> Iterator[Text]:
     headings = [[part for line in sheet.heading(index) for part in fold(line, width)]
                 for index, width in zip(layout.indexes, layout.widths, strict=True)]
     height = max(map(len, headings))
-    has_units = any(column.unit for column in columns)
+    has_units = table.apart and any(column.unit for column in columns)
     headings = [_bottom(lines, height, unit=bool(column.unit) or not has_units)
                 for lines, column in zip(headings, columns, strict=True)]
     yield from _rows(headings, ["bold"] * len(columns), layout, right)

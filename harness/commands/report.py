@@ -146,8 +146,8 @@ def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
     """Print what was asked for, write the rest, and say where it is."""
     if form != "terminal":
         if report.run is None:
-            raise UserError(f"--format {form}: this report has no table of a run; leave it out, and "
-                            "look into its tables/")
+            raise UserError(f"--format {form}: this report has no table of a run; leave it out, "
+                            "and look into its tables/")
         _print(report.run, form)
         _draw(report, folder, is_aside=True)
         return
@@ -157,7 +157,7 @@ def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
     _print_all(chosen)
     if report.claims and not tables:
         said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
-        click.echo(f"{len(report.claims)} claims: {said}.")
+        click.echo(f"{report.claims_counted}: {said}.")
     _draw(report, folder, is_aside=False)
     if report.has_page:
         _write(report, folder, results)

@@ -48,6 +48,7 @@ _ANSWERS_NOTE = ("For each application the policy of highest protection "
 
 _ANSWERS_TITLE = "Which policy, for whom, at what cost"
 _CLAIMS_TITLE = "Claims of the paper"
+_CLAIMANT = "The paper's"
 
 
 def of_run(cells: Cells, weights: Weights | None = None,
@@ -70,7 +71,7 @@ def of_run(cells: Cells, weights: Weights | None = None,
         _title(cells), standard_report.subtitle(cells), facts=standard_report.facts(cells, (
             ("Received a stream", _received(cells)),)),
         answers=answers(offers), answers_note=_ANSWERS_NOTE, answers_title=_ANSWERS_TITLE,
-        claims=verdicts, claims_title=_CLAIMS_TITLE,
+        claims=verdicts, claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT,
         sections=_sections(basis, [*tables, run],
                            [*figures.traffic(basis), figures.handoffs(cells)],
                            caveat(results.clock)),
@@ -98,7 +99,7 @@ def of_paper(weights: Weights | None = None,
         answers(offers), _ANSWERS_NOTE, verdicts,
         _sections(basis, tables, figures.traffic(basis)), basis.notes,
         beside=(claims.table(verdicts),), answers_title=_ANSWERS_TITLE,
-        claims_title=_CLAIMS_TITLE, printed=("table-3", "table-9"), asked=_asked(applications))
+        claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT, printed=("table-3", "table-9"), asked=_asked(applications))
 
 
 def _asked(applications: Sequence[str | Limits]) -> tuple[str, ...]:

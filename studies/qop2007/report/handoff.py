@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import footnotes
-from analysis.cells import Cells, Ids, Missing, Observation
+from analysis.cells import Cells, Ids, Observation
 from analysis.clock import stamped
 from analysis.errors import NothingToReport
 from analysis.numbers import of_value
 from analysis.run_table import Further, Remarks, about_cell, section_title
+from analysis.standing import Missing
 from analysis.statistics import Estimate
-from analysis.table import Column, Table
+from analysis.table import Column, Entry, Table
 from studies.qop2007.metrics import HANDOFF
 from studies.qop2007.report.phase_names import phase_in_words, phases
 from studies.qop2007.report.run_columns import file_columns, phase_columns, tenths
@@ -62,7 +63,8 @@ def table(cells: Cells) -> Table:
     """The handoffs of the scenarios that have any: phases, their sum and the measured whole."""
     columns = [*about_cell(cells), *phase_columns(cells, "handoff_", "Phases", filled=True),
                _sum(cells), _total(cells), *_files(cells)]
-    rows, sections = [], []
+    rows: list[tuple[Entry, ...]] = []
+    sections: list[tuple[int, str]] = []
     for section, members in roaming(cells).items():
         sections.append((len(rows), section_title(cells, section)))
         rows += [tuple(column.entry(ids) for column in columns) for ids in members]

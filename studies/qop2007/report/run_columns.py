@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from analysis.cells import Cells, Ids, Missing, Observation, Value
+from analysis.cells import Cells, Ids, Observation, Value
 from analysis.numbers import NOT_COUNTED, of_value
 from analysis.run_table import Further
+from analysis.standing import Missing
 from analysis.table import Column, Entry, Quantity
 from studies.qop2007.body import FOREIGN
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
@@ -83,7 +84,7 @@ def _rank(cells: Cells) -> Callable[[str], int]:
 
 def _summed(cells: Cells, ids: Ids) -> set[str]:
     """The components that the authentication time of a cell adds up."""
-    words = cells.words("authentication_sum", ids)
+    words = set(cells.words("authentication_sum", ids))
     return {name for text in words for name in text.split("+") if name}
 
 
@@ -115,8 +116,8 @@ def _shown_components(cells: Cells, members: Sequence[Ids]) -> list[str]:
 
 def _phases_at_home(cells: Cells) -> Iterator[Further]:
     """Phases of the stay at home, where they are not all of a component that is shown."""
-    hidden = {ids: _told_by_components(cells, members)
-              for members in cells.sections.values() for ids in members}
+    hidden = {ids: told for members in cells.sections.values()
+              for told in (_told_by_components(cells, members),) for ids in members}
     names = [name for name in phases(cells.results.frame) if not name.startswith(FOREIGN)]
     yield from _columns(cells, "phase_", names, _PHASES, hidden, filled=False)
 

@@ -44,7 +44,9 @@ class Circumstances:
         documents = self.results.manifest.media if self.results.manifest else {}
         name = next(iter(names)) if len(names) == 1 else ""
         if name in documents:
-            return self._once("medium", name, lambda: from_json(Medium, documents[name]))
+            medium: Medium = self._once("medium", name,
+                                        lambda: from_json(Medium, documents[name]))
+            return medium
         self.unknown.add(f"No ceiling on the medium '{', '.join(sorted(names))}', of which the "
                          "results folder says nothing." if names - {""} else
                          "No ceiling where no medium was emulated.")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analysis.blocks import ratio
+from analysis.cells import Observation
 from analysis.statistics import Estimate
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
 from studies.qop2007.report.advice.applications import Limits
-from studies.qop2007.report.basis import Basis, Kind, Observation, ScoredPolicy
+from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
 
 Answer = Literal["yes", "no", "undecided"]
 
