@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis import bounds, frame
-from analysis.bounds.ceilings import path
+from studies.qop2007.report.paths import path
 from analysis.bounds.verdict import judge
 from analysis.statistics import Estimate
 from analysis.table import Entry, Quantity, Table
