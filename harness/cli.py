@@ -27,6 +27,7 @@ COMMANDS = {
     "image": "Build a container image or a Vagrant box to measure with elsewhere.",
     "bench": "Measure the harness itself.",
     "test": "Run the project's tests.",
+    "lint": "Check style and types of the project's code.",
     "completion": "Print the shell's completion script.",
 }
 #: Modules that cannot have their subcommand's name, which is a word of Python's own.

@@ -21,8 +21,8 @@ _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
 def inventory(network: Network) -> dict[str, Any]:
     """The Ansible inventory of a network: a group for each duty, one `node` variable per host.
 
-    `node` has the node's name, duties, first address and agent, and under the name of each duty that
-    is known here what its roles take; a study's roles for duties of its own find the same.
+    `node` has the node's name, duties, first address and agent, and under the name of each duty
+    that is known here what its roles take; a study's roles for duties of its own find the same.
     """
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
@@ -145,7 +145,8 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"
-    inputs.mkdir(parents=True, exist_ok=True)
+    for folder in (inputs, output):  # there may be no node with files at all
+        folder.mkdir(parents=True, exist_ok=True)
     (inputs / f"{name}.inventory.json").write_text(json.dumps(inventory(network)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     process = await asyncio.create_subprocess_exec(

@@ -33,12 +33,12 @@ class ManifestError(ValueError):
 
 
 class LevelRecord(Part):
-    """One level of a factor; `content` is all that it says, `digest` tells it from a changed one."""
+    """One level of a factor; `content` is all that it says, `digest` tells of a change."""
 
     title: str = ""
     number: float | None = None
     digest: str = ""
-    content: dict[str, Any] = {}
+    content: dict[str, Any] = Field(default_factory=dict)
 
 
 class FactorRecord(Part):
@@ -54,8 +54,8 @@ class Manifest(Part):
     """What a run set out to measure.
 
     `cells` are rows of level ids, in the order of `factors`. `asked` are the workload's settings,
-    `settings` the engine's (repetitions, seed, clock, machine, builder, fault, warm-up). `media` and
-    `devices` hold the documents of those in use, by name.
+    `settings` the engine's (repetitions, seed, clock, machine, builder, fault, warm-up). `media`
+    and `devices` hold the documents of those in use, by name.
     """
 
     schema_: int = Field(alias="schema")
@@ -65,11 +65,11 @@ class Manifest(Part):
     cells: list[list[str]]
     asked: dict[str, Any]
     settings: dict[str, Any]
-    media: dict[str, dict[str, Any]] = {}
-    devices: dict[str, dict[str, Any]] = {}
+    media: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    devices: dict[str, dict[str, Any]] = Field(default_factory=dict)
     digest: str
     #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
-    former_digests: list[str] = []
+    former_digests: list[str] = Field(default_factory=list)
 
     @property
     def planned(self) -> int:
@@ -79,14 +79,14 @@ class Manifest(Part):
     @model_validator(mode="after")
     def _counts(self) -> Manifest:
         if not isinstance(self.settings.get("repetitions"), int):
-            raise ValueError("settings.repetitions: no number")
+            raise ValueError("settings.repetitions: no number")  # noqa: TRY004 - for pydantic
         return self
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """Hash of what a manifest sets out to measure, without how often; a run goes on where it agrees.
+    """Hash of what is to be measured, without how often; a run goes on where it agrees.
 
-    Nor does it hold what levels say: the records of an edited one are measured again, and no others.
+    What levels say is left out: the records of an edited one are measured again, and no others.
     """
     settings = {name: value for name, value in document["settings"].items()
                 if name not in HOW_MUCH}
@@ -124,17 +124,14 @@ def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = N
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{where}: cannot be read ({error}); give a results folder") from None
     schema = document.get("schema") if isinstance(document, dict) else None
+    upgrade = (upgrades or {}).get(schema) if isinstance(schema, int) else None
+    if isinstance(schema, int) and schema != SCHEMA and upgrade is None:
+        raise ManifestError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
+                            "use the version that wrote it")
     try:
-        if isinstance(schema, int) and schema != SCHEMA and upgrades and schema in upgrades:
-            document = upgrades[schema](document, entries)
-        elif isinstance(schema, int) and schema != SCHEMA:
-            raise ManifestError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
-                                "use the version that wrote it")
-        return Manifest.model_validate(document)
+        return Manifest.model_validate(upgrade(document, entries) if upgrade else document)
     except ValidationError as error:
         raise ManifestError(f"{where}: {said(error)}; not the plan of a run") from None
-    except ManifestError:
-        raise
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ManifestError(f"{where}: schema {schema}, which does not fit ({what}); "

@@ -60,7 +60,7 @@ class Lines:
 
 
 class Files:
-    """Commands as numbered files in a folder, 1.json, 2.json and so on; one that is there is whole."""
+    """Commands as numbered files in a folder, 1.json, 2.json and so on; each appears whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

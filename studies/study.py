@@ -20,6 +20,7 @@ from analysis.metrics import Stage as Stage  # noqa: PLC0414 # likewise
 from measure.record import CheckRecord
 from policies import Policy
 from studies import load
+from studies.units import Bytes
 from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from analysis.present.report import Report
     from analysis.results import Results
     from analysis.table import Table
+
+
+__all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric",
+           "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
 
 
 class StudyError(ValueError):
@@ -75,7 +80,8 @@ class Factor:
 
     def counted(self, count: int) -> str:
         """So many of its levels, in words."""
-        return f"{count} {self.title.lower() if count == 1 else self.plural or self.title.lower() + 's'}"
+        one = self.title.lower()
+        return f"{count} {one if count == 1 else self.plural or one + 's'}"
 
 
 def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:

@@ -77,6 +77,42 @@ def _processes_naming(text: str) -> list[str]:
     return found
 
 
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`./qop test` runs what boots guests by itself, after everything else."""
+    parser.addoption("--guests", choices=("with", "without", "only"), default="with",
+                     help="also, not or only run tests that boot guests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each room of the tests has a marker, and each study has one."""
+    for marker in sorted({marker for file in TESTS.glob("*/**/test_*.py")
+                          for marker in markers(file)}):
+        config.addinivalue_line("markers", f"{marker}: by the folder that a test is in")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by the folder they are in, then choose by whether they boot guests."""
+    for item in items:
+        for marker in markers(item.path):
+            item.add_marker(marker)
+    if (guests := config.getoption("--guests")) == "with":
+        return
+    chosen = [item for item in items
+              if bool(item.get_closest_marker("guest")) == (guests == "only")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+def markers(path: Path) -> list[str]:
+    """The markers of a test's file, by its folders below tests/."""
+    room, *below = path.relative_to(TESTS).parent.parts or [""]
+    return [f"room_{room}", *(below[:1] if room == "studies" else [])] if room else []
+
+
 @pytest.fixture
 def qop(tmp_path: Path) -> Qop:
     """The command line in a temporary folder."""

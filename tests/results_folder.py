@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import json
 import struct
 from pathlib import Path
 
-from harness.engine.plan import Plan, Settings
+from harness.engine.plan import Plan
 from harness.portable import exporting, verifying
 from measure import record
-from policies import load_all
-from tests import fabricated
-from topologies.loader import load_medium, load_scenario
+from tests import fabricated, plans
 
 CAPTURES = ("auth-air.pcap", "traffic-air.pcap")
-POLICIES = {policy.id: policy for policy in load_all()}
 PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 
 
 def plan_of(*names: str, repetitions: int = 2) -> Plan:
     """A plan of policies in N2."""
-    return Plan([POLICIES[name] for name in names or ("P1", "P8")], [load_scenario("N2")],
-                load_medium("802.11b-long"), Settings(repetitions=repetitions))
+    return plans.plan_of(names or ("P1", "P8"), asked={"medium": "802.11b-long"},
+                         repetitions=repetitions)
 
 
 def make(folder: Path, plan: Plan | None = None, *, failed: tuple[str, ...] = (),
@@ -30,10 +26,11 @@ def make(folder: Path, plan: Plan | None = None, *, failed: tuple[str, ...] = ()
     """A finished run's folder; repetitions named in `failed` are not ok. Returns the folder."""
     plan = plan or plan_of()
     folder.mkdir(parents=True)
-    (folder / "plan.json").write_text(json.dumps(plan.describe(), indent=1) + "\n")
+    (folder / "plan.json").write_text(
+        plan.manifest.model_dump_json(by_alias=True, indent=1) + "\n")
     (folder / ".lock").touch()
     for step in plan.steps():
-        add_record(folder, plan, step.cell.policy.id, step.repetition,
+        add_record(folder, plan, step.cell.ids["policy"], step.repetition,
                    ok=step.name not in failed, **changes)
     for name in {step.cell.name for step in plan.steps()}:
         write(folder / "logs" / name / "ap-a-hostapd.log", f"{name}\n".encode())
@@ -45,7 +42,7 @@ def add_record(folder: Path, plan: Plan, policy: str, repetition: int, *, ok: bo
                **changes: float) -> str:
     """One record with its captures; its name."""
     made = fabricated.make(policy, repetition, **changes)
-    environment = {**made.environment, "plan": plan.digest()}
+    environment = {**made.environment, "plan": plan.digest}
     captures = [{"point": "air", "file": file, "captured": 0, "dropped": 0} for file in CAPTURES]
     made = made.model_copy(update={"environment": environment, "captures": captures,
                                    "status": "ok" if ok else "failed"})

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from harness.portable import archive, exporting, importing, verifying
-from harness.engine.results import ResultsFolder
 from tests import results_folder
 from tests.conftest import Qop, wait_until
 from tests.results_folder import assert_nothing_came, flip, make, packed, plan_of, tree

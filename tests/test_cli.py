@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from harness.cli import COMMANDS
-from harness.units import ByteSize
+from studies.qop2007.asked import Asked
+from studies.units import byte_size
 from tests.conftest import Qop
 
 GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
@@ -87,13 +89,13 @@ def test_doctor_tells_what_there_is(qop: Qop) -> None:
                                             ("16000000", 16_000_000), ("2mb", 2_000_000)])
 def test_byte_sizes(text: str, size: int) -> None:
     """Sizes are decimal, as rates on networks are."""
-    assert ByteSize().convert(text, None, None) == size
+    assert byte_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "1T", "-5", "1 k", "10", "99999999999"])
 def test_impossible_byte_sizes(text: str) -> None:
     """What is no size, or cannot be timed, is refused."""
-    with pytest.raises(Exception, match=r"size|between"):
-        ByteSize().convert(text, None, None)
+    with pytest.raises(ValidationError, match=r"size|between"):
+        Asked(stream_bytes=text)  # type: ignore[arg-type]
 
 

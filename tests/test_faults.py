@@ -24,24 +24,26 @@ from recorded import POLICIES, SCENARIO, WEP_KEY, captures, path, raw
 
 from harness import render, secrets
 from harness.engine import contention, disk_full, packing
-from harness.selftest import faults, sabotage
 from harness.engine import testbed as testbeds
 from harness.engine.campaign import Campaign
-from harness.selftest import faults_bench
 from harness.engine.dissectors import DissectorLost, Dissectors
-from harness.errors import UserError
-from harness.selftest.ledger import Ledger
-from harness.engine.plan import Plan, Settings
-from harness.engine.restart import RENEWALS, Renewal, has_failed
+from harness.engine.events import EventLog, RunState
+from harness.engine.restart import RESTARTS, Restarts, has_failed
 from harness.engine.results import ResultsFolder
 from harness.engine.setup import embedded
+from harness.errors import UserError
+from harness.selftest import faults, faults_bench, sabotage
+from harness.selftest.ledger import Ledger
 from measure import clock, record
-from measure.assemble import assemble
 from measure.errors import MeasureError
-from policies import load_all
+from studies import records as stored
+from studies.qop2007.body import Measured
+from studies.qop2007.judge import judge
+from studies.qop2007.metrics import STAGES
+from studies.study import Asked, Cell, Judged, Level, Repetition
+from tests import plans
 from tests.conftest import PROJECT, Qop, wait_until
 from tests.fabricated import failed, make
-from topologies.loader import load_medium, load_scenario
 
 HOUR_S = 3600.0
 
@@ -92,31 +94,31 @@ async def test_only_what_kills_twice_is_given_up() -> None:
 
 def test_a_doubted_testbed_is_replaced_a_bounded_number_of_times() -> None:
     """A policy that fails on fresh testbeds, too, gets no more of them until something works."""
-    place, renewal = ("P1", ""), Renewal(wanted=True)
-    beds: list[Any] = [object() for _ in range(RENEWALS + 2)]
-    assert not renewal.is_due(place, beds[0]) and not renewal.is_due(place, None)
-    for bed in beds[:RENEWALS]:
-        renewal.judged(place, bed, is_good=False)
-        assert renewal.is_due(place, bed)
-    last = beds[RENEWALS]
-    renewal.judged(place, last, is_good=False)
-    assert not renewal.is_due(place, last)
-    renewal.judged(place, last, is_good=True)
-    assert renewal.is_due(place, last)
+    restarts = Restarts(is_allowed=True)
+    beds: list[Any] = [object() for _ in range(RESTARTS + 2)]
+    assert not restarts.is_due("P1", beds[0]) and not restarts.is_due("P1", None)
+    for bed in beds[:RESTARTS]:
+        restarts.judged("P1", bed, is_good=False)
+        assert restarts.is_due("P1", bed)
+    last = beds[RESTARTS]
+    restarts.judged("P1", last, is_good=False)
+    assert not restarts.is_due("P1", last)
+    restarts.judged("P1", last, is_good=True)
+    assert restarts.is_due("P1", last)
 
 
 def test_a_late_judgement_is_of_the_testbed_it_was_made_on() -> None:
     """What was measured on an earlier testbed says nothing against the one that is there now."""
-    place, renewal, old, new = ("P1", ""), Renewal(wanted=True), object(), object()
-    renewal.judged(place, old, is_good=False)  # type: ignore[arg-type]
-    assert not renewal.is_due(place, new)  # type: ignore[arg-type]
+    restarts, old, new = Restarts(is_allowed=True), object(), object()
+    restarts.judged("P1", old, is_good=False)  # type: ignore[arg-type]
+    assert not restarts.is_due("P1", new)  # type: ignore[arg-type]
 
 
-def test_where_failing_is_wanted_nothing_is_replaced() -> None:
-    """A negative control fails on every testbed."""
-    renewal, bed = Renewal(wanted=False), object()
-    renewal.judged(("P1", ""), bed, is_good=False)  # type: ignore[arg-type]
-    assert not renewal.is_due(("P1", ""), bed)  # type: ignore[arg-type]
+def test_under_a_negative_control_nothing_is_replaced() -> None:
+    """It fails on every testbed."""
+    restarts, bed = Restarts(is_allowed=False), object()
+    restarts.judged("P1", bed, is_good=False)  # type: ignore[arg-type]
+    assert not restarts.is_due("P1", bed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("text", "failed"), [
@@ -172,47 +174,47 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
     (OSError(errno.EFBIG, os.strerror(errno.EFBIG), "x"), "File too large"),
     (shutil.Error([("a", "b", f"[Errno 28] {os.strerror(errno.ENOSPC)}: 'a' -> 'b'")] * 9),
      "No space left on device")])
-def test_want_of_room_anywhere_is_one_line(error: OSError, words: str) -> None:
+def test_a_full_disk_anywhere_is_one_line(error: OSError, words: str) -> None:
     """Whoever finds the disk full, the user reads what, where, and what to do."""
-    found = room.of_group(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
+    found = disk_full.of_group(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
     assert isinstance(found, UserError) and found.status == 1
     assert str(found) == (f"out: cannot be written ({words}); make room and give the same command "
                           "again, which goes on from here")
 
 
-def test_other_errors_are_not_made_out_to_be_want_of_room() -> None:
+def test_other_errors_are_not_made_out_to_be_a_full_disk() -> None:
     """A user's error comes first; what nobody foresaw comes as it is."""
     told, odd = UserError("told"), PermissionError(errno.EACCES, "no")
     full_disk = OSError(errno.ENOSPC, "full")
-    assert room.of_group(Path("out"), ExceptionGroup("", [full_disk, told])) is told
-    assert room.of_group(Path("out"), ExceptionGroup("", [odd])) is odd
+    assert disk_full.of_group(Path("out"), ExceptionGroup("", [full_disk, told])) is told
+    assert disk_full.of_group(Path("out"), ExceptionGroup("", [odd])) is odd
 
 
-# Measured again, alone
+# Measured again, with nothing beside it
 
 
 @pytest.mark.parametrize("is_good", [True, False])
 def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
                                                            is_good: bool) -> None:
     """One that fails when it is measured again leaves what there was, and is tried once more."""
-    plan = Plan(load_all()[:1], [load_scenario("N2")], None, Settings(repetitions=1))
+    plan = plans.plan_of("P1", repetitions=1)
     [step] = plan.steps()
-    flagged, said = apart("P1", 1), []
+    flagged, state = apart("P1", 1), RunState()
     flagged = flagged.model_copy(update={"environment": {
         **flagged.environment, "flags": ["processor"], "alone": False}})
     again = apart("P1", 1, tcp=1e6) if is_good else failed("P1", 1)
     with ResultsFolder(tmp_path) as results:
-        machine = SimpleNamespace(processors=[0], at_once=1, most_testbeds=1,
+        machine = SimpleNamespace(processors=[0], at_once=1, max_testbeds=1,
                                   memory_mb=lambda nodes: nodes)
-        running = Campaign(plan, machine, results, lambda found, _: said.append(found.status))
+        running = Campaign(plan, machine, results, EventLog(tmp_path, state.take))
         running._again = deque()
-        running._note(step, flagged, None, alone=False)
-        assert list(running._again) == [step] and running.flagged == {step.name}
-        running._note(step, again, None, alone=True)
-        kept = record.read(tmp_path / "records" / f"{step.name}.json")
+        running._keep(step, flagged, None, exclusive=False)
+        assert list(running._again) == [step] and state.flagged == {step.name}
+        running._keep(step, again, None, exclusive=True)
+        kept = stored.read(tmp_path / "records" / f"{step.name}.json")
         assert kept == (again if is_good else flagged)
         assert [s.name for s in results.flagged(plan)] == ([] if is_good else [step.name])
-    assert said == ["ok", again.status] and (step.name in running.failed) != is_good
+    assert state.done == 2 and (step.name in state.failed) != is_good
 
 
 # Clocks that are set
@@ -237,8 +239,9 @@ def test_a_clock_that_is_set_fails_the_repetition(tmp_path: Path, after: str,
     found = stepped(raw("P1"), after, by_s) | {"clock_step_s": by_s}
     judged = judged_of(tmp_path, found)
     assert judged.status == "failed" and f"set by {by_s:+.2f} s" in judged.reason
-    assert judged.authentication_time_s is None and judged.udp is None
-    assert judged.phases == [] and judged.authentication_components_s == {}
+    body = judged.measured
+    assert isinstance(body, Measured) and body.authentication_time_s is None and body.udp is None
+    assert body.phases == [] and body.authentication_components_s == {}
 
 
 def test_stamps_that_run_backwards_need_no_other_witness(tmp_path: Path) -> None:
@@ -247,12 +250,14 @@ def test_stamps_that_run_backwards_need_no_other_witness(tmp_path: Path) -> None
     assert judged.status == "failed" and "set back" in judged.reason
 
 
-def judged_of(folder: Path, found: dict[str, Any]) -> record.Record:
-    """The record of the recorded repetition of P1, with other raw values."""
+def judged_of(folder: Path, values: dict[str, Any]) -> Judged:
+    """What the recorded repetition of P1 comes to with other raw values."""
     for name in captures("P1"):
         (folder / f"{name}.pcap").symlink_to(path("P1", name))
-    (folder / "raw.json").write_text(json.dumps(found))
-    return assemble(POLICIES["P1"], SCENARIO, 1, folder, environment={}, wep_key=WEP_KEY, attempt=1)
+    (folder / "raw.json").write_text(json.dumps(values))
+    cell = Cell({"policy": Level("P1", value=POLICIES["P1"]),
+                 "scenario": Level("N2", value=SCENARIO)})
+    return judge(Repetition(cell, Asked(), folder, {"network": {"wep_key": WEP_KEY}}))
 
 
 def test_an_undisturbed_clock_is_not_complained_of() -> None:
@@ -271,19 +276,19 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
         jumping = {name: at + by_s * (number >= split)
                    for number, (name, at) in enumerate(stamps.items())}
         for samples in (0, 30, 61):
-            waits = load.Waits(0)
+            waits = contention.Waits(0)
             for number in range(61):
                 waits.at.append(99 + number / 10 + by_s * (number >= samples))
                 waits.ran.append(number / 50)
                 waits.waited.append(number / 50)
-            shares = [value for name, value in load.judge(waits, jumping).items()
+            shares = [value for name, value in contention.judge(waits, jumping, STAGES).items()
                       if name.endswith("_share")]
             assert all(0 <= share <= 1 for share in shares), (split, samples, shares)
 
 
 def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Setting the host's clock while a repetition lasts moves no sample."""
-    waits = load.Waits(os.getpid())
+    waits = contention.Waits(os.getpid())
     waits.sample()
     monkeypatch.setattr("time.time", lambda: 0.0)
     waits.sample()
@@ -295,11 +300,16 @@ def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.Mon
 
 def ledger_of(folder: Path, *kept: record.Record) -> Ledger:
     """A ledger that has seen these records."""
-    for one in kept:
-        record.write(one, folder / "records")
+    for entry in kept:
+        record.write(entry, folder / "records")
     ledger = Ledger(folder)
     assert ledger.look() == {"lost": [], "doubled": []}
     return ledger
+
+
+def announced(folder: Path, name: str, *, exclusive: bool = False) -> None:
+    """What a run says of a repetition that it has measured."""
+    EventLog(folder).say("repetition-recorded", name=name, status="ok", exclusive=exclusive)
 
 
 def apart(policy: str, repetition: int, **changes: Any) -> record.Record:
@@ -315,7 +325,8 @@ def test_the_ledger_finds_every_loss(tmp_path: Path) -> None:
     places[0].unlink()
     places[1].write_bytes(places[1].read_bytes()[:100])
     record.write(apart("P1", 3, tcp=1e6), tmp_path / "records")
-    assert not ledger.heard(["[4/9] P1   N2 repetition 4: authenticated in 1.0 ms, TCP"])
+    announced(tmp_path, "P1-N2-004")
+    assert not ledger.hear()
     lost = "\n".join(ledger.look()["lost"])
     for words in ("001: was whole and is gone", "002: was whole and is gone", "002.json: is not",
                   "003: another record", "004: was said to be measured"):
@@ -332,9 +343,12 @@ def test_the_ledger_finds_what_is_there_twice(tmp_path: Path) -> None:
     doubled = "\n".join(ledger.look()["doubled"])
     assert "P1-N2-009: holds the record P1-N2-001" in doubled
     assert "P1-N2-002: is the same measurement as P1-N2-001" in doubled
-    line = "[1/9] P1   N2 repetition 1: authenticated in 1.0 ms, TCP 1.00 Mbit/s"
-    assert not ledger.heard([line, f"{line}, 9 checks hold, alone"])
-    assert ledger.heard([line]) == ["P1-N2-001: was measured already, and was measured again"]
+    announced(tmp_path, "P1-N2-001")
+    announced(tmp_path, "P1-N2-001", exclusive=True)
+    assert not ledger.hear()
+    announced(tmp_path, "P1-N2-001")
+    assert ledger.hear() == ["P1-N2-001: was measured already, and was measured again"]
+    assert not ledger.hear()
 
 
 def test_the_ledger_allows_what_the_rules_allow(tmp_path: Path) -> None:
@@ -355,22 +369,21 @@ def test_the_ledger_allows_what_the_rules_allow(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [k.name for k in faults.KINDS if k.when == "between"])
 def test_damage_to_a_folder_is_mended_by_the_next_run(tmp_path: Path, kind: str) -> None:
     """Whatever lies there, the run knows what is missing, and what is whole stays."""
-    plan = Plan(load_all()[:2], [load_scenario("N2")], load_medium("802.11b-short"),
-                Settings(repetitions=2))
+    plan = plans.plan_of("P1,P2", repetitions=2)
     steps = plan.steps()
     [inject] = [k.inject for k in faults.KINDS if k.name == kind]
     for seed in range(12):
         folder = tmp_path / str(seed)
         with ResultsFolder(folder) as results:
             results.adopt(plan)
-        ledger = ledger_of(folder, *(apart(s.cell.policy.id, s.repetition) for s in steps[:3]))
+        ledger = ledger_of(folder, *(apart(s.cell.ids["policy"], s.repetition) for s in steps[:3]))
         assert inject(faults.Target(folder, ledger, plan, Random(seed), None))
         with ResultsFolder(folder) as results:
             results.adopt(plan)
             missing = {step.name for step in results.missing(plan)}
         assert ledger.look() == {"lost": [], "doubled": []}
         assert missing == {step.name for step in steps} - set(ledger.names)
-        assert json.loads((folder / "plan.json").read_text())["digest"] == plan.digest()
+        assert json.loads((folder / "plan.json").read_text())["digest"] == plan.digest
 
 
 def test_every_kind_is_injected_as_often() -> None:
@@ -404,17 +417,17 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop, daemon: str
         [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE)
-    plan = Plan([POLICIES["P2"]], [load_scenario("N2")], None)
+    plan = plans.plan_of("P2")
     target = faults.Target(qop.folder / "out", Ledger(qop.folder / "out"), plan, Random(1), None,
                            running.pid)
     wait_until(lambda: target.ledger.look() and target.ledger.names, 120)
     assert sabotage.order(target.guests[0], sabotage.kill_daemon([daemon]), 10)
     _, errors = running.communicate(timeout=300)
     records = qop.records("out")
-    bad = [found for found in records.values() if found.status != "ok"]
-    # One that was flagged as well is measured again, alone, and may be right by now.
+    bad = [entry for entry in records.values() if entry.status != "ok"]
+    # One that was flagged as well is measured again, exclusively, and may be right by now.
     assert "FAILED" in errors and len(records) == 6 and len(bad) <= 2, errors
-    assert all(found.reason for found in bad) and running.returncode == bool(bad)
+    assert all(entry.reason for entry in bad) and running.returncode == bool(bad)
     assert records["P2-N2-006"].status == "ok"
     done = qop(*arguments)
     assert done.returncode == 0, done.stderr
@@ -427,19 +440,18 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop, daemon: str
 async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: Path,
                                                                       by_s: float) -> None:
     """Between two, the next is right or says what failed; during one, it is never called right."""
-    plan = Plan([POLICIES["P8"]], [load_scenario("N2")], load_medium("802.11b-short"),
-                Settings(tcp_bytes=300_000, udp_bytes=300_000))
+    plan = plans.plan_of("P8", asked={"stream_bytes": "300k"})
     machine, made = embedded(), secrets.make()
-    testbed = testbeds.Testbed(machine, machine.processors[0], POLICIES["P8"], plan.sites[0],
-                               plan.medium, plan.settings, tmp_path)
+    [planned], [cell] = plan.testbeds.values(), plan.cells
+    testbed = testbeds.Testbed(machine, machine.processors[0], planned, plan, tmp_path)
     order = f"date -s @$(( $(date +%s) + {by_s:.0f} ))"
     later = f"(sleep 0.3; {order}) >/dev/null 2>&1 &"
 
-    async def measured(name: str) -> record.Record | None:
+    async def measured(name: str) -> Judged | None:
         try:
-            out = await testbed.measure(name, plan.scenarios[0], plan.settings.streams)
-            return assemble(POLICIES["P8"], plan.scenarios[0], 1, out, environment={},
-                            wep_key=made["network"]["wep_key"], attempt=1)
+            out = await testbed.measure(name, plan.study.task(cell, plan.asked),
+                                        plan.study.deadline_s(cell, plan.asked))
+            return judge(Repetition(cell, plan.asked, out, made))
         except (testbeds.TestbedFailed, testbeds.TestbedLost, MeasureError) as failure:
             assert str(failure)
             return None
@@ -455,8 +467,8 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
         await testbed.shell(node="ap-a", argv=["sh", "-c", later])
         during = await measured("during")
         assert during is None or (during.status == "failed" and during.reason)
-        for found in (between, during):
-            assert found is None or all(p.duration_s >= 0 for p in found.phases)
+        for judged in (between, during):
+            assert judged is None or all(p.duration_s >= 0 for p in judged.measured.phases)
     finally:
         await testbed.close()
 

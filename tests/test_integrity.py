@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.portable import contents, exporting, seal, verifying
-from harness.portable.capture_test import CaptureTest
+from harness.engine import recording
 from harness.engine.results import ResultsFolder
-from measure import assemble
+from harness.errors import UserError
+from harness.portable import checksums, contents, exporting, verifying
+from harness.portable.capture_test import CaptureTest
 from tests.conftest import Qop
-from tests.results_folder import PCAP, POLICIES, add_record, findings, flip, make, plan_of, write
+from tests.results_folder import PCAP, add_record, findings, flip, make, plan_of, write
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -33,7 +33,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "record cut short": (lambda f: (f / RECORD).write_text((f / RECORD).read_text()[:900]),
                          f"{RECORD}: "),
     "record of noise": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD}: is no text"),
-    "record of another schema": (lambda f: change(f / RECORD, '"schema": 1', '"schema": 7'),
+    "record of another schema": (lambda f: change(f / RECORD, '"schema": 2', '"schema": 7'),
                                  f"{RECORD}: schema 7"),
     "record under another name": (
         lambda f: shutil.copy(f / RECORD, f / "records" / "P1-N2-009.json"),
@@ -41,7 +41,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "policy not planned": (
         lambda f: add_record(f, plan_of(), "P2", 1), "records/P2-N2-001.json: policy P2 is not"),
     "policy edited since": (
-        lambda f: change(f / RECORD, POLICIES["P1"].digest(), "0" * 64),
+        lambda f: change(f / RECORD, plan_of().levels["policy"][0].digest, "0" * 64),
         f"{RECORD}: was measured with another version of policy P1"),
     "record of another plan": (
         lambda f: add_record(f, plan_of("P1"), "P1", 1), f"{RECORD}: was measured for another"),
@@ -137,9 +137,9 @@ def test_a_run_that_goes_on_breaks_the_seal(tmp_path: Path) -> None:
     with ResultsFolder(folder) as kept:
         kept.adopt(plan_of())
         assert (folder / "SHA256SUMS").exists()
-        kept.keep(assemble.unmeasured(
-            POLICIES["P1"], plan_of().scenarios[0], 1, "lost",
-            attempt=1, environment={"plan": plan_of().digest()}), None)
+        plan = plan_of()
+        kept.keep(recording.unmeasured(plan, plan.steps()[0], "lost", attempt=1,
+                                       environment={"plan": plan.digest}), None)
     assert not (folder / "SHA256SUMS").exists()
     assert findings(folder) == []
 

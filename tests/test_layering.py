@@ -3,81 +3,75 @@
 from __future__ import annotations
 
 import ast
-import os
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import import_graph
 import pytest
+from import_graph import ROOT, imports, module_name, sources
 
-ROOT = Path(__file__).parent.parent
+import studies
 
 #: What each package may import of the others: packages, or single modules of them.
 ALLOWED: dict[str, set[str]] = {
     "policies": set(),
-    "topologies": set(),
+    "protocols": set(),
     "guest": set(),
-    "measure": {"policies", "topologies"},
-    "analysis": {"policies", "topologies", "measure.record"},
-    "harness": {"policies", "topologies", "guest", "measure", "analysis"},
+    "topologies": {"protocols"},
+    "measure": {"policies", "topologies", "protocols"},
+    "analysis": {"policies", "topologies", "measure.record", "measure.manifest"},
+    "studies": {"policies", "topologies", "protocols", "measure", "analysis"},
+    "harness": {"policies", "topologies", "protocols", "guest", "measure", "analysis", "studies"},
 }
-#: What only a machine has: Debian's Mininet, Mininet-WiFi, and netlink as hwsim speaks it.
-MACHINE_ONLY = {"mininet", "mn_wifi", "pyroute2"}
+#: Modules of `studies` that every study uses, and the ones that know all studies.
+CONTRACT = {"studies.study", "studies.records"}
+KNOWS_ALL = {"studies.__init__", "studies.records"}
+#: What only a machine has: Debian's Mininet, Mininet-WiFi, netlink as hwsim speaks it, and vici.
+MACHINE_ONLY = {"mininet", "mn_wifi", "pyroute2", "vici"}
+#: What a machine has not: of our dependencies, those that modules seen there import elsewhere.
+OUTSIDE_ONLY = {"pydantic", "pandas", "numpy", "scipy", "matplotlib", "plotly", "jinja2", "click",
+                "rich", "yaml"}
 #: Whole packages that run outside a machine, and the modules that both sides share.
 OUTSIDE = ("policies", "guest", "analysis", "harness")
-SHARED = ("measure.assemble", "measure.record", "measure.evidence", "measure.phases",
-          "measure.dissect", "measure.errors", "topologies.builders", "topologies.loader",
-          "topologies.model")
+SHARED = ("measure.record", "measure.dissect", "measure.errors", "topologies.builders",
+          "topologies.loader", "topologies.model", "studies.study")
 
 
-def sources(package: str, root: Path = ROOT) -> list[Path]:
-    """The Python files of a package; none while it is not written yet."""
-    return sorted((root / package).rglob("*.py"))
-
-
-def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything a module imports at run time, relative imports resolved.
-
-    `from a import b` counts as `a.b`, which may be a module or a name in one. What stands under
-    `if TYPE_CHECKING:` counts too: it is a dependency of the reader.
-    """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = module.split(".")[:-node.level]
-                base = ".".join([*above, base] if base else above)
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and _is_dynamic(node.func):
-            name = node.args[0] if node.args else None
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield node.lineno, name.value
-
-
-def _is_dynamic(function: ast.expr) -> bool:
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in ("import_module", "__import__")
-
-
-def module_name(file: Path, root: Path = ROOT) -> str:
-    """The dotted name of a file below the root; a package's own file counts as a module in it."""
-    return ".".join(file.relative_to(root).with_suffix("").parts)
+def study_folders(root: Path = ROOT) -> list[str]:
+    """The studies there are: the folders below `studies` that hold a package."""
+    return sorted(file.parent.name for file in (root / "studies").glob("*/__init__.py"))
 
 
 def violations(package: str, root: Path = ROOT) -> list[str]:
     """Imports of ours that a package may not have, as `file:line: name`."""
-    found = []
-    for file in sources(package, root):
-        for line, name in imports(ast.parse(file.read_text()), module_name(file, root)):
-            top = name.partition(".")[0]
-            if top not in ALLOWED or top == package:
-                continue
-            allowed = any(name == entry or name.startswith(f"{entry}.")
-                          for entry in ALLOWED[package])
-            if not allowed:
-                found.append(f"{file.relative_to(root)}:{line}: {name}")
-    return found
+    return [f"{file.relative_to(root)}:{line}: {name}"
+            for file in sources(package, root)
+            for line, name in imports(ast.parse(file.read_text()), module_name(file, root))
+            if _is_forbidden(module_name(file, root), name, study_folders(root))]
+
+
+def _is_forbidden(module: str, name: str, there_are: list[str]) -> bool:
+    top, package = name.partition(".")[0], module.partition(".")[0]
+    if top not in ALLOWED:
+        return False
+    if top == package == "studies":
+        return _is_another_study(module, name, there_are)
+    return top != package and not any(_is_below(name, entry) for entry in ALLOWED[package])
+
+
+def _is_another_study(module: str, name: str, there_are: list[str]) -> bool:
+    """A study imports itself and the contract; the contract imports no study."""
+    own = ".".join(module.split(".")[:2])
+    if module in KNOWS_ALL or any(_is_below(name, entry) for entry in CONTRACT):
+        return False
+    if own.removeprefix("studies.") in there_are:
+        return not _is_below(name, own)
+    return any(_is_below(name, f"studies.{study}") for study in there_are)
+
+
+def _is_below(name: str, entry: str) -> bool:
+    return name == entry or name.startswith(f"{entry}.")
 
 
 @pytest.mark.parametrize("package", ALLOWED)
@@ -89,12 +83,19 @@ def test_imports_go_one_way(package: str) -> None:
 def test_every_package_of_ours_has_a_rule() -> None:
     """A new top-level package needs a place in the order; tests and Ansible's code have none."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert {"policies", "topologies", "measure", "guest", "harness"} <= packages
+    assert {"policies", "topologies", "measure", "guest", "analysis", "studies"} <= packages
     assert packages <= set(ALLOWED)
 
 
+def test_every_package_of_ours_is_type_checked() -> None:
+    """mypy is told of each of them."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    assert packages == set(checked)
+
+
 def test_rules_have_no_circle() -> None:
-    """The allowed imports are an order: no package can reach itself."""
+    """The allowed imports are an order: no package can reach itself, and none reaches harness."""
     def reach(package: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
         for entry in ALLOWED[package]:
             top = entry.partition(".")[0]
@@ -105,99 +106,111 @@ def test_rules_have_no_circle() -> None:
     assert all("harness" not in set(reach(package)) for package in ALLOWED)
 
 
-def loaded_by(file: Path) -> set[str]:
-    """Everything that a module imports when it is run; not what it names for types only."""
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            node.body = [ast.Pass()]
-    return {name for _, name in imports(tree, module_name(file))}
-
-
-def file_of(name: str) -> Path | None:
-    """The file of ours that a dotted name lies in: a module's, a package's, or none."""
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        base = ROOT.joinpath(*parts[:length])
-        for file in (base.with_suffix(".py"), base / "__init__.py"):
-            if parts[0] in ALLOWED and file.exists():
-                return file
-    return None
-
-
-def path_to_machine(file: Path, seen: set[Path]) -> list[str]:
-    """Modules from this one to one that needs a machine; empty if there is no such path."""
-    seen.add(file)
-    for name in sorted(loaded_by(file)):
-        if name.partition(".")[0] in MACHINE_ONLY:
-            return [module_name(file), name]
-        below = file_of(name)
-        if below is not None and below not in seen:
-            found = path_to_machine(below, seen)
-            if found:
-                return [module_name(file), *found]
-    return []
-
-
 def test_nothing_outside_a_machine_needs_one() -> None:
     """However far one follows the imports of what runs outside, there is no Mininet."""
     files = [file for package in OUTSIDE for file in sources(package)]
     files += [ROOT / f"{module.replace('.', '/')}.py" for module in SHARED]
-    assert [path for file in files if (path := path_to_machine(file, set()))] == []
+    files += [ROOT / "studies" / study / "__init__.py" for study in study_folders()]
+    seen: set[Path] = set()
+    assert [path for file in files
+            if (path := import_graph.path_to(MACHINE_ONLY, file, seen=seen))] == []
 
 
-def test_the_builder_needs_a_machine() -> None:
-    """The search itself: it does find Mininet where it is used, also through other modules."""
-    assert path_to_machine(ROOT / "topologies" / "builder.py", set())
-    path = path_to_machine(ROOT / "measure" / "worker.py", set())
+def test_what_runs_in_a_machine_needs_only_what_is_there() -> None:
+    """The worker and every study's workload start without what the harness alone has."""
+    modules = ["measure.worker", *(studies.load(name).inside for name in studies.names())]
+    for module in modules:
+        for file in import_graph.files_of(module):
+            assert import_graph.path_to(OUTSIDE_ONLY, file, at_once=True) == []
+
+
+def test_the_search_finds_a_machine_where_it_is_used() -> None:
+    """The search itself: it does find Mininet, also through other modules, and pydantic."""
+    assert import_graph.path_to(MACHINE_ONLY, ROOT / "topologies" / "builder.py")
+    path = import_graph.path_to(MACHINE_ONLY, ROOT / "measure" / "worker.py")
     assert len(path) > 2
     assert path[-1].partition(".")[0] in MACHINE_ONLY
+    assert import_graph.path_to(OUTSIDE_ONLY, ROOT / "measure" / "record.py", at_once=True)
 
 
-@pytest.mark.parametrize(("package", "code", "expected"), [
-    ("policies", "import topologies.model\n", "topologies.model"),
-    ("guest", "def f():\n    from policies import load\n", "policies.load"),
-    ("analysis", "from measure import dissect\n", "measure.dissect"),
-    ("analysis", "from measure.dissect import Packet\n", "measure.dissect.Packet"),
-    ("measure", "import harness\n", "harness"),
-    ("measure", "from ..harness import plan\n", "harness.engine.plan"),
-    ("topologies", "import importlib\nimportlib.import_module('measure.record')\n",
+@pytest.mark.parametrize(("module", "code", "expected"), [
+    ("policies/x", "import topologies.model\n", "topologies.model"),
+    ("guest/x", "def f():\n    from policies import load\n", "policies.load"),
+    ("protocols/kerberos/x", "import topologies\n", "topologies"),
+    ("topologies/x", "import importlib\nimportlib.import_module('measure.record')\n",
      "measure.record"),
+    ("measure/x", "import harness\n", "harness"),
+    ("measure/inner/x", "from ...harness import plan\n", "harness.plan"),
+    ("measure/x", "from studies import study\n", "studies.study"),
+    ("analysis/x", "from measure import dissect\n", "measure.dissect"),
+    ("analysis/x", "from measure.dissect import Packet\n", "measure.dissect.Packet"),
+    ("analysis/x", "import studies.one\n", "studies.one"),
+    ("studies/study", "from studies.one import STUDY\n", "studies.one.STUDY"),
+    ("studies/one/x", "from harness import plan\n", "harness.plan"),
+    ("studies/one/x", "import studies.other.judge\n", "studies.other.judge"),
+    ("studies/one/x", "from studies import other\n", "studies.other"),
+    ("studies/one/x", "from ..other import judge\n", "studies.other.judge"),
+    ("studies/one/x", "from studies import load\n", "studies.load"),
 ])
-def test_a_violation_is_seen(package: str, code: str, expected: str, tmp_path: Path) -> None:
+def test_a_violation_is_seen(module: str, code: str, expected: str, tmp_path: Path) -> None:
     """The check itself: forbidden imports are found wherever and however they are written."""
-    folder = tmp_path / package / "inner" if code.startswith("from ..") else tmp_path / package
-    folder.mkdir(parents=True)
-    code = code.replace("..harness", "...harness")
-    (folder / "x.py").write_text(code)
-    found = violations(package, tmp_path)
-    assert len(found) == 1
-    assert found[0].endswith(f": {expected}")
+    _write(tmp_path, module, code)
+    seen = violations(module.partition("/")[0], tmp_path)
+    assert len(seen) == 1
+    assert seen[0].endswith(f": {expected}")
 
 
-@pytest.mark.parametrize(("package", "code"), [
-    ("analysis", "from measure.record import Record\n"),
-    ("analysis", "from measure import record\n"),
-    ("measure", "from policies.layers import LinkLayer\nimport topologies\n"),
-    ("policies", "from policies.errors import PolicyError\nimport os\n"),
-    ("harness", "from measure import assemble\nfrom guest import boot\n"),
+@pytest.mark.parametrize(("module", "code"), [
+    ("analysis/x", "from measure.record import Record\n"),
+    ("analysis/x", "from measure import record\n"),
+    ("measure/x", "from policies.layers import LinkLayer\nimport topologies\n"),
+    ("policies/x", "from policies.errors import PolicyError\nimport os\n"),
+    ("studies/records", "from studies.one.body import from_schema_1\n"),
+    ("studies/one/x", "from studies.study import Study\nfrom studies import study\n"),
+    ("studies/one/x", "from studies.one import judge\nfrom .judge import y\nimport measure\n"),
+    ("harness/x", "import studies\nfrom measure import worker\nfrom guest import boot\n"),
 ])
-def test_what_is_allowed_passes(package: str, code: str, tmp_path: Path) -> None:
+def test_what_is_allowed_passes(module: str, code: str, tmp_path: Path) -> None:
     """The check itself: what the rule allows is not complained of."""
-    (tmp_path / package).mkdir()
-    (tmp_path / package / "x.py").write_text(code)
-    assert violations(package, tmp_path) == []
+    _write(tmp_path, module, code)
+    assert violations(module.partition("/")[0], tmp_path) == []
+
+
+def _write(root: Path, module: str, code: str) -> None:
+    """A module in a project of its own that has two studies, one and other."""
+    for study in ("one", "other"):
+        (root / "studies" / study).mkdir(parents=True)
+        (root / "studies" / study / "__init__.py").touch()
+    file = root / f"{module}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(code)
+
+
+@pytest.mark.parametrize(("code", "at_once", "reaches"), [
+    ("import pydantic\n", True, True),
+    ("def f():\n    import pydantic\n", False, True),
+    ("def f():\n    import pydantic\n", True, False),
+    ("if TYPE_CHECKING:\n    import pydantic\n", False, False),
+    ("from measure.inner import y\n", True, True),  # by way of its package
+])
+def test_imports_are_followed(code: str, at_once: bool, reaches: bool, tmp_path: Path) -> None:
+    """The search itself: through packages, not for types, and functions only where asked."""
+    (tmp_path / "measure" / "inner").mkdir(parents=True)
+    (tmp_path / "measure" / "inner" / "__init__.py").write_text("import pydantic\n")
+    (tmp_path / "measure" / "inner" / "y.py").touch()
+    file = tmp_path / "measure" / "x.py"
+    file.write_text(code)
+    path = import_graph.path_to({"pydantic"}, file, tmp_path, at_once=at_once)
+    assert bool(path) == reaches
 
 
 def test_nothing_imports_the_scripts() -> None:
     """Scenarios as scripts are for people to run: the testbeds and the harness do without them."""
-    scripts = {file.stem for file in (ROOT / "topologies").glob("*.py") if os.access(file, os.X_OK)}
-    assert len(scripts) == 5
-    own = {ROOT / f"topologies/{name}.py" for name in scripts}
-    own |= set((ROOT / "topologies/standalone").rglob("*.py"))
+    scripts = ROOT / "topologies" / "examples"
+    assert len(list(scripts.glob("*.py"))) == 5
+    own = {*sources("topologies/examples"), *sources("topologies/standalone")}
     for package in ALLOWED:
         for file in set(sources(package)) - own:
             for line, name in imports(ast.parse(file.read_text()), module_name(file)):
-                parts = name.split(".")
-                assert parts[0] != "topologies" or len(parts) < 2 or parts[1] not in {
-                    "standalone", *scripts}, f"{file}:{line}: {name}"
+                assert not name.startswith(("topologies.examples", "topologies.standalone")), (
+                    f"{file}:{line}: {name}")

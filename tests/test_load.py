@@ -8,26 +8,35 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
-from harness.engine.contention import LIMITS, Waits, judge
+from harness.engine import contention
+from harness.engine.contention import Waits
+from studies.qop2007.metrics import STAGES
 
+LIMITS = {stage.name: stage.limit for stage in STAGES}
 STAMPS = {"start": 100.0, "first_packet": 101.0, "tcp_start": 101.0, "tcp_end": 103.0,
           "udp_start": 103.0, "udp_end": 104.0, "end": 104.0}
 
 
+def judge(waits: Waits, stamps: dict[str, float]) -> dict[str, Any]:
+    """The verdict by the stages of the 2007 study."""
+    return contention.judge(waits, stamps, STAGES)
+
+
 def waits_of(waited_until_s: dict[float, float]) -> Waits:
     """A process seen from 99 to 105 s; it had waited so long by each of the given moments."""
-    found = Waits(0)
+    waits = Waits(0)
     total = 0.0
     for step in range(61):
         at = 99 + step / 10
         total = waited_until_s.get(round(at, 1), total)
-        found.at.append(at)
-        found.ran.append((at - 99) * 0.2)
-        found.waited.append(total)
-    return found
+        waits.at.append(at)
+        waits.ran.append((at - 99) * 0.2)
+        waits.waited.append(total)
+    return waits
 
 
 def test_shares_are_of_the_time_asked_for() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.results import ResultsFolder, latest
 from harness.errors import UserError
 from harness.portable import exporting, importing, merging, pruning, verifying
-from harness.engine.results import ResultsFolder, latest
 from tests.results_folder import add_record, findings, flip, make, packed, plan_of, tree, write
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from harness.portable import exporting, importing, pruning, verifying
 from harness.portable.documents import Pruned, Removed
-from harness.engine.results import ResultsFolder
 from tests.results_folder import add_record, findings, make, plan_of, tree, write
 
 RECORD = "records/P1-N2-001.json"

@@ -1,41 +1,36 @@
-"""Tests of measure.record and of what assemble puts in: whole or not at all, and readable again."""
+"""Tests of measure.record: whole or not at all, readable again, and older ones upgraded."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recorded import POLICIES, SCENARIO, WEP_KEY, packets, path, raw
 
-from measure import assemble as assembling
-from measure import dissect, record
-from measure.assemble import assemble, unmeasured
-from measure.errors import MeasureError
+from harness.engine import recording
+from measure import record
 from measure.record import (
     SCHEMA,
     CheckRecord,
-    PhaseRecord,
     Record,
     RecordError,
-    StreamRecord,
+    StudyRecord,
     record_name,
 )
+from studies import records as stored
+from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
+from tests import plans
+from tests.fabricated import make
 
 ROOT = Path(__file__).parent.parent
-BLANK = dissect.parse_fields("0\t60\n")[0]
-# So many of a stream are kept in a recording.
-RECORDED_DATAGRAMS = 8
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -43,28 +38,25 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,8}", fullmatch=True)
 plain = st.recursive(st.none() | st.booleans() | st.integers(-2**53, 2**53) | finite | words,
                      lambda inner: st.lists(inner, max_size=3)
                      | st.dictionaries(words, inner, max_size=3), max_leaves=6)
-streams = st.none() | st.builds(
-    StreamRecord, goodput_bps=finite, bytes=st.integers(0, 2**62), duration_s=finite,
-    iperf=st.dictionaries(words, finite, max_size=3))
-phase_lists = st.lists(st.builds(PhaseRecord, name=words, start_s=finite, duration_s=finite,
-                                 packets=st.integers(0, 10**6)), max_size=3)
 records = st.builds(
-    Record, schema=st.just(SCHEMA), policy=names, scenario=names, repetition=st.integers(0, 9999),
+    Record, schema=st.just(SCHEMA), study=st.builds(StudyRecord, id=names, version=st.integers(1, 9)),
+    cell=st.dictionaries(names, names, min_size=1, max_size=3), repetition=st.integers(0, 9999),
     status=st.sampled_from(["ok", "failed", "skipped"]), reason=words,
-    authentication_time_s=st.none() | finite,
-    authentication_components_s=st.dictionaries(words, finite, max_size=3),
-    authentication_sum=st.lists(words, max_size=3), phases=phase_lists, handoff=phase_lists,
-    tcp=streams, udp=streams,
+    digests=st.dictionaries(names, words, max_size=3),
+    asked=st.dictionaries(words, plain, max_size=3),
+    measured=st.none() | st.dictionaries(words, plain, max_size=3),
     evidence=st.lists(st.builds(CheckRecord, check=words, ok=st.booleans(), detail=words),
                       max_size=3),
     environment=st.dictionaries(words, plain, max_size=3),
     captures=st.lists(st.dictionaries(words, plain, max_size=3), max_size=2),
+    files=st.lists(names, max_size=2),
     attempt=st.integers(1, 9), elapsed_s=finite, raw=st.dictionaries(words, plain, max_size=3))
 
 
 def a_record(**changes: Any) -> Record:
     """A record of a repetition that was not measured, with changes."""
-    made = unmeasured(POLICIES["P1"], SCENARIO, 1, "no reason", environment={}, attempt=1)
+    plan = plans.plan_of("P1")
+    made = recording.unmeasured(plan, plan.steps()[0], "no reason", environment={}, attempt=1)
     return made.model_copy(update=changes)
 
 
@@ -81,10 +73,10 @@ def refusal(file: Path) -> str:
 # Writing -------------------------------------------------------------------------------------
 
 
-def test_name_sorts_by_policy_scenario_and_repetition() -> None:
+def test_name_sorts_by_cell_and_repetition() -> None:
     """Names are those of the cell and a repetition of three digits, so that files sort."""
-    assert a_record(repetition=7).name == "P1-N2-007" == record_name("P1", "N2", 7)
-    assert record_name("P1", "N2", 2) < record_name("P1", "N2", 10)
+    assert a_record(repetition=7).name == "P1-N2-007" == record_name(("P1", "N2"), 7)
+    assert record_name(("P1", "N2"), 2) < record_name(("P1", "N2"), 10)
 
 
 def test_written_record_is_plain_json_with_the_documented_keys(tmp_path: Path) -> None:
@@ -93,17 +85,15 @@ def test_written_record_is_plain_json_with_the_documented_keys(tmp_path: Path) -
     assert file == tmp_path / "new" / "records" / "P1-N2-001.json"
     found = json.loads(file.read_text())
     assert found["schema"] == SCHEMA
-    assert set(found) >= {"schema", "policy", "scenario", "repetition", "status", "reason",
-                          "authentication_time_s", "authentication_components_s",
-                          "authentication_sum", "phases", "handoff", "tcp", "udp", "evidence",
-                          "environment"}
+    assert set(found) >= {"schema", "study", "cell", "repetition", "status", "reason", "digests",
+                          "asked", "measured", "evidence", "environment"}
     assert "schema_" not in found
 
 
 def test_every_field_is_documented() -> None:
     """docs/records.md has a row for every field of a record and of its parts."""
     text = (ROOT / "docs" / "records.md").read_text()
-    for part in (Record, PhaseRecord, StreamRecord, CheckRecord):
+    for part in (Record, StudyRecord, CheckRecord, Measured, PhaseRecord, StreamRecord):
         for name, field in part.model_fields.items():
             shown = "schema" if name == "schema_" else field.alias or name
             assert f"`{shown}`" in text, shown
@@ -118,12 +108,13 @@ def test_round_trip(tmp_path: Path, made: Record) -> None:
 
 def test_no_record_is_written_that_cannot_be_read(tmp_path: Path) -> None:
     """A value that is no number is refused when written, or survives; it is not lost."""
+    endless = a_record(elapsed_s=float("inf"))
     try:
-        stream = StreamRecord(goodput_bps=float("inf"), bytes=1, duration_s=0, iperf={})
-        file = record.write(a_record(tcp=stream), tmp_path)
+        file = record.write(endless, tmp_path)
     except ValueError:
         return
-    assert record.read(file).tcp == stream
+    with pytest.raises(RecordError):
+        record.read(file)
 
 
 def test_second_write_replaces_the_first(tmp_path: Path) -> None:
@@ -204,7 +195,7 @@ def test_other_schema_is_refused_with_advice(tmp_path: Path) -> None:
 def test_other_schema_with_other_fields_is_refused_by_its_number(tmp_path: Path) -> None:
     """The next version will have other fields; its number is what the user needs to hear."""
     file = tmp_path / "P1-N2-001.json"
-    file.write_text(json.dumps({"schema": SCHEMA + 1, "policy": "P1", "cells": []}))
+    file.write_text(json.dumps({"schema": SCHEMA + 1, "cell": {}, "cells": []}))
     assert f"schema {SCHEMA + 1}" in refusal(file)
 
 
@@ -230,8 +221,8 @@ def test_any_junk_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [
-    ("status", "fine"), ("repetition", "many"), ("phases", {}), ("evidence", [{"check": "x"}]),
-    ("tcp", {"goodput_bps": 1}), ("authentication_time_s", "soon"), ("raw", [])])
+    ("status", "fine"), ("repetition", "many"), ("cell", []), ("evidence", [{"check": "x"}]),
+    ("study", {"id": "x"}), ("measured", 3), ("raw", [])])
 def test_wrong_value_is_named(field: str, value: object, tmp_path: Path) -> None:
     """A record damaged by hand is refused with the field's name."""
     file = record.write(a_record(), tmp_path)
@@ -286,155 +277,94 @@ def test_records_are_frozen() -> None:
         a_record().reason = "better"
 
 
-# Assembling ----------------------------------------------------------------------------------
+# Made by the engine ------------------------------------------------------------------------
 
 
 def test_unmeasured_has_a_reason_and_nothing_else() -> None:
     """A repetition that never began is a failed record with its reason and circumstances."""
-    made = unmeasured(POLICIES["P8"], SCENARIO, 3, "guest was killed", environment={"a": 1},
-                      attempt=2)
+    plan = plans.plan_of("P8", repetitions=3)
+    step = plan.steps()[-1]
+    made = recording.unmeasured(plan, step, "guest was killed", environment={"a": 1}, attempt=2)
     assert (made.status, made.reason, made.attempt) == ("failed", "guest was killed", 2)
-    assert made.environment == {"a": 1, "policy_sha256": POLICIES["P8"].digest()}
-    assert (made.tcp, made.udp, made.authentication_time_s, made.phases) == (None, None, None, [])
-    assert (made.authentication_components_s, made.authentication_sum, made.handoff) == ({}, [], [])
+    assert made.environment == {"a": 1} and made.name == "P8-N2-003" == step.name
+    assert made.digests == {name: level.digest for name, level in step.cell.levels.items()}
+    assert made.asked == plan.asked.kept() and made.measured is None and made.evidence == []
 
 
-def udp(times: list[float], *, received_bytes: int = 140_000, length: int = 1442,
-        others: list[float] | None = None) -> StreamRecord | None:
-    """The UDP stream of datagrams seen at these times, between 10 and 20 s, and other packets."""
-    report = raw("P1")["iperf_udp"]
-    report["end"]["sum_received"]["bytes"] = received_bytes
-    values = {"iperf_udp": report, "stamps": {"udp_start": 10.0, "udp_end": 20.0}}
-    wire = [replace(BLANK, time_s=at_s, length=length) for at_s in times]
-    wire += [replace(BLANK, time_s=at_s, length=66) for at_s in others or []]
-    return assembling._udp(values, sorted(wire, key=lambda packet: packet.time_s))
+def test_a_medium_of_the_users_is_kept_by_its_own_name(tmp_path: Path) -> None:
+    """A record names no file of the machine that it was made on."""
+    mine = tmp_path / "mine.yml"
+    mine.write_text((ROOT / "topologies" / "media" / "802.11g.yml").read_text())
+    plan = plans.plan_of("P1", asked={"medium": str(mine)})
+    made = recording.unmeasured(plan, plan.steps()[0], "no", environment={}, attempt=1)
+    assert made.asked["medium"] == "802.11g" and list(plan.manifest.media) == ["802.11g"]
+    assert str(tmp_path) not in plan.manifest.model_dump_json() + made.model_dump_json()
+    assert plan.digest == plans.plan_of("P1", asked={"medium": "802.11g"}).digest
 
 
-def test_udp_duration_is_n_intervals_of_the_mean_gap() -> None:
-    """Five datagrams, 1 s apart, take 5 s: n/(n-1) of the time from first to last."""
-    found = udp([11, 12, 13, 14, 15], received_bytes=5000)
-    assert found is not None
-    assert found.duration_s == pytest.approx(5.0)
-    assert found.goodput_bps == pytest.approx(5000 * 8 / 5)
-    assert found.bytes == 5000
+# Of schema 1 ----------------------------------------------------------------------------------
 
 
-def test_udp_counts_only_its_own_packets_in_its_own_time() -> None:
-    """Iperf3's control packets and datagrams outside the stream's stamps do not move the clock."""
-    plain_stream = udp([11, 12, 13])
-    assert udp([11, 12, 13], others=[10.5, 19.5]) == plain_stream
-    assert udp([9.0, 11, 12, 13, 21.0]) == plain_stream
+def schema_1() -> dict[str, Any]:
+    """A record as it was written while there was one study."""
+    stream = {"goodput_bps": 4e6, "bytes": 10, "duration_s": 1.0, "iperf": {"packets": 2.0}}
+    return {"schema": 1, "policy": "P1", "scenario": "N2", "repetition": 3, "status": "ok",
+            "reason": "", "authentication_time_s": 0.5, "authentication_components_s": {"a": 0.5},
+            "authentication_sum": ["a"], "phases": [
+                {"name": "scan", "start_s": 0.0, "duration_s": 0.5, "packets": 2}],
+            "handoff": [], "tcp": stream, "udp": None,
+            "evidence": [{"check": "x", "ok": True, "detail": "y"}],
+            "environment": {"policy_sha256": "ab", "medium": "802.11g"}, "captures": [],
+            "attempt": 2, "elapsed_s": 3.5, "raw": {"stamps": {"start": 1.0}}}
 
 
-@pytest.mark.parametrize("times", [[], [11.0], [12.0, 12.0], [5.0, 25.0]])
-def test_udp_without_a_duration_is_no_stream(times: list[float]) -> None:
-    """Fewer than two datagrams, or no time between them, give no rate rather than a wrong one."""
-    assert udp(times) is None
+def test_a_record_of_schema_1_is_read_with_its_numbers(tmp_path: Path) -> None:
+    """What was flat is the study's body, the policy's digest one of the levels'."""
+    old = schema_1()
+    (tmp_path / "P1-N2-003.json").write_text(json.dumps(old))
+    entry = stored.read(tmp_path / "P1-N2-003.json")
+    assert entry.name == "P1-N2-003" and entry.schema_ == SCHEMA
+    assert (entry.study.id, entry.cell) == ("qop2007", {"policy": "P1", "scenario": "N2"})
+    assert entry.digests == {"policy": "ab"} and entry.environment == {"medium": "802.11g"}
+    assert entry.measured is not None
+    for name in ("authentication_time_s", "phases", "tcp", "udp", "authentication_sum"):
+        assert entry.measured[name] == old[name]
+    assert (entry.attempt, entry.elapsed_s, entry.raw) == (2, 3.5, old["raw"])
+    written = record.write(entry, tmp_path / "again")
+    assert record.read(written) == entry
 
 
-@given(st.integers(2, 400), st.floats(1e-4, 0.02))
-def test_udp_recovers_the_rate(count: int, gap_s: float) -> None:
-    """Datagrams of 1400 bytes, evenly spaced, give their rate whatever count and spacing."""
-    times = [10.5 + n * gap_s for n in range(count)]
-    found = udp(times, received_bytes=count * 1400)
-    assert found is not None
-    assert found.goodput_bps == pytest.approx(1400 * 8 / gap_s, rel=1e-6)
+@pytest.mark.parametrize("change", [
+    {"tcp": {"goodput_bps": 1}}, {"latency_s": 1}, {"phases": {}}, {"udp": "quick"}])
+def test_a_record_of_schema_1_that_does_not_fit_is_one_line(change: dict[str, Any],
+                                                            tmp_path: Path) -> None:
+    """It names the file and the field, and nothing is lost."""
+    file = tmp_path / "P1-N2-003.json"
+    file.write_text(json.dumps(schema_1() | change))
+    with pytest.raises(RecordError, match=next(iter(change))) as caught:
+        stored.read(file)
+    assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
+    assert file.exists()
 
 
-@pytest.mark.parametrize("recording", ["P1", "P3", "P3-N3", "P1-R2"])
-def test_udp_of_a_recording_is_timed_where_it_arrives(recording: str) -> None:
-    """A recording's duration is that of its datagrams at the peer, not iperf3's.
-
-    Of a tunnel's packets, packed and unpacked in one capture, only the unpacked ones are timed.
-    """
-    values, arrived = raw(recording), packets(recording, "traffic-peer")
-    found = assembling._udp(values, arrived)
-    assert found is not None
-    times = [p.time_s for p in arrived if p.length == 1442 and p.udp_dst == 5201
-             and p.time_s >= values["stamps"]["udp_start"]]
-    assert len(times) == RECORDED_DATAGRAMS
-    assert found.duration_s == pytest.approx(
-        (times[-1] - times[0]) * RECORDED_DATAGRAMS / (RECORDED_DATAGRAMS - 1))
-    assert found.bytes == values["iperf_udp"]["end"]["sum_received"]["bytes"]
-    assert found.iperf["duration_s"] == values["iperf_udp"]["end"]["sum_received"]["seconds"]
+def test_a_missing_field_of_schema_1_is_named(tmp_path: Path) -> None:
+    """As for today's."""
+    document = schema_1()
+    del document["tcp"]
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    with pytest.raises(RecordError, match="tcp: missing"):
+        stored.read(tmp_path / "x.json")
 
 
-def test_udp_in_a_tunnel_is_timed_by_its_commonest_packet() -> None:
-    """Where only packed packets show at the peer, those of the stream's size are the stream."""
-    plain_stream = udp([11, 12, 13, 14], length=1510)
-    assert udp([11, 12, 13, 14], length=1510, others=[10.5, 19.5]) == plain_stream
-    assert plain_stream is not None
-    assert plain_stream.duration_s == pytest.approx(4.0)
+def test_read_all_reads_both_schemas(tmp_path: Path) -> None:
+    """A folder that was gone on with holds some of each."""
+    (tmp_path / "P1-N2-003.json").write_text(json.dumps(schema_1()))
+    record.write(make("P1", 4), tmp_path)
+    entries, complaints = stored.read_all(tmp_path)
+    assert [entry.repetition for entry in entries] == [3, 4] and not complaints
 
 
-def test_stream_that_was_not_asked_for_is_absent() -> None:
-    """A size of 0 leaves a stream out; nothing is made up for it."""
-    assert assembling._tcp({}) is None
-    assert assembling._udp({"stamps": {}}, []) is None
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """A copy of P7's recorded repetition, to be damaged."""
-    return Path(shutil.copytree(path("P7", "auth-mn").parent, tmp_path / "r1"))
-
-
-def change_raw(folder: Path, **values: Any) -> None:
-    """Change a repetition's raw values."""
-    (folder / "raw.json").write_text(json.dumps(raw("P7") | values))
-
-
-def assemble_p7(folder: Path) -> Record:
-    """The record of a damaged repetition."""
-    return assemble(POLICIES["P7"], SCENARIO, 1, folder, environment={}, wep_key=WEP_KEY,
-                    attempt=1)
-
-
-def test_failure_inside_the_machine_is_the_reason(copied: Path) -> None:
-    """What ended a repetition is its reason; the checks are kept beside it."""
-    change_raw(copied, failure={"stage": "stream", "reason": "TCP stream did not end"})
-    made = assemble_p7(copied)
-    assert (made.status, made.reason) == ("failed", "TCP stream did not end")
-    assert made.authentication_time_s is None
-    assert made.evidence
-    assert made.phases
-
-
-def test_repetition_that_ended_before_its_start(copied: Path) -> None:
-    """A failure before the first stamp gives a record without phases."""
-    change_raw(copied, captures=[], stamps={}, events=[], kernel={},
-               failure={"stage": "testbed", "reason": "SAs are left over"})
-    for name in ("iperf_tcp", "iperf_udp"):
-        values = json.loads((copied / "raw.json").read_text())
-        del values[name]
-        (copied / "raw.json").write_text(json.dumps(values))
-    made = assemble_p7(copied)
-    assert (made.status, made.reason, made.phases) == ("failed", "SAs are left over", [])
-
-
-def test_missing_capture_is_named(copied: Path) -> None:
-    """A capture that raw values name but that is not there is an error that names it."""
-    (copied / "auth-wire.pcap").unlink()
-    with pytest.raises(MeasureError, match=r"auth-wire\.pcap"):
-        assemble_p7(copied)
-
-
-def test_missing_raw_values_are_an_os_error(copied: Path) -> None:
-    """Without raw.json there is nothing to assemble, as documented."""
-    (copied / "raw.json").unlink()
-    with pytest.raises(OSError, match=r"raw\.json"):
-        assemble_p7(copied)
-
-
-def test_half_written_raw_values_are_a_measure_error(copied: Path) -> None:
-    """A guest killed while it wrote raw.json gives one of the documented errors."""
-    whole = (copied / "raw.json").read_text()
-    (copied / "raw.json").write_text(whole[:len(whole) // 2])
-    with pytest.raises((MeasureError, OSError)):
-        assemble_p7(copied)
-
-
-@pytest.mark.parametrize("module", ["measure.assemble", "measure.record", "measure.evidence",
+@pytest.mark.parametrize("module", ["studies.qop2007.judge", "measure.record", "measure.evidence",
                                     "topologies.loader", "topologies.model"])
 def test_imports_without_mininet(module: str) -> None:
     """What runs outside the machine needs neither Mininet nor anything else only a machine has."""

@@ -6,24 +6,21 @@ import dataclasses
 
 import pytest
 
-from harness.engine.plan import Plan, Settings, Step
-from harness.engine.scheduler import FULL, LEAST, Scheduler
-from policies import load_all
-from topologies.loader import load_medium, load_scenario
-
-MEDIUM = load_medium("802.11b-short")
-TWELVE = load_all()
+from harness.engine.plan import Plan, Step
+from harness.engine.scheduler import FULL, MIN_FULL, Scheduler
+from studies.qop2007.factors import scenario_level
+from tests import plans
+from topologies.loader import load_scenario
 
 
 def plan_of(policies: int, scenarios: str = "N1,N2", repetitions: int = 2, seed: int = 1) -> Plan:
     """A plan with the first so many policies."""
-    return Plan(TWELVE[:policies], [load_scenario(name) for name in scenarios.split(",")], MEDIUM,
-                Settings(repetitions=repetitions, seed=seed))
+    return plans.plan_of(plans.policies(policies), scenarios, repetitions=repetitions, seed=seed)
 
 
 def scheduler_of(plan: Plan, **changes: object) -> Scheduler:
     """A scheduler with two processors, room for all, and the plan's steps to come."""
-    made = dataclasses.replace(Scheduler(plan, [0, 1], at_once=8, most=64, room_mb=10_000),
+    made = dataclasses.replace(Scheduler(plan, [0, 1], at_once=8, max_testbeds=64, free_mb=10_000),
                                **changes)
     made.add(plan.steps())
     return made
@@ -31,10 +28,10 @@ def scheduler_of(plan: Plan, **changes: object) -> Scheduler:
 
 def started(scheduler: Scheduler) -> list[tuple[Step, int]]:
     """Everything that can be started now."""
-    found = []
-    while (one := scheduler.start()) is not None:
-        found.append(one)
-    return found
+    starts = []
+    while (start := scheduler.start()) is not None:
+        starts.append(start)
+    return starts
 
 
 def test_steps_start_in_the_plans_order_one_a_testbed() -> None:
@@ -42,7 +39,7 @@ def test_steps_start_in_the_plans_order_one_a_testbed() -> None:
     plan = plan_of(4)
     first = started(scheduler_of(plan))
     assert [step for step, _ in first] == plan.steps()[:4]
-    assert len({step.cell.policy.id for step, _ in first}) == 4
+    assert len({step.cell.ids["policy"] for step, _ in first}) == 4
 
 
 def test_everything_is_measured_exactly_once() -> None:
@@ -61,11 +58,11 @@ def test_everything_is_measured_exactly_once() -> None:
 def test_a_testbed_stays_on_its_processor_and_both_are_used() -> None:
     """Policies spread over the processors and never move."""
     scheduler = scheduler_of(plan_of(4))
-    first = {step.cell.policy.id: place for step, place in started(scheduler)}
+    first = {step.cell.ids["policy"]: place for step, place in started(scheduler)}
     assert sorted(first.values()) == [0, 0, 1, 1]
     for step in scheduler.running:
         scheduler.ended(step)
-    second = {step.cell.policy.id: place for step, place in started(scheduler)}
+    second = {step.cell.ids["policy"]: place for step, place in started(scheduler)}
     assert second == first
 
 
@@ -73,8 +70,8 @@ def test_an_idle_processor_takes_over_a_testbed() -> None:
     """What waits for a busy processor moves to one that has nothing to do, and stays there."""
     plan = plan_of(3, "N2", repetitions=2)
     scheduler = scheduler_of(plan, at_once=1)
-    seats = {place: scheduler.seat(place) for place in scheduler.places()}
-    assert list(seats.values()) == [0, 1, 0]
+    processors = [scheduler.reserve(key) for key in scheduler.testbeds()]
+    assert processors == [0, 1, 0]
     _, (second, where) = started(scheduler)
     assert where == 1 and scheduler.start() is None
     third = plan.steps()[2]
@@ -115,21 +112,21 @@ def test_at_most_so_many_at_once() -> None:
 def test_testbeds_without_room_wait_and_get_it() -> None:
     """Memory for two: the third policy is measured when one of the two has ended."""
     plan = plan_of(3, "N2", repetitions=1)
-    memory = {(policy.id, ""): 400 for policy in plan.policies}
-    scheduler = scheduler_of(plan, room_mb=1000, memory_mb=memory)
+    memory = dict.fromkeys(plan.testbeds, 400)
+    scheduler = scheduler_of(plan, free_mb=1000, memory_mb=memory)
     first = started(scheduler)
-    assert len(first) == 2 and scheduler.is_short_of_room()
+    assert len(first) == 2 and scheduler.is_short_of_memory()
     scheduler.ended(first[0][0])
     assert not started(scheduler)  # its testbed is still there
-    for place in scheduler.idle():
-        scheduler.gone(place)
-    assert len(started(scheduler)) == 1 and not scheduler.is_short_of_room()
+    for key in scheduler.idle():
+        scheduler.gone(key)
+    assert len(started(scheduler)) == 1 and not scheduler.is_short_of_memory()
 
 
 def test_one_testbed_is_always_possible() -> None:
     """A machine with too little memory by the estimate is tried all the same."""
     plan = plan_of(2, "N2", repetitions=1)
-    scheduler = scheduler_of(plan, room_mb=0, memory_mb={(p.id, ""): 400 for p in plan.policies})
+    scheduler = scheduler_of(plan, free_mb=0, memory_mb=dict.fromkeys(plan.testbeds, 400))
     assert len(started(scheduler)) == 1
 
 
@@ -140,34 +137,43 @@ def test_blocks_hold_every_cell_once_and_the_seed_decides_their_order() -> None:
     assert [s.name for s in one.steps()] != [s.name for s in other.steps()]
     for repetition in (1, 2):
         block = one.block(repetition)
-        assert {step.cell.name for step in block} == {cell.name for cell in one.cells()}
+        assert {step.cell.name for step in block} == {cell.name for cell in one.cells}
         assert len(block) == 24
-        assert [step.cell.scenario.id for step in block] == ["N1"] * 12 + ["N2"] * 12
+        assert [step.cell.ids["scenario"] for step in block] == ["N1"] * 12 + ["N2"] * 12
 
 
-def test_scenarios_of_one_network_share_a_site() -> None:
-    """The paper's five need one built network; what contradicts it needs another."""
-    five = [load_scenario(name) for name in ("N1", "N2", "N3", "R1", "R2")]
-    [site] = Plan(TWELVE, five, MEDIUM).sites
-    assert site.name == "" and {s.id for s in site.scenarios} == {s.id for s in five}
-    assert set(site.network.nodes) == {name for s in five for name in s.network.nodes}
-    slow = dataclasses.replace(five[2], id="slow", network=dataclasses.replace(
-        five[2].network, links=[dataclasses.replace(link, delay_ms=60.0) if "router" in
-                                " ".join(link.ends) else link for link in five[2].network.links]))
-    two = Plan(TWELVE, [*five, slow], MEDIUM).sites
-    assert [site.name for site in two] == ["N1+N2+N3+R1+R2", "slow"]
+def test_scenarios_of_one_network_share_a_testbed() -> None:
+    """The paper's five need one a policy; what contradicts their network needs another."""
+    five = plan_of(2, "N1,N2,N3,R1,R2")
+    assert list(five.testbeds) == ["P1", "P2"]
+    networks = [level.value.network for level in five.levels["scenario"]]
+    for testbed in five.testbeds.values():
+        assert {cell.ids["scenario"] for cell in testbed.cells} == {"N1", "N2", "N3", "R1", "R2"}
+        assert set(testbed.spec.network.nodes) == {name for network in networks
+                                                   for name in network.nodes}
+    third = load_scenario("N3")
+    slow = dataclasses.replace(third, id="slow", network=dataclasses.replace(
+        third.network, links=[dataclasses.replace(link, delay_ms=60.0) if "router" in
+                              " ".join(link.ends) else link for link in third.network.links]))
+    six = plans.with_levels(five, scenario=[*five.levels["scenario"], scenario_level(slow)])
+    assert list(six.testbeds) == ["P1-N1+N2+N3+R1+R2", "P1-slow", "P2-N1+N2+N3+R1+R2", "P2-slow"]
 
 
-@pytest.mark.parametrize("field", ["seed", "clock", "udp_bytes", "warm_up"])
-def test_settings_that_matter_change_the_plan(field: str) -> None:
+@pytest.mark.parametrize(("field", "value"), [("seed", 9), ("clock", "virtual"), ("warm_up", 4)])
+def test_settings_that_matter_change_the_plan(field: str, value: object) -> None:
     """Results measured otherwise are another plan's; more repetitions are not."""
     plan = plan_of(2)
-    changed = {"seed": 9, "clock": "virtual", "udp_bytes": 5, "warm_up": 4}
-    other = dataclasses.replace(plan, settings=dataclasses.replace(
-        plan.settings, **{field: changed[field]}))
+    other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **{field: value}))
     more = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, repetitions=9))
-    assert plan.digest() != other.digest()
-    assert plan.digest() == more.digest()
+    assert plan.digest != other.digest
+    assert plan.digest == more.digest
+
+
+@pytest.mark.parametrize("asked", [{"stream_bytes": "2M"}, {"udp_payload_bytes": "1000"},
+                                   {"medium": "none"}, {"detection": "advertisement"}])
+def test_what_the_workload_is_asked_for_is_part_of_the_plan(asked: dict[str, str]) -> None:
+    """Another size, another medium: another plan."""
+    assert plans.plan_of("P1", asked=asked).digest != plans.plan_of("P1").digest
 
 
 def test_waiting_makes_it_careful_and_idleness_bold() -> None:
@@ -179,21 +185,21 @@ def test_waiting_makes_it_careful_and_idleness_bold() -> None:
     assert careful < FULL
     for _ in range(50):
         scheduler.waited(1.5)
-    assert scheduler.full == LEAST
+    assert scheduler.full == MIN_FULL
     scheduler.waited(0.7)
-    assert scheduler.full == LEAST
+    assert scheduler.full == MIN_FULL
     for _ in range(5):
         scheduler.waited(0.1)
-    assert LEAST < scheduler.full < careful
+    assert MIN_FULL < scheduler.full < careful
 
 
 def test_testbeds_are_seated_ahead_in_the_order_of_their_steps() -> None:
     """As many as memory has room for, spread over the processors; seating twice changes nothing."""
     plan = plan_of(3, "N2", repetitions=1)
-    scheduler = scheduler_of(plan, room_mb=1000,
-                             memory_mb={(policy.id, ""): 400 for policy in plan.policies})
-    places = scheduler.places()
-    assert [place[0] for place in places] == [step.cell.policy.id for step in plan.steps()]
-    assert [scheduler.seat(place) for place in places] == [0, 1, None]
-    assert [scheduler.seat(place) for place in places] == [0, 1, None]
+    scheduler = scheduler_of(plan, free_mb=1000,
+                             memory_mb=dict.fromkeys(plan.testbeds, 400))
+    keys = scheduler.testbeds()
+    assert keys == [step.cell.ids["policy"] for step in plan.steps()]
+    assert [scheduler.reserve(key) for key in keys] == [0, 1, None]
+    assert [scheduler.reserve(key) for key in keys] == [0, 1, None]
     assert {step.name for step, _ in started(scheduler)} == {s.name for s in plan.steps()[:2]}

@@ -1,4 +1,4 @@
-"""Tests of topologies.model and loader: shipped files, each kind of error, the medium's timing."""
+"""Tests of topologies.model and loader: shipped files, each kind of error, what travels as JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import loader, model
-from topologies.loader import TopologyError, load_medium, load_scenario
 from topologies.device import Device, Work
+from topologies.loader import (
+    TopologyError,
+    load_device,
+    load_medium,
+    load_network,
+    load_scenario,
+    load_wire,
+)
 from topologies.model import Interface, Link, Medium, Network, Node, Scenario, Wire
 
 ROOT = Path(__file__).parent.parent
@@ -231,7 +238,7 @@ def test_unknown_name_lists_the_known_ones(load: Callable[[str], Any]) -> None:
         load("N9")
 
 
-@pytest.mark.parametrize("load", [load_scenario, load_medium])
+@pytest.mark.parametrize("load", [load_scenario, load_network, load_medium, load_wire, load_device])
 @pytest.mark.parametrize(("content", "expected"), [
     ("a: [1", ":1: not YAML"),
     ("a: 1\nb: {\n", ":3: not YAML"),
@@ -248,7 +255,7 @@ def test_files_that_are_no_mapping(
     assert expected in refusal(load, written(tmp_path, content))
 
 
-@pytest.mark.parametrize("load", [load_scenario, load_medium])
+@pytest.mark.parametrize("load", [load_scenario, load_network, load_medium, load_wire, load_device])
 def test_unreadable_files(load: Callable[[str], Any], tmp_path: Path) -> None:
     """A file that is not there, a folder, and bytes that are no text."""
     assert "no such file; check the name" in refusal(load, tmp_path / "none.yml")
@@ -363,7 +370,7 @@ def test_errors_point_to_the_page_that_lists_fields(tmp_path: Path) -> None:
     line = refusal(load_scenario, written(tmp_path, {**whole_scenario(), "colour": "red"}))
     assert "docs/topologies.md" in line
     text = (ROOT / "docs" / "topologies.md").read_text()
-    for part in (Interface, Node, Link, Network, Scenario, Medium):
+    for part in (Interface, Node, Link, Network, Scenario, Medium, Wire, Device, Work):
         for field in dataclasses.fields(part):
             assert f"`{field.name}`" in text, f"{part.__name__}.{field.name}"
 
@@ -409,6 +416,159 @@ def test_errors_that_would_show_only_later(
     refusal(load, written(tmp_path, text))
 
 
+# Wires, devices, networks without radios -------------------------------------------------------
+
+WIRED = """
+name: realm
+nodes:
+  alice: {duties: [client], interfaces: {eth0: {address: 10.0.1.2/24}}, gateway: 10.0.1.1}
+  gate:
+    duties: [router]
+    forwarding: true
+    interfaces: {left: {address: 10.0.1.1/24}, right: {address: 10.0.2.1/24}}
+  keys: {duties: [kdc, store], interfaces: {eth0: {address: 10.0.2.2/24}}, gateway: 10.0.2.1}
+links:
+  - {ends: [alice/eth0, gate/left], wire: umts-3g}
+  - {ends: [gate/right, keys/eth0], rate_bps: 1000000}
+"""
+SLOW = {"name": "slow", "title": "a slow one", "work": {
+    "rsa-1024-private": {"seconds": 0.1, "source": "a datasheet"},
+    "cipher": {"factor": 30, "source": "a benchmark"}}}
+
+
+def wired() -> Document:
+    """A network without any radio, in words of its own."""
+    document: Document = yaml.safe_load(WIRED)
+    return document
+
+
+def test_shipped_wires_and_devices_load() -> None:
+    """Every preset is valid, named after its file, and says where its figures are from."""
+    assert {"lan-10m", "slow-internet", "wide-area", "gprs-2g", "umts-3g"} <= set(
+        loader.wire_names())
+    for name in loader.wire_names():
+        assert load_wire(name).name == name
+        assert len(load_wire(name).source) > 20
+    assert {"today", "pentium-pro-200"} <= set(loader.device_names())
+    for name in loader.device_names():
+        assert load_device(name).name == name
+    assert load_device("today").is_neutral
+    assert not load_device("pentium-pro-200").is_neutral
+
+
+def test_a_network_needs_no_radio(tmp_path: Path) -> None:
+    """Clients, a router and a key server load as they are; nobody asks for an agent."""
+    network = load_network(str(written(tmp_path, WIRED)))
+    assert network.of_duty("kdc") == network.of_duty("store") == ["keys"]
+    assert not network.has_radios
+    assert network.devices == {}
+    first, second = network.links
+    assert (first.wire, first.rate_bps, first.delay_ms) == ("umts-3g", 384_000, 100)
+    assert (second.wire, second.rate_bps, second.delay_ms) == ("", 1_000_000, 0)
+
+
+def test_shipped_networks_load_by_name() -> None:
+    """Networks are to be had without a scenario."""
+    for name in loader.network_names():
+        assert load_network(name).name == name
+
+
+def test_a_links_own_values_come_before_its_wires(tmp_path: Path) -> None:
+    """A preset is a start: what the link says itself holds."""
+    document = wired()
+    document["links"][0]["delay_ms"] = 7
+    network = load_network(str(written(tmp_path, document)))
+    assert (network.links[0].delay_ms, network.links[0].rate_bps) == (7, 384_000)
+
+
+def test_own_wires_and_devices_lie_beside_the_network(tmp_path: Path) -> None:
+    """Paths in a network start at its file; what they hold travels with the network."""
+    (tmp_path / "parts").mkdir()
+    written(tmp_path / "parts", SLOW, "slow.yml")
+    written(tmp_path / "parts", {"name": "thin", "title": "t", "source": "mine", "rate_bps": 5e3},
+            "thin.yml")
+    document = wired()
+    document["links"][1] = {"ends": ["gate/right", "keys/eth0"], "wire": "parts/thin.yml"}
+    document["nodes"]["keys"]["device"] = "parts/slow.yml"
+    document["nodes"]["alice"]["device"] = "pentium-pro-200"
+    network = load_network(str(written(tmp_path, document)))
+    assert (network.links[1].wire, network.links[1].rate_bps) == ("thin", 5000)
+    assert network.devices["keys"].work["cipher"].factor == 30
+    assert network.devices["alice"].title.startswith("Pentium Pro")
+    assert model.from_json(Network, json.loads(json.dumps(loader.to_json(network)))) == network
+
+
+def test_a_scenario_may_name_a_wire(tmp_path: Path) -> None:
+    """The wire between agents is a preset, or one with values of the scenario's own."""
+    def rate_and_delay(wire: Any) -> set[tuple[str, float | None, float]]:
+        file = written(tmp_path, {**whole_scenario(), "wire": wire})
+        return {(link.wire, link.rate_bps, link.delay_ms) for link in
+                load_scenario(str(file)).network.links if "router" in "".join(link.ends)}
+    assert rate_and_delay("wide-area") == {("wide-area", 1_020_000, 44.5)}
+    assert rate_and_delay({"wire": "wide-area", "delay_ms": 60}) == {("wide-area", 1_020_000, 60)}
+    assert rate_and_delay({"rate_bps": 5000}) == {("", 5000, 0)}
+
+
+def test_files_that_say_kind_mean_one_duty() -> None:
+    """Networks written before nodes had several duties, in files and in results, stay readable."""
+    old = {"kind": "station", "interfaces": {}}
+    assert model.from_json(Node, old).duties == ["station"]
+    assert model.with_duties({"duties": ["a", "b"]}) == {"duties": ["a", "b"]}
+
+
+@pytest.mark.parametrize(("spoil", "expected"), [
+    (put("work", "cipher", "factor", value=0), "work.cipher: factor: 0; write a number above 0"),
+    (put("work", "cipher", "factor", value=-2), "work.cipher: factor: -2"),
+    (put("work", "rsa-1024-private", "seconds", value=0), "work.rsa-1024-private: seconds: 0"),
+    (put("work", "cipher", "source", value=" "), "work.cipher: source: nothing"),
+    (without("work", "cipher", "source"), "work.cipher.source: Field required"),
+    (put("work", "cipher", value={"source": "x"}), "work.cipher: no value; write one of seconds"),
+    (put("work", "cipher", "seconds", value=1.0), "work.cipher: seconds and factor; write one of"),
+    (put("work", "rsa", value={"factor": 3, "source": "x"}), "work.rsa: factor: not for an oper"),
+    (put("work", "RSA sign", value={"seconds": 3, "source": "x"}), "work.RSA sign: no name for"),
+    (put("work", value={}), "work: nothing; state at least one"),
+    (put("processors", value=0), "processors: 0; write 1 or more"),
+    (put("name", value="../slow"), "name: '../slow'; write up to 40"),
+    (put("speed", value=3), "speed: "),
+])
+def test_errors_of_a_device(spoil: Callable[[Document], None], expected: str,
+                            tmp_path: Path) -> None:
+    """A device without source or with a factor that is none is refused in one line."""
+    document = deepcopy(SLOW)
+    spoil(document)
+    file = written(tmp_path, document)
+    assert expected in refusal(load_device, file)
+    network = wired()
+    network["nodes"]["keys"]["device"] = "mine.yml"
+    with pytest.raises(TopologyError) as caught:
+        load_network(str(written(tmp_path, network, "net.yml")))
+    assert expected in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ({"source": ""}, "source: nothing; say where"), ({"rate_bps": 0}, "rate_bps: 0"),
+    ({"rate_bps": "10M"}, "rate_bps: "), ({"delay_ms": -1}, "delay_ms: -1"),
+    ({"loss_percent": 101}, "loss_percent: 101; write 100 or less"),
+    ({"queue_packets": 0}, "queue_packets: 0; write 1 or more"), ({"colour": "red"}, "colour: "),
+])
+def test_errors_of_a_wire(values: Document, expected: str, tmp_path: Path) -> None:
+    """A preset's fields are strict, and it has a source."""
+    document = {**shipped("wires", "umts-3g"), **values}
+    assert expected in refusal(load_wire, written(tmp_path, document))
+
+
+def test_unknown_wires_and_devices_list_the_known_ones(tmp_path: Path) -> None:
+    """A misspelt preset is answered with what there is."""
+    for change, known in (
+            (put("links", 0, "wire", value="isdn"), "wires; choose one of gprs-2g"),
+            (put("nodes", "keys", "device", value="pdp11"), "devices; choose one of")):
+        document = wired()
+        change(document)
+        with pytest.raises(TopologyError, match=f"no such file in topologies/{known}"):
+            load_network(str(written(tmp_path, document)))
+
+
 # JSON ----------------------------------------------------------------------------------------
 
 
@@ -417,6 +577,12 @@ def test_scenarios_survive_json(scenario: Scenario) -> None:
     """What goes into a job's JSON comes out of it inside the machine, value for value."""
     carried = json.loads(json.dumps(loader.to_json(scenario)))
     assert model.from_json(Scenario, carried) == scenario
+
+
+@given(networks)
+def test_networks_survive_json(network: Network) -> None:
+    """The same for networks alone, whatever devices and wires they have."""
+    assert model.from_json(Network, json.loads(json.dumps(loader.to_json(network)))) == network
 
 
 @given(media)

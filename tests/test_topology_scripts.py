@@ -146,7 +146,8 @@ def test_the_page_names_what_these_tests_run() -> None:
     pages = doc_commands.pages_with("mininet-wifi")
     assert pages == ["docs/mininet-wifi.md"]
     commands = {command.text for command in doc_commands.commands(*pages, "mininet-wifi")}
-    run_below = {f"sudo python3 topologies/examples/{script}.py --plot --no-cli" for script in SCRIPTS}
+    run_below = {f"sudo python3 topologies/examples/{script}.py --plot --no-cli"
+                 for script in SCRIPTS}
     assert commands == run_below | {"sudo python3 topologies/examples/to_the_agent.py"}
 
 

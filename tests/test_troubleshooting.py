@@ -18,7 +18,6 @@ RAISED = {"UserError", "NothingToReport", "RecordError", "BuildError", "GuestErr
 #: Modules with no message for those who measure, and why.
 PASSED_OVER = {
     "measure/worker.py": "the harness talks to it, and sends what it knows",
-    "measure/survival.py": "is for tests",
     "measure/wpa_ctrl.py": "what a daemon's socket may say when the daemon is broken",
     "harness/commands/medium_bench.py": "bench measures the harness itself",
     "harness/commands/report_bench.py": "the same", "harness/commands/cluster_bench.py": "the same",

@@ -45,7 +45,7 @@ def wire(found: Wire | Link, path: Path, where: str = "") -> None:
     place = f"{path}{where}"
     _numbers(found, place)
     if found.loss_percent > 100:
-        raise TopologyError(f"{place}: loss_percent: {found.loss_percent}; write 100 or less")
+        raise TopologyError(f"{place}: loss_percent: {found.loss_percent:g}; write 100 or less")
     if found.queue_packets < 1:
         raise TopologyError(f"{place}: queue_packets: {found.queue_packets}; write 1 or more")
     if isinstance(found, Wire) and not found.source.strip():
@@ -80,7 +80,7 @@ def _work(operation: str, work: Work, where: str) -> None:
         raise TopologyError(f"{where}: factor: not for an operation; write it for one of "
                             f"{', '.join(KINDS)}, or seconds")
     if not _OPERATION.fullmatch(operation):
-        raise TopologyError(f"{where}: write lower case letters, digits and -")
+        raise TopologyError(f"{where}: no name for work; write lower case letters, digits and -")
 
 
 def _numbers(found: Medium | Wire | Link, where: str) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guest import image
-from harness.engine import builders, provenance
 from harness.cluster import member
 from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
 from harness.cluster.wire import Identity
-from harness.errors import UserError
+from harness.engine import builders, provenance
 from harness.engine.plan import Plan
+from harness.errors import UserError
 
 _LOOK_S = 0.5
 

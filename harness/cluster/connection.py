@@ -18,8 +18,8 @@ import dask
 from distributed import Client, SSHCluster
 
 from harness.cluster.extra import SETTINGS, be_quiet
-from harness.errors import UserError
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 
 _CONNECT_S = 15.0
 _CLOSE_S = 3.0

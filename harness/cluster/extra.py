@@ -7,8 +7,8 @@ import logging
 import sys
 from typing import Any
 
-from harness.errors import UserError
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 
 #: No dashboards or other pages, no spreading of results, no guesses about memory.
 SETTINGS: dict[str, Any] = {

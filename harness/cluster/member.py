@@ -13,9 +13,9 @@ from typing import Protocol
 from distributed import get_worker
 
 from guest import image
-from harness.engine import builders, provenance
 from harness.cluster.session import Session
 from harness.cluster.wire import Identity, Said, Share
+from harness.engine import builders, provenance
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
 

@@ -1,7 +1,8 @@
 """A share under way on a worker: the process that measures it, and what has come of it so far.
 
 The process is a group of its own and ends when its standard input does, so that it and its guests
-are gone however the worker ends, and within a lease when nobody asks for what it has finished any more.
+are gone however the worker ends, and within a lease when nobody asks for what it has finished any
+more.
 """
 
 from __future__ import annotations

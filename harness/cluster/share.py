@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.cluster.wire import Share
 from harness.engine import setup
 from harness.engine.campaign import Campaign
-from harness.cluster.wire import Share
-from harness.errors import UserError
 from harness.engine.events import Event, EventLog
 from harness.engine.results import ResultsFolder
+from harness.errors import UserError
 from measure.record import Record
 
 Say = Callable[..., None]

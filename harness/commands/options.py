@@ -1,4 +1,4 @@
-"""Options of commands that are given a study: the engine's own, and those that the study brings."""
+"""Options of commands that are given a study: the engine's own, and the study's."""
 
 from __future__ import annotations
 
@@ -59,14 +59,16 @@ def of_run(study: Study) -> list[click.Parameter]:
 def named(args: Sequence[str]) -> str:
     """The study among arguments: the first that is neither an option nor an option's value."""
     flags = {name for option in _FLAGS for name in option.opts} | {"-h", "--help"}
-    remaining = iter(args)
-    for text in remaining:
+    takes_value = False
+    for number, text in enumerate(args):
         if text == "--":
-            return next(remaining, "")
-        if not text.startswith("-"):
+            return next(iter(args[number + 1:]), "")
+        if text.startswith("-"):
+            takes_value = text not in flags and "=" not in text
+        elif not takes_value:
             return text
-        if text not in flags and "=" not in text:
-            next(remaining, None)
+        else:
+            takes_value = False
     return ""
 
 
@@ -83,8 +85,9 @@ def of_study(study: Study) -> list[click.Parameter]:
                 type=click.Path(path_type=Path), help=factor.file_help))
     made += settings(study)
     if study.faults:
-        made.append(click.Option(["--fault"], type=click.Choice(list(study.faults)), help="Negative "
-                                 "control: spoil one thing and see the cells fail for it."))
+        made.append(click.Option(
+            ["--fault"], type=click.Choice(list(study.faults)),
+            help="Negative control: spoil one thing and see the cells fail for it."))
     return made
 
 

@@ -11,8 +11,8 @@ import click
 
 from guest import image
 from harness.engine import builders, setup
-from harness.errors import UserError
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 from topologies.builders import MININET_WIFI
 
 _ANSIBLE = ROOT / "ansible"

@@ -11,8 +11,16 @@ from typing import Any
 import studies
 from harness.cluster import extra
 from harness.commands import options
-from harness.engine import builders, disk_full, preview, provenance, request, results, setup
-from harness.engine import stopping
+from harness.engine import (
+    builders,
+    disk_full,
+    preview,
+    provenance,
+    request,
+    results,
+    setup,
+    stopping,
+)
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
 from harness.engine.machine import HostMachine, Machine
@@ -106,7 +114,7 @@ def measure(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | Non
 
 
 def _caveat(plan: Plan) -> str:
-    from analysis.one_clock import caveat
+    from analysis.clock import caveat
 
     return caveat(plan.settings.clock)
 

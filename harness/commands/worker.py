@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from harness.engine import setup
 from harness.cluster import extra
+from harness.engine import setup
 from harness.errors import UserError
 
 

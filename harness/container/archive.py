@@ -18,8 +18,8 @@ from guest.commands import Commands
 from guest.debian import clear_scratch, scratch
 from guest.image import Image
 from guest.progress import Track
-from harness.engine import provenance
 from harness.container import base, layout
+from harness.engine import provenance
 from harness.engine.machine import ROOT
 
 HERE = Path(__file__).parent

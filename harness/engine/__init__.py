@@ -1,0 +1,1 @@
+"""The engine: from a plan of any study to its records."""

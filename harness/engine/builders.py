@@ -7,8 +7,8 @@ import os
 import subprocess
 
 from guest import image
-from harness.errors import UserError
 from harness.engine.machine import ROOT, TESTBED_PYTHON
+from harness.errors import UserError
 from topologies.builders import MININET, MININET_WIFI, NAMES
 
 AUTO = "auto"

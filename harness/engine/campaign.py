@@ -75,7 +75,7 @@ class Campaign:
                                   secrets=self._secrets, events=self.events)
 
     async def run(self, steps: Sequence[Step], again: Sequence[Step] = ()) -> None:
-        """Measure `steps`, and `again` exclusively; all that is started is ended on every way out."""
+        """Measure `steps`, and `again` exclusively; all that was started ends on every way out."""
         self._again: deque[Step] = deque(again)
         self.scheduler.add(steps)
         self._changed = asyncio.Event()

@@ -177,11 +177,13 @@ class HostMachine:
                     virtual_time: bool = False) -> Running:
         """Start the worker as a process of this machine, which has but the real time."""
         assert not virtual_time
+        code = job_dir / "code"
+        copy_code(code, study)
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
         with log:
             process = await asyncio.create_subprocess_exec(
                 "setpriv", "--pdeathsig", "TERM", str(TESTBED_PYTHON), "-m", "measure.worker",
-                str(job_dir), cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                str(job_dir.absolute()), cwd=code, env={**os.environ, "PYTHONPATH": str(code)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 limit=LINE_LIMIT, start_new_session=True)
         return _Process(process, Path(self.mount(job_dir)).parent)
@@ -226,11 +228,13 @@ class _Process:
 def copy_code(target: Path, study: str = "") -> None:
     """Put what the worker runs into a job folder: it is then the same to its end.
 
-    Of the studies only the one that is measured, if any.
+    Of the studies only the one that is measured, if any; and that without what its package imports
+    by itself, which is for those outside: a machine has no pydantic.
     """
     skipped = shutil.ignore_patterns("__pycache__", "*.yml")
     for name in (*_CODE, *([f"studies/{study}"] if study else [])):
         if (ROOT / name).is_dir():  # protocols/ need not be there
             shutil.copytree(ROOT / name, target / name, ignore=skipped)
     if study:
-        shutil.copy(ROOT / "studies" / "__init__.py", target / "studies")
+        for package in ("studies", f"studies/{study}"):
+            (target / package / "__init__.py").write_text("")

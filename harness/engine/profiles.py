@@ -50,7 +50,8 @@ def load(study: Study, name: str) -> Profile:
                         f"{', '.join(names(study))}, or give a .yml file")
     examples = f"see studies/{study.id}/profiles/ for examples"
     try:
-        profile = Profile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        profile = Profile.model_validate(_sorted(document, study))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "top level"
@@ -64,6 +65,16 @@ def load(study: Study, name: str) -> Profile:
             raise UserError(f"{path}: only.{factor}: {study.id} has no such factor; it has "
                             f"{', '.join(factors)}")
     return profile
+
+
+def _sorted(document: Any, study: Study) -> Any:
+    """Settings of the workload may stand at the top, as they did while there was one study."""
+    own = {name for name in document if name in study.asked.model_fields} \
+        if isinstance(document, dict) else set()
+    if not own or not isinstance(document.get("set", {}), dict):
+        return document
+    rest = {name: value for name, value in document.items() if name not in own}
+    return {**rest, "set": {**{name: document[name] for name in own}, **document.get("set", {})}}
 
 
 def _folder(study: Study) -> Path:

@@ -100,7 +100,7 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
     again = ", second attempt" if event["attempt"] > 1 else ""
     again += ", measured exclusively" if event["exclusive"] else ""
     flagged = "; flagged: waited for the processor" if event.get("flags") else ""
-    checks = f"{event['checks']} checks hold"
+    checks = "1 check holds" if event["checks"] == 1 else f"{event['checks']} checks hold"
     return f"{event['name']}: {'; '.join(filter(None, [', '.join(shown), checks]))}{again}{flagged}"
 
 

@@ -86,7 +86,8 @@ def _asked(request: Request, profile: Profile) -> Asked:
     twice = request.options.keys() & request.sets.keys()
     if twice:
         name = min(twice)
-        raise UserError(f"--set {name}: was given with {option_of(study, name)}, too; leave one out")
+        raise UserError(f"--set {name}: was given with {option_of(study, name)}, too; leave one "
+                        "out")
     try:
         of_profile = study.asked.model_validate(profile.set)
     except ValidationError as error:

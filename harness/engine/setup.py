@@ -5,8 +5,8 @@ from __future__ import annotations
 from guest import image
 from guest.commands import BuildError
 from harness.engine import builders
-from harness.errors import UserError
 from harness.engine.machine import EmbeddedMachine
+from harness.errors import UserError
 from topologies.builders import MININET
 
 

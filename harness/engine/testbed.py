@@ -103,10 +103,11 @@ class Testbed:
         async with AsyncExitStack() as holding:
             await holding.enter_async_context(turn or nullcontext())
             self._send(do="measure", name=name, task=task)
-            until = asyncio.get_running_loop().time() + _spare_s() + deadline_s
+            allowed_s = _spare_s() + deadline_s
+            until = asyncio.get_running_loop().time() + allowed_s
             while True:
                 left_s = max(0.0, until - asyncio.get_running_loop().time())
-                said = await self._expect("measured", left_s, "report", of_s=_spare_s() + deadline_s)
+                said = await self._expect("measured", left_s, "report", of_s=allowed_s)
                 if said["event"] == "measured":
                     return self.job_dir / "out" / name
                 heard(said)

@@ -11,8 +11,8 @@ from harness.portable.contents import (
     PLAN,
     PRUNED,
     SUMS,
-    owner,
     kind_of,
+    owner,
 )
 from harness.portable.survey import Finding, Survey, record_path
 from measure.manifest import Manifest

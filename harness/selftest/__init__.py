@@ -1,0 +1,1 @@
+"""What measures and breaks the harness itself."""

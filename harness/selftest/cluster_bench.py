@@ -14,10 +14,10 @@ from pathlib import Path
 
 import click
 
-from harness.engine import setup
 from harness.cluster import extra
-from harness.errors import UserError
+from harness.engine import setup
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 from harness.selftest import small
 from studies import records as stored
 

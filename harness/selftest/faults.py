@@ -17,9 +17,9 @@ from random import Random
 from typing import Literal
 
 from guest.processes import PROC
+from harness.engine.plan import Plan
 from harness.selftest import sabotage
 from harness.selftest.ledger import Ledger
-from harness.engine.plan import Plan
 
 #: A record is longer than this, so that it breaks off in the middle.
 _FILE_BYTES = 4096
@@ -198,7 +198,8 @@ def _leave_files(target: Target) -> bool:
         captures = target.folder / "captures" / step.name
         captures.mkdir(parents=True, exist_ok=True)
         (captures / "auth-air.pcap.gz").write_bytes(b"\x1f\x8b\x08")
-    job = target.folder / "work" / "jobs" / f"1-{target.plan.testbed_of(step.cell)}" / "out" / step.name
+    testbed = f"1-{target.plan.testbed_of(step.cell)}"
+    job = target.folder / "work" / "jobs" / testbed / "out" / step.name
     job.mkdir(parents=True, exist_ok=True)
     (job / "raw.json").write_bytes(_NOISE)
     return True

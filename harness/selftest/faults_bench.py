@@ -23,12 +23,11 @@ from pathlib import Path
 import click
 
 from harness.engine import setup
+from harness.engine.machine import ROOT
 from harness.errors import UserError
+from harness.selftest import small
 from harness.selftest.faults import ENDING_S, KINDS, Kind, Target, left_over
 from harness.selftest.ledger import Ledger
-from harness.engine.machine import ROOT
-from harness.engine.plan import Plan
-from harness.selftest import small
 from harness.selftest.private_disk import PrivateDisk
 
 #: What may be found, each of which misses the bound.
@@ -261,7 +260,7 @@ def _deck(faults: int, seed: int) -> list[Kind]:
 
 
 def _levels() -> list[tuple[str, ...]]:
-    """What the small plans are of: one level of the first factor or two, of the least and the most."""
+    """What the small plans are of: one level of the first factor, or two."""
     levels, typical = small.levels(), small.typical()
     return [(levels[0],), (typical,), (levels[-1],), tuple(levels[:2]), (levels[1], typical)]
 

@@ -67,8 +67,9 @@ def _first_measurement(level: str, runs: int) -> Figure:
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
             begun = time.time()
-            subprocess.run([str(ROOT / "qop"), "run", *small.arguments([level], 1), "--out", folder],
-                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run([str(ROOT / "qop"), "run", *small.arguments([level], 1), "--out",
+                            folder], check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
             [path] = Path(folder, "records").glob("*.json")
             samples.append(stored.read(path).raw["stamps"]["start"] - begun)
     return Figure(f"command to first measurement, {level}, image there", samples, "s", "<= 5 s")

@@ -149,7 +149,8 @@ async def run(trial: Trial, built: image.Image, processor: int) -> Outcome:
 _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
 
 
-async def against_the_ceiling(name: str, runs: int, built: image.Image, processor: int) -> list[Ratio]:
+async def one_sender(name: str, runs: int, built: image.Image,
+                     processor: int) -> list[Ratio]:
     """One sender against the ceiling, and by way of its agent to another station."""
     medium = load_medium(name)
     loads = [[overload(medium, "a1", server, payload)] for payload in PAYLOADS_BYTES
@@ -160,7 +161,8 @@ async def against_the_ceiling(name: str, runs: int, built: image.Image, processo
         outcome = await run(trial, built, processor)
         for sample, [flow], [goodput_bps] in zip(samples, loads, outcome.goodput_bps, strict=True):
             sample.append(goodput_bps / medium.udp_ceiling_bps(flow.payload_bytes))
-    bounds = {"ha-a": ("to its agent / ceiling", 0.98, 1.02), "a2": ("to a station / ceiling", 0.48, 0.54)}
+    bounds = {"ha-a": ("to its agent / ceiling", 0.98, 1.02),
+              "a2": ("to a station / ceiling", 0.48, 0.54)}
     return [Ratio(f"{name}, UDP {flow.payload_bytes} bytes, {bounds[flow.server][0]}", sample,
                   *bounds[flow.server][1:])
             for sample, [flow] in zip(samples, loads, strict=True)]
@@ -186,7 +188,8 @@ def bench(runs: int) -> None:
     """Print the table as it comes about; raises UserError if a bound is missed."""
     embedded = setup.embedded()
     built, processor = embedded.image, embedded.processors[-1]
-    parts: list[_Part] = [*(functools.partial(against_the_ceiling, name) for name in PROFILES), two_media]
+    parts: list[_Part] = [*(functools.partial(one_sender, name) for name in PROFILES),
+                          two_media]
     ratios = []
     for part in parts:
         new = asyncio.run(part(runs, built, processor))

@@ -1,4 +1,4 @@
-"""`qop bench paper`: how long the default study's paper profile takes in virtual time, by a part."""
+"""`qop bench paper`: how long the paper's profile takes in virtual time, from a part of it."""
 
 from __future__ import annotations
 
@@ -80,9 +80,10 @@ def bench() -> None:
         ended = sorted(path.stat().st_mtime for path in places)
     good = [entry for entry in records if entry.status == "ok"]
     later = ended[len(ended) // 2 - 1:]
-    projection = Projection(len(records), len(records) * profile.repetitions // repetitions, lasted_s,
-                       len(later) - 1, later[-1] - later[0],
-                       sum(entry.elapsed_s for entry in good))
+    projection = Projection(
+        measured=len(records), planned=len(records) * profile.repetitions // repetitions,
+        lasted_s=lasted_s, later=len(later) - 1, later_s=later[-1] - later[0],
+        air_s=sum(entry.elapsed_s for entry in good))
     click.echo(f"{len(good)} of {len(records)} good; exit status of the run {done.returncode}")
     for line in projection.lines():
         click.echo(line)

@@ -1,4 +1,4 @@
-"""Settings of the study's workload: the streams, the air, how a move is noticed, what captures keep."""
+"""Settings of the study's workload: streams, air, how a move is noticed, what captures keep."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from studies import study
-from studies.units import Bytes
 from topologies.loader import medium_names
 
 NO_MEDIUM = "none"
@@ -27,7 +26,7 @@ def _timeable(size: int) -> int:
 class Asked(study.Asked):
     """What a repetition is asked for. Sizes in bytes."""
 
-    stream_bytes: Annotated[Bytes, AfterValidator(_timeable)] = Field(
+    stream_bytes: Annotated[study.Bytes, AfterValidator(_timeable)] = Field(
         1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
         json_schema_extra={"option": "--stream-bytes"})
     udp_payload_bytes: int = Field(

@@ -1,4 +1,4 @@
-"""The study's factors: twelve policies (and the user's own), five scenarios (and the user's own)."""
+"""The study's factors: policies and scenarios, the paper's own and the user's."""
 
 from __future__ import annotations
 

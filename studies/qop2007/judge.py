@@ -14,7 +14,13 @@ from measure.phases import Phase
 from measure.record import CheckRecord
 from policies import Policy
 from studies.qop2007 import evidence
-from studies.qop2007.body import SCHEMA, Measured, PhaseRecord, StreamRecord
+from studies.qop2007.body import (
+    SCHEMA,
+    Measured,
+    PhaseRecord,
+    StreamRecord,
+    handoff_s,
+)
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.study import Judged, Repetition
 from topologies.model import Scenario
@@ -55,12 +61,13 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, *, is_proven: 
         took_place = phases.find(raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
     parts = components(took_place)
     summed = table_4(policy, roaming=scenario.roams_to is not None)
+    stages = [PhaseRecord(**asdict(phase)) for phase in took_place]
+    handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
     return Measured(
         schema=SCHEMA,
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_components_s=parts, authentication_sum=list(summed),
-        phases=[PhaseRecord(**asdict(phase)) for phase in took_place],
-        handoff=[PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)],
+        phases=stages, handoff=handoff, handoff_s=handoff_s(stages, handoff, raw["stamps"]),
         tcp=_tcp(raw), udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
 
 

@@ -1,0 +1,33 @@
+"""Plans of the 2007 study for tests, by the names of policies and scenarios."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import studies
+from harness.engine.plan import Plan, Settings
+from harness.engine.request import Request, plan
+from studies.study import Level
+
+STUDY = studies.load("qop2007")
+
+
+def plan_of(policies: str | Sequence[str] = "P1,P2", scenarios: str = "N2", *,
+            asked: Mapping[str, str] | None = None, **settings: Any) -> Plan:
+    """A plan of policies and scenarios, by names separated by commas; `asked` as with --set."""
+    names = policies.split(",") if isinstance(policies, str) else list(policies)
+    made = plan(Request(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
+                        sets=asked or {}), {})
+    return dataclasses.replace(made, settings=Settings(**settings))
+
+
+def policies(count: int) -> list[str]:
+    """The first so many policies of the paper's."""
+    return [f"P{number}" for number in range(1, count + 1)]
+
+
+def with_levels(made: Plan, **levels: Sequence[Level]) -> Plan:
+    """A plan with other levels of some factors."""
+    return dataclasses.replace(made, levels={**made.levels, **levels})

@@ -1,0 +1,131 @@
+"""Tests of rendering by duty: the inventory, a study's own playbook, negative controls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from harness import secrets
+from harness.errors import UserError
+from harness.render import Renderer, inventory
+from policies import load_all
+from studies.qop2007.controls import FAULTS
+from topologies import shapes
+from topologies.loader import load_network
+from topologies.model import Interface, Network, Node
+
+P1 = next(policy for policy in load_all() if policy.id == "P1")
+PLAYBOOK = """
+- name: Key servers
+  hosts: kdc
+  connection: local
+  gather_facts: false
+  vars_files: ["{{ playbook_dir }}/vars.yml"]
+  roles: [kdc]
+"""
+VARS = "ansible_python_interpreter: '{{ ansible_playbook_python }}'\n"
+TASKS = """
+- name: The server's file
+  ansible.builtin.copy:
+    content: "{{ node.name }} {{ node.address }} {{ node.duties | join(',') }} {{ qop.mount }}\\n"
+    dest: "{{ qop.output }}/{{ node.name }}.conf"
+    mode: "0600"
+"""
+
+
+def study(folder: Path, tasks: str = TASKS) -> Path:
+    """A study's playbook with a role of its own beside it."""
+    (folder / "roles" / "kdc" / "tasks").mkdir(parents=True)
+    (folder / "roles" / "kdc" / "tasks" / "main.yml").write_text(tasks)
+    (folder / "vars.yml").write_text(VARS)
+    (folder / "duties.yml").write_text(PLAYBOOK)
+    return folder / "duties.yml"
+
+
+def realm() -> Network:
+    """A client and a key server, which keeps a store as well."""
+    chain = shapes.chain(1, last="kdc")
+    chain.nodes["kdc"].duties.append("store")
+    return chain
+
+
+def test_groups_are_the_nodes_duties() -> None:
+    """Every duty is a group, a node is in all of its own, and is described once."""
+    hosts = inventory(realm())["all"]
+    groups = {duty: list(group["hosts"]) for duty, group in hosts["children"].items()}
+    assert groups == {"station": [], "access_point": [], "home_agent": [], "client": ["client"],
+                      "kdc": ["kdc"], "store": ["kdc"]}
+    assert hosts["hosts"]["kdc"]["node"] == {
+        "name": "kdc", "duties": ["kdc", "store"], "address": "10.0.1.2"}
+
+
+def test_a_node_is_described_by_each_of_its_duties() -> None:
+    """What a role takes stands under its duty, so that two duties do not mix."""
+    hosts = inventory(load_network("two-subnets"))["all"]["hosts"]
+    assert hosts["a2"]["node"]["station"]["frequencies_mhz"] == [2412]
+    assert hosts["a2"]["node"]["agent_address"] == "10.1.0.1"
+    assert "home_agent" not in hosts["a2"]["node"]
+    assert [peer["name"] for peer in hosts["ha-a"]["node"]["home_agent"]["peer_agents"]] == ["ha-b"]
+    assert hosts["router"]["node"] == {"name": "router", "duties": ["router"],
+                                       "address": "10.0.1.254"}
+
+
+def test_nodes_without_duty_or_address() -> None:
+    """A node that nobody configures is left out; one without an address is described without."""
+    network = Network("n", {"idle": Node([], {}), "tap": Node(["tap"], {"eth0": Interface()})}, [])
+    hosts = inventory(network)["all"]["hosts"]
+    assert hosts.keys() == {"tap"}
+    assert hosts["tap"]["node"] == {"name": "tap", "duties": ["tap"]}
+
+
+def rendered(folder: Path, playbook: Path | None) -> Path:
+    """What the renderer makes for the realm."""
+    async def render() -> Path:
+        renderer = Renderer(secrets.make(), folder / "work", playbook)
+        try:
+            return await renderer.files(P1, realm(), "/mount")
+        finally:
+            await renderer.close()
+    return asyncio.run(render())
+
+
+def test_a_study_brings_roles_for_its_duties(tmp_path: Path) -> None:
+    """Its playbook runs after the policy's, with the same inputs, for hosts with its duty."""
+    output = rendered(tmp_path, study(tmp_path / "study"))
+    assert (output / "kdc.conf").read_text() == "kdc 10.0.1.2 kdc,store /mount\n"
+    assert not (output / "client.conf").exists()
+
+
+def test_a_study_whose_role_fails_is_one_line(tmp_path: Path) -> None:
+    """What goes wrong in a study's playbook is said like what goes wrong in the policy's."""
+    playbook = study(tmp_path / "study", "- ansible.builtin.fail: {msg: no realm}\n")
+    with pytest.raises(UserError) as caught:
+        rendered(tmp_path, playbook)
+    assert "ansible-playbook failed" in str(caught.value)
+    assert "no realm" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_each_control_spoils_exactly_one_secret() -> None:
+    """A negative control changes one value, or leaves a service out; none does nothing."""
+    assert secrets.effects() == FAULTS.keys()
+    for fault in FAULTS:
+        made = secrets.make(fault)
+        station = {key: value for key, value in made["station"].items() if key != "trust"}
+        spoilt = [key for key in station if station[key] != made["network"][key]]
+        spoilt += ["trust"] * (made["station"]["trust"] != "ca")
+        spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
+        spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
+        assert len(spoilt) + len(secrets.withheld(fault)) == 1, fault
+
+
+def test_without_a_control_nothing_is_spoilt() -> None:
+    """Both ends agree; a control that only a study knows spoils nothing here."""
+    for fault in (None, "a-study's-own"):
+        made = secrets.make(fault)
+        assert made["station"] == {**made["network"], "trust": "ca"}
+        assert made["gateway"] == {"peers": "known"}
+        assert len(set(made["mobile_ip"].values())) == 1
+        assert secrets.withheld(fault) == []

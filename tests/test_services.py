@@ -1,0 +1,169 @@
+"""Tests of measure.services: services start by their needs, and none is left on any way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measure.errors import MeasureError
+from measure.services.daemons import Daemons
+from measure.services.starting import Starter, waves
+from measure.workload import Site
+from topologies.model import Interface, Network, Node
+
+
+class Noted:
+    """A service that notes what becomes of it."""
+
+    def __init__(self, name: str, needs: Sequence[str], journal: list[str],
+                 fails: str = "") -> None:
+        self.name = name
+        self.needs = needs
+        self._journal = journal
+        self._fails = fails
+
+    def _note(self, what: str) -> None:
+        self._journal.append(f"{what} {self.name}")
+        if self._fails == what:
+            raise MeasureError("testbed", f"{self.name} would not")
+
+    def start(self) -> None:
+        """Note it."""
+        self._note("start")
+
+    def ready(self) -> None:
+        """Note it."""
+        self._note("ready")
+
+    def stop(self) -> None:
+        """Note it."""
+        self._note("stop")
+
+
+def test_those_without_needs_start_side_by_side() -> None:
+    """All are started before any is waited for; who needs one starts when it is ready."""
+    journal: list[str] = []
+    services = [Noted("tunnel", ["charon"], journal), Noted("charon", [], journal),
+                Noted("radius", [], journal)]
+    with Starter(services):
+        assert journal == ["start charon", "start radius", "ready charon", "ready radius",
+                           "start tunnel", "ready tunnel"]
+        del journal[:]
+    assert journal == ["stop tunnel", "stop radius", "stop charon"]
+
+
+@pytest.mark.parametrize("fails", ["start", "ready"])
+def test_a_failure_leaves_nothing_running(fails: str) -> None:
+    """Whichever step fails, all that was started is stopped, the last first, and no more begins."""
+    journal: list[str] = []
+    services = [Noted("a", [], journal), Noted("b", [], journal, fails), Noted("c", [], journal),
+                Noted("d", ["a"], journal)]
+    with pytest.raises(MeasureError, match="b would not"), Starter(services):
+        pytest.fail("nothing may run")
+    started = [line.split()[1] for line in journal if line.startswith("start")]
+    stopped = [line.split()[1] for line in journal if line.startswith("stop")]
+    assert stopped == started[::-1]
+    assert "d" not in started
+
+
+def test_what_is_withheld_does_not_run() -> None:
+    """A negative control leaves a service out; who needs it starts without it."""
+    journal: list[str] = []
+    services = [Noted("radius", [], journal), Noted("client", ["radius"], journal)]
+    with Starter(services, {"radius"}):
+        assert journal == ["start client", "ready client"]
+
+
+@pytest.mark.parametrize(("needs", "reason"), [
+    ({"a": ["b"], "b": ["a"]}, "services need each other: a, b"),
+    ({"a": ["a"]}, "services need each other: a"),
+    ({"a": ["z"]}, "service a needs z, which is no service of this study"),
+])
+def test_needs_that_cannot_be_met(needs: dict[str, list[str]], reason: str) -> None:
+    """A circle and a name that nobody has are said in one line, before anything starts."""
+    journal: list[str] = []
+    with pytest.raises(MeasureError) as caught, Starter(
+            [Noted(name, of, journal) for name, of in needs.items()]):
+        pytest.fail("nothing may run")
+    assert caught.value.reason == reason
+    assert journal == []
+
+
+def test_two_services_of_one_name() -> None:
+    """A name stands for one service, or needs would be ambiguous."""
+    with pytest.raises(MeasureError, match="two services are called a"):
+        waves([Noted("a", [], []), Noted("a", [], [])])
+
+
+@given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(0, 9), max_size=4), max_size=10))
+def test_everybody_comes_after_what_it_needs(graph: dict[int, set[int]]) -> None:
+    """Whatever needs what (without circles), each service is in a later wave than its needs."""
+    services = [Noted(str(number), [str(need) for need in needs if need < number
+                                    and need in graph], []) for number, needs in graph.items()]
+    placed = {service.name: wave for wave, group in enumerate(waves(services))
+              for service in group}
+    assert placed.keys() == {service.name for service in services}
+    for service in services:
+        assert all(placed[need] < placed[service.name] for need in service.needs)
+
+
+class Here:
+    """Stands in for a testbed whose nodes are this machine."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def command(self, _node: str, argv: Sequence[str]) -> list[str]:
+        """As it is."""
+        return list(argv)
+
+
+class Sleepers(Daemons):
+    """A real process for every node that has the file."""
+
+    name = "sleeper"
+    file = "sleeper.conf"
+
+    def launch(self, node: str) -> Any:
+        """Say that it is ready, and stay."""
+        return self.daemon(node, ["sh", "-c", "echo ready; exec sleep 60"], "ready")
+
+
+def site(folder: Path) -> Site:
+    """A site of two nodes on this machine."""
+    nodes = {name: Node(["client"], {"eth0": Interface()}) for name in ("one", "two")}
+    (folder / "logs").mkdir()
+    testbed: Any = Here(Network("here", nodes, []))
+    return Site(testbed, {}, {}, {}, frozenset(), folder / "mount", folder / "logs")
+
+
+def test_a_daemon_runs_where_its_file_is(tmp_path: Path) -> None:
+    """Only nodes with the rendered file run the daemon; it logs, and is gone afterwards."""
+    here = site(tmp_path)
+    (here.mount / "two").mkdir(parents=True)
+    (here.mount / "two" / "sleeper.conf").touch()
+    sleepers = Sleepers(here)
+    with Starter([sleepers]):
+        assert list(sleepers.daemons) == ["two"]
+        process = sleepers.daemons["two"].process
+        assert process.poll() is None
+        assert here.log("sleeper", "two").read_text() == "ready\n"
+    assert process.poll() is not None
+    assert sleepers.daemons == {}
+
+
+def test_files_are_looked_for_by_duty(tmp_path: Path) -> None:
+    """`having` may ask for the nodes of one duty only."""
+    here = site(tmp_path)
+    for name in ("one", "two"):
+        (here.mount / name).mkdir(parents=True)
+        (here.mount / name / "x.conf").touch()
+    here.network.nodes["two"].duties.append("gateway")
+    assert here.having("x.conf") == ["one", "two"]
+    assert here.having("x.conf", "gateway") == ["two"]
+    assert here.having("y.conf") == []
