@@ -18,8 +18,8 @@ from measure.record import CheckRecord, Record, StudyRecord, write
 from policies import Policy, load_all
 from studies.qop2007 import factors
 from studies.qop2007.body import Measured, PhaseRecord, StreamRecord, handoff_s
-from studies.qop2007.report import handoff
 from studies.qop2007.phases import authentication_time_s, components, table_4
+from studies.qop2007.report import handoff
 from topologies.loader import load_medium, load_scenario, scenario_ids, to_json
 
 STUDY = studies.load("qop2007")

@@ -22,11 +22,11 @@ from click.testing import CliRunner
 from guest import image
 from guest.boot import boot
 from harness import secrets
-from harness.engine import builders, machine, setup, testbed
 from harness.commands import doctor, run
-from harness.errors import UserError
+from harness.engine import builders, machine, setup, testbed
 from harness.engine.machine import copy_code
 from harness.engine.plan import Plan, Settings
+from harness.errors import UserError
 from harness.render import Renderer
 from measure.record import Record
 from policies import load_all

@@ -22,7 +22,7 @@ from studies.qop2007.report.claims.reasons import REASONS
 from studies.qop2007.report.claims.traffic import TCP
 from studies.qop2007.report.from_paper import from_paper
 from studies.qop2007.report.from_run import from_run
-from tests.fabricated import cells_of, changed, make, paper_run
+from tests.fabricated import cells_of, make, paper_run
 
 PRINTED = from_paper()
 HOME, ROAMING = ("N1", "N2", "N3"), ("R1", "R2")

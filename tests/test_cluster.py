@@ -22,7 +22,6 @@ from click.testing import CliRunner
 from distributed import LocalCluster
 
 from guest import image
-from harness.engine import provenance, results
 from harness.cluster import campaign, checking, connection, extra
 from harness.cluster.campaign import ClusterCampaign
 from harness.cluster.connection import WorkerFailed
@@ -30,8 +29,9 @@ from harness.cluster.session import Session
 from harness.cluster.shares import LOSSES, Shares, how_many
 from harness.cluster.wire import Identity, Said, Share
 from harness.commands import run, worker
-from harness.errors import UserError
+from harness.engine import provenance, results
 from harness.engine.plan import Plan, Settings
+from harness.errors import UserError
 from measure import record
 from measure.record import Record
 from policies import load_all
