@@ -17,11 +17,11 @@ import pytest
 
 import analysis
 from analysis import frame, overhead
-from studies.qop2007.report.phase_names import component_phases
-from analysis.statistics import Estimate
 from analysis.cells import Missing
+from analysis.statistics import Estimate
 from measure import phases as measured
 from measure.record import CheckRecord, PhaseRecord, Record, write
+from studies.qop2007.report.phase_names import component_phases
 from tests.fabricated import (
     P1_PHASES,
     P12_PHASES,
