@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize
@@ -15,7 +15,7 @@ from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
 from analysis.queueing.network import Network
 from analysis.queueing.simulate import simulate
-from analysis.queueing.solve import Method, means_of
+from analysis.queueing.solve import Method, means_of, sharing
 from analysis.queueing.whatif import with_load
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -46,14 +46,16 @@ class Capacity:
 
     `load` counts customers of a closed chain, or those arriving a second at an open one: value with
     interval (equal ends where computed exactly); 0 if not even one customer keeps to the bound.
-    `response_s` is what the bound limits, at that load. `saturation_per_s` is the throughput that
-    no load exceeds, for `bottleneck`, the station that sets it.
+    `response_s` is what the bound limits, at the load `checked_at`: `load` itself where computed,
+    the last one simulated otherwise (or the smallest, where none will do). `saturation_per_s` is
+    the throughput that no load exceeds, and `bottleneck` the station that sets it.
     """
 
     chain: str
     is_open: bool
     bound: Bound
     load: Interval
+    checked_at: float
     response_s: Interval
     saturation_per_s: float
     bottleneck: str
@@ -90,7 +92,8 @@ def capacity(network: Network, bound: Bound, *, chain: str | None = None,
     search = _Search(network, chain, bound)
     if bound.percent is None:
         load = search.load_for(bound.limit_s)
-        return search.answer(certain(load), certain(search.mean(load or search.smallest)))
+        checked_at = load or search.smallest
+        return search.answer(certain(load), checked_at, certain(search.mean(checked_at)))
     if rng is None:
         raise QueueingError(f"bound {bound}", "percentiles are simulated", "pass an rng")
     return _by_simulation(search, bound.percent, int(rng.integers(2**63)), completions)
@@ -105,7 +108,7 @@ def _by_simulation(search: _Search, percent: float, seed: int, completions: int)
     pilot = int(_PILOT * completions)
     base = search.simulated(search.smallest, percent, seed, pilot)
     if base.value > search.bound.limit_s:
-        return search.answer(certain(0.0), base)
+        return search.answer(certain(0.0), search.smallest, base)
     curve = _Curve(search, base.value, search.mean(search.smallest))
     load = curve.load_for(_FIRST_MULTIPLE)
     for _ in range(_PILOTS):
@@ -116,7 +119,7 @@ def _by_simulation(search: _Search, percent: float, seed: int, completions: int)
     response = search.simulated(load, percent, seed + 1, completions)
     value, low, high = (curve.load_for(curve.multiple(load, end))
                         for end in (response.value, response.high, response.low))
-    return search.answer(Interval(value, low, high), response)
+    return search.answer(Interval(value, low, high), load, response)
 
 
 @dataclass
@@ -161,10 +164,7 @@ class _Search:
         self.chain, self.bound = network.chain(chain), bound
         self.network = network
         # Means of processor sharing show the way where first come first served has none exact.
-        shared = tuple(
-            replace(station, discipline="ps") if station.discipline == "fcfs" else station
-            for station in network.stations)
-        self.guide = network if bound.percent is None else replace(network, stations=shared)
+        self.guide = network if bound.percent is None else sharing(network)
         self.is_open = self.chain.is_open
         empty = demands_of(with_load(network, self.chain.name, 0))
         empty.check_stable()
@@ -212,10 +212,11 @@ class _Search:
                        completions=int(completions * total / own))
         return run.chain(self.chain.name).percentile(percent)
 
-    def answer(self, load: Interval, response_s: Interval) -> Capacity:
+    def answer(self, load: Interval, checked_at: float, response_s: Interval) -> Capacity:
         """The answer, with what limits the chain."""
         return Capacity(chain=self.chain.name, is_open=self.is_open, bound=self.bound, load=load,
-                        response_s=response_s, saturation_per_s=self.saturation,
+                        checked_at=checked_at, response_s=response_s,
+                        saturation_per_s=self.saturation,
                         bottleneck=self.network.stations[self.row].name)
 
 

@@ -27,6 +27,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, in
     try:
         _check(file, text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except QueueingError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1

@@ -10,6 +10,7 @@ proposed, because one minus the sum of the others is numerically unstable.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,28 +64,76 @@ def cost(model: ClosedModel) -> float:
 
 def solve_closed(model: ClosedModel) -> ClosedSolution:
     """The exact solution; raises QueueingError where it would not fit in memory."""
-    if len(model.population) == 1 and not model.rates:
-        return _single_chain(model)
+    if len(model.population) == 1:
+        return _SingleChain(model).walk(frozenset())
     if cost(model) > SIZE_LIMIT:
         raise QueueingError("network", f"exact MVA would pass {states(model.population):.3g} "
                             "population vectors", "use the method linearizer")
     return _Recursion(model).solution()
 
 
-def _single_chain(model: ClosedModel) -> ClosedSolution:
-    """One chain, fixed rates: O(M N) on plain floats, which are faster than short arrays."""
-    column = model.demand_s[:, 0]
-    queueing = [float(d) for d in column[~model.delay]]
-    fixed = float(column[model.delay].sum() + model.think_s[0])
-    lengths = [0.0] * len(queueing)
-    residence, throughput = queueing, 0.0
-    for n in range(1, int(model.population[0]) + 1):
-        residence = [d * (1.0 + length) for d, length in zip(queueing, lengths, strict=True)]
-        throughput = n / (fixed + sum(residence))
-        lengths = [throughput * r for r in residence]
-    rows = column.copy()
-    rows[~model.delay] = residence
-    return ClosedSolution(np.array([throughput]), rows[:, None], {})
+class _SingleChain:
+    """MVA of one chain on plain floats, which are faster than short arrays."""
+
+    def __init__(self, model: ClosedModel) -> None:
+        self.model, self.demand = model, [float(d) for d in model.demand_s[:, 0]]
+        self.fixed = float(model.demand_s[model.delay, 0].sum() + model.think_s[0])
+        self.plain = [row for row in np.flatnonzero(~model.delay) if row not in model.rates]
+        self.flows: dict[frozenset[int], list[float]] = {}
+
+    def walk(self, removed: frozenset[int]) -> ClosedSolution:
+        """The solution without some stations; `flows` keeps its throughputs for 0, 1, ... N."""
+        special = [_Place(row, self.model.rates[row].tolist(), self.demand[row],
+                              self._flow(removed | {row}))
+                   for row in self.model.rates if row not in removed]
+        demands = [self.demand[row] for row in self.plain]
+        lengths, residence = [0.0] * len(demands), demands
+        throughput, flow = 0.0, [0.0]
+        for n in range(1, int(self.model.population[0]) + 1):
+            residence = [d * (1.0 + length) for d, length in zip(demands, lengths, strict=True)]
+            total = self.fixed + sum(residence) + sum([s.arrive() for s in special])
+            throughput = n / total if total > 0 else math.inf
+            flow.append(throughput)
+            if total > 0:
+                lengths = [throughput * r for r in residence]
+                for station in special:
+                    station.advance(n, throughput)
+        self.flows[removed] = flow
+        rows = self.model.demand_s.copy()
+        rows[self.plain, 0] = residence
+        for station in special:
+            rows[station.row, 0] = station.residence
+        return ClosedSolution(np.array([throughput]), rows,
+                              {station.row: np.array(station.table) for station in special})
+
+    def _flow(self, removed: frozenset[int]) -> list[float]:
+        if removed not in self.flows:
+            self.walk(removed)
+        return self.flows[removed]
+
+
+class _Place:
+    """As _Marginal below, for one chain and the population reached so far."""
+
+    def __init__(self, row: int, rates: list[float], demand: float, without: list[float]) -> None:
+        self.row, self.rates, self.demand, self.without = row, rates, demand, without
+        self.table = [1.0] + [0.0] * (len(rates) - 1)
+        self.extra = [j / rate - j / rates[-1] for j, rate in enumerate(rates, 1)]
+        self.residence, self.length = demand, 0.0
+
+    def arrive(self) -> float:
+        """The residence time of one customer more."""
+        queue = sum([p * e for p, e in zip(self.table, self.extra, strict=True)])
+        self.residence = self.demand * ((1.0 + self.length) / self.rates[-1] + queue)
+        return self.residence
+
+    def advance(self, n: int, throughput: float) -> None:
+        """Takes in that n customers flow at this throughput."""
+        self.length = throughput * self.residence
+        work = throughput * self.demand
+        self.table = [self.table[0] * throughput / self.without[n],
+                      *[work * p / rate for p, rate in zip(self.table[:-1], self.rates[:-1],
+                                                           strict=True)]]
 
 
 class _Recursion:

@@ -15,7 +15,8 @@ from scipy import special
 from analysis.queueing.errors import QueueingError
 
 LEVEL = 0.95
-BATCHES = 20
+#: Few and long: more would be correlated, and a batch's 95th percentile biased, near saturation.
+BATCHES = 10
 
 
 @dataclass(frozen=True)

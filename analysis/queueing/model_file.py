@@ -88,7 +88,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     try:
         parsed = _File.model_validate(values)
     except ValidationError as error:
-        details = error.errors(include_url=False)
+        # A misspelt key explains the one that is then missing.
+        details = sorted(error.errors(include_url=False),
+                         key=lambda detail: detail["type"] != "extra_forbidden")
         raise _explain(file, lines, details[0], len(details) - 1) from None
     try:
         return _model(parsed)

@@ -15,7 +15,7 @@ from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
 from analysis.queueing.network import Network
 from analysis.queueing.simulate import simulate
-from analysis.queueing.solve import solve
+from analysis.queueing.solve import sharing, solve
 from analysis.queueing.whatif import with_load
 
 #: Used to calibrate; within the loads that were measured; beyond them.
@@ -67,8 +67,9 @@ class Prediction:
 class Bottleneck:
     """The station that saturates first, and where.
 
-    `utilization` is at the network's own load. `knee` is the population from which customers must
-    wait for each other (asymptotic bounds; infinite for an open chain).
+    `utilization` is at the network's own load, as if stations shared their processors. `knee` is
+    the population from which customers must wait for each other (asymptotic bounds; infinite for
+    an open chain).
     """
 
     station: str
@@ -99,7 +100,7 @@ def bottleneck(network: Network, chain: str | None = None) -> Bottleneck:
     if per_server[row] == 0:
         raise QueueingError(f"chain {target.name!r}", "visits delays only",
                             "give it a station with a queue")
-    means = solve(network).stations[row]
+    means = solve(sharing(network)).stations[row]
     knee = math.inf if target.is_open else float(column.sum() + target.think_s) / per_server[row]
     return Bottleneck(network.stations[row].name, float(column[row]), means.utilization,
                       float(1 / per_server[row]), float(knee))

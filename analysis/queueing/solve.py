@@ -6,7 +6,7 @@ Equations (B.7) to (B.10) of Harbitter and Menascé (2002) lead from chains back
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -104,6 +104,16 @@ def means_of(network: Network, method: Method = "auto") -> dict[str, ChainMeans]
     demands = demands_of(network)
     solution = _METHODS[_choose(demands, method)](demands)
     return {means.name: means for means in _chains(network, demands, solution)}
+
+
+def sharing(network: Network) -> Network:
+    """The network with processor sharing in place of first come first served.
+
+    It saturates at the same loads, and has a product form whatever the service times.
+    """
+    return replace(network, stations=tuple(
+        replace(station, discipline="ps") if station.discipline == "fcfs" else station
+        for station in network.stations))
 
 
 _METHODS = {"exact": mixed.solve, "schweitzer": schweitzer.solve, "linearizer": linearizer.solve}
