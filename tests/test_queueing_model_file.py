@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -152,13 +153,25 @@ def test_missing_files_are_one_line(tmp_path: Path) -> None:
         load(tmp_path / "latin.yml")
 
 
+def test_the_page_shows_what_its_example_prints(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/queueing.md: the model is loaded, the program runs, and prints what stands there."""
+    page = (Path(__file__).parent.parent / "docs" / "queueing.md").read_text(encoding="utf-8")
+    fences = dict(re.findall(r"```([^\n]+)\n(.*?)```", page, flags=re.DOTALL))
+    (tmp_path / "model.yml").write_text(fences["yaml model.yml"], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(fences["python"], "docs/queueing.md", "exec"), {})
+    assert capsys.readouterr().out == fences["text"]
+
+
 words = st.sampled_from([
     "stations", "chains", "auth", ":", "{", "}", "[", "]", "\n", "  ", "- ", ",", "population", "0",
     "1e3", "-1", "null", "~", "classes", "visits", "'", '"', "&a", "*a", "!!x", "|", "---", "?",
     "\t", "radius", "servers: 2", "é"])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.one_of(st.text(max_size=60), st.lists(words, max_size=30).map("".join),
                  st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), st.text(max_size=4)).map(
                      lambda cut: GOOD[:cut[0]] + cut[2] + GOOD[cut[0] + cut[1]:])))

@@ -26,6 +26,8 @@ _EXACT_CUSTOMERS = 20_000
 _PILOT, _PILOTS = 0.25, 8
 #: For a start: of an exponential distribution's tail, the 95th percentile is three times the mean.
 _FIRST_MULTIPLE = 3.0
+#: How near, as a share, the last two loads of pilots have to be; the long run corrects the rest.
+_NEAR = 0.03
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _by_simulation(search: _Search, percent: float, seed: int, completions: int)
     for _ in range(_PILOTS):
         response = search.simulated(load, percent, seed, pilot)
         previous, load = load, curve.next_load(load, response.value)
-        if abs(load - previous) <= 0.01 * load:
+        if abs(load - previous) <= _NEAR * load:
             break
     response = search.simulated(load, percent, seed + 1, completions)
     value, low, high = (curve.load_for(curve.multiple(load, end))
