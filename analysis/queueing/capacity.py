@@ -20,10 +20,13 @@ from analysis.queueing.whatif import with_load
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _BOUND = re.compile(r"\s*(mean|p(\d{1,2}(?:\.\d+)?))\s*<=?\s*(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us)\s*")
-#: Beyond so many customers, means come from the Linearizer.
+#: Beyond so many customers, means come from the Linearizer; so do those that only guide a search
+#: for a percentile with several chains, where exact ones would take long.
 _EXACT_CUSTOMERS = 20_000
 #: A pilot's customers, as a share of those of the answer; and pilots at most.
 _PILOT, _PILOTS = 0.25, 8
+#: Cycles of all chains together at most, unless one of them would get fewer than so many.
+_CYCLES, _FEWEST = 200_000, 200
 #: For a start: of an exponential distribution's tail, the 95th percentile is three times the mean.
 _FIRST_MULTIPLE = 3.0
 #: How near, as a share, the last two loads of pilots have to be; the long run corrects the rest.
@@ -155,6 +158,8 @@ class _Curve:
         proposed = self.load_for(self.multiple(load, percentile_s))
         if self.too_low <= proposed <= self.too_high:
             return proposed
+        if math.isinf(self.too_high):
+            return load
         middle = (self.too_low + self.too_high) / 2
         return middle if self.search.is_open else max(1.0, float(int(middle)))
 
@@ -178,12 +183,15 @@ class _Search:
         if math.isinf(self.saturation):
             raise QueueingError(f"chain {self.chain.name!r}", "visits delays only, and nothing "
                                 "limits its load", "give it a station with a queue")
-        self.smallest = 1e-3 * self.saturation if self.is_open else 1.0
+        least = 1e-3 if bound.percent is None else 0.02
+        self.smallest = least * self.saturation if self.is_open else 1.0
 
     def mean(self, load: float) -> float:
         """The mean response time in seconds at a load."""
         network = with_load(self.guide, self.chain.name, load)
-        method: Method = "auto" if self.is_open or load <= _EXACT_CUSTOMERS else "linearizer"
+        quick = self.bound.percent is not None and len(network.chains) > 1
+        large = not self.is_open and load > _EXACT_CUSTOMERS
+        method: Method = "linearizer" if quick or large else "auto"
         return means_of(network, method)[self.chain.name].response_s
 
     def load_for(self, response_s: float) -> float:
@@ -207,11 +215,14 @@ class _Search:
     def simulated(self, load: float, percent: float, seed: int, completions: int) -> Interval:
         """A percentile of the response time at a load, with its interval."""
         network = with_load(self.network, self.chain.name, load)
-        flows = means_of(with_load(self.guide, self.chain.name, load))
+        flows = means_of(with_load(self.guide, self.chain.name, load), "linearizer")
         total = sum(means.throughput_per_s for means in flows.values())
         own = flows[self.chain.name].throughput_per_s
-        run = simulate(network, np.random.default_rng(seed),
-                       completions=int(completions * total / own))
+        # Every closed customer passes several times, or the slow ones would not be seen.
+        cycles = max(completions, 0 if self.is_open else 4 * load)
+        # A chain that is rare beside others gets an interval as wide as that makes it.
+        all_cycles = min(cycles * total / own, max(_CYCLES, _FEWEST * total / own))
+        run = simulate(network, np.random.default_rng(seed), completions=int(all_cycles))
         return run.chain(self.chain.name).percentile(percent)
 
     def answer(self, load: Interval, checked_at: float, response_s: Interval) -> Capacity:

@@ -52,14 +52,15 @@ class ClosedSolution:
 
 def states(population: NDArray[np.int64]) -> int:
     """How many population vectors exact MVA passes through."""
-    return int(np.prod([float(n) + 1 for n in population]))
+    return math.prod([int(n) + 1 for n in population])
 
 
-def cost(model: ClosedModel) -> float:
+def cost(model: ClosedModel) -> int:
     """How many numbers a solution of the model keeps; compare with SIZE_LIMIT."""
     rows = model.demand_s.shape[0] + sum(len(rates) for rates in model.rates.values())
-    kept = rows + len(model.population)
-    return float(states(model.population) * kept * 2 ** len(model.rates))
+    a_state = rows + len(model.population)
+    size: int = states(model.population) * a_state << len(model.rates)
+    return size
 
 
 def solve_closed(model: ClosedModel) -> ClosedSolution:

@@ -35,15 +35,16 @@ def certain(value: float) -> Interval:
 
 def mean(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
     """The mean of a stationary sequence; raises QueueingError if it is shorter than 2 a batch."""
-    return _around(float(values.mean()), [float(b.mean()) for b in _split(values, batches)])
+    of_batches = [float(batch.mean()) for batch in _split(values, batches)]
+    return _around(float(values.mean()), of_batches)
 
 
 def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> Interval:
     """A percentile of a stationary sequence; raises as `mean` does, and outside 0 to 100."""
     if not 0 < percent < 100:
         raise QueueingError(f"percentile {percent}", "is outside 0 to 100", "give for example 95")
-    return _around(float(np.percentile(values, percent)),
-                   [float(np.percentile(b, percent)) for b in _split(values, batches)])
+    of_batches = [float(np.percentile(batch, percent)) for batch in _split(values, batches)]
+    return _around(float(np.percentile(values, percent)), of_batches)
 
 
 def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from analysis.queueing import intervals
 from analysis.queueing.demands import demands_of
-from analysis.queueing.errors import QueueingError
+from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.intervals import Interval
 from analysis.queueing.network import Chain, Network
 from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Server, Sharing
@@ -62,9 +62,12 @@ class Simulation:
     stations: tuple[SimulatedStation, ...]
 
     def chain(self, name: str | None = None) -> SimulatedChain:
-        """A chain's results by its name; the first one's without. Raises KeyError if absent."""
-        by_name = {chain.name: chain for chain in self.chains}
-        return by_name[name] if name is not None else self.chains[0]
+        """A chain by its name; the first one without. Raises QueueingError if absent."""
+        for chain in self.chains:
+            if name is None or chain.name == name:
+                return chain
+        raise QueueingError(f"chain {name!r}", "was not simulated",
+                            choose_from(str(name), (chain.name for chain in self.chains)))
 
 
 def simulate(network: Network, rng: np.random.Generator, *, completions: int = 20_000,
@@ -72,7 +75,8 @@ def simulate(network: Network, rng: np.random.Generator, *, completions: int = 2
              arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
     """Simulates until `completions` cycles of all chains together are done after the warm-up.
 
-    The warm-up is that many more, as a share of `completions`. `arrivals_s` replaces the Poisson
+    The warm-up is a share of `completions` more, and at least two cycles of every closed customer,
+    for all of them begin at once. `arrivals_s` replaces the Poisson
     arrivals of open chains by given instants in seconds (ascending); then all of those customers
     are simulated, `completions` is ignored, and nothing is discarded. The same generator state
     gives the same results. Raises QueueingError for open traffic above capacity unless its
@@ -86,7 +90,9 @@ def simulate(network: Network, rng: np.random.Generator, *, completions: int = 2
     if arrivals_s:
         run.until(lambda: run.traced == 0)
     else:
-        run.until(lambda: run.done >= int(completions * warmup))
+        population = sum(chain.population or 0 for chain in network.chains)
+        discarded = max(int(completions * warmup), 2 * population)
+        run.until(lambda: run.done >= discarded)
         run.begin()
         run.until(lambda: run.done >= completions)
     return run.result()
