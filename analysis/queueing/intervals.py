@@ -1,7 +1,8 @@
 """Intervals for what a simulation estimates, from batches of successive customers.
 
 Batch means (Law and Kelton 1991, 9.5.3): successive response times are correlated, those of long
-batches hardly. Quantiles are estimated batch by batch in the same way (Seila 1982).
+batches hardly. For a percentile, the share of customers below it has such an interval, and its ends
+are turned into response times. Both are too narrow near saturation: docs/queueing.md has figures.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scipy import special
 from analysis.queueing.errors import QueueingError
 
 LEVEL = 0.95
-#: Few and long: more would be correlated, and a batch's 95th percentile biased, near saturation.
+#: Few and long: more would be correlated near saturation.
 BATCHES = 10
 
 
@@ -43,8 +44,12 @@ def percentile(values: NDArray[np.float64], percent: float, batches: int = BATCH
     """A percentile of a stationary sequence; raises as `mean` does, and outside 0 to 100."""
     if not 0 < percent < 100:
         raise QueueingError(f"percentile {percent}", "is outside 0 to 100", "give for example 95")
-    of_batches = [float(np.percentile(batch, percent)) for batch in _split(values, batches)]
-    return _around(float(np.percentile(values, percent)), of_batches)
+    value = float(np.percentile(values, percent))
+    # How the share of customers below the value varies is unbiased, unlike quantiles of batches.
+    below = [100 * float((batch <= value).mean()) for batch in _split(values, batches)]
+    shares = _around(percent, below)
+    low, high = np.percentile(values, [max(shares.low, 0.0), min(shares.high, 100.0)])
+    return Interval(value, float(low), float(high))
 
 
 def _split(values: NDArray[np.float64], batches: int) -> list[NDArray[np.float64]]:
