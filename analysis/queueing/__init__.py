@@ -1,0 +1,40 @@
+"""Queueing models: what a network of stations does under load, computed and simulated.
+
+    model = load("model.yml")
+    solution = solve(model.network)                       # means by chain, station and class
+    faster = apply(model.network, {"radius.speed": 10})   # what if
+    capacity(model.network, parse_bound("p95 < 150 ms"), rng=rng).sentence()
+    calibrated = calibrate(model.network, alone_s=0.0091, saturation_per_s=115)
+    assess(calibrated, measurements, rng=rng)             # predictions beside measurements
+
+A pure toolkit: it imports nothing else of this project. docs/queueing.md explains it.
+"""
+
+from analysis.queueing.bounds import Bounds, asymptotic, balanced
+from analysis.queueing.calibrate import calibrate
+from analysis.queueing.capacity import Bound, Capacity, capacity, parse_bound
+from analysis.queueing.chains import aggregate, visit_ratios
+from analysis.queueing.errors import QueueingError
+from analysis.queueing.intervals import Interval
+from analysis.queueing.model_file import Model, load
+from analysis.queueing.network import Chain, CustomerClass, Network, Station, Visit
+from analysis.queueing.prediction import (
+    Assessment,
+    Beside,
+    Bottleneck,
+    Measurement,
+    Prediction,
+    assess,
+    bottleneck,
+)
+from analysis.queueing.simulate import Simulation, simulate
+from analysis.queueing.solve import Solution, solve
+from analysis.queueing.whatif import apply, parse_setting
+
+__all__ = [
+    "Assessment", "Beside", "Bottleneck", "Bound", "Bounds", "Capacity", "Chain", "CustomerClass",
+    "Interval", "Measurement", "Model", "Network", "Prediction", "QueueingError", "Simulation",
+    "Solution", "Station", "Visit", "aggregate", "apply", "assess", "asymptotic", "balanced",
+    "bottleneck", "calibrate", "capacity", "load", "parse_bound", "parse_setting", "simulate",
+    "solve", "visit_ratios",
+]

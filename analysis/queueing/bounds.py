@@ -1,0 +1,111 @@
+"""Bounds on a closed or open chain's throughput and response time, from demands alone.
+
+Asymptotic bounds (Denning and Buzen 1978) and balanced job bounds (Zahorjan, Sevcik, Eager and
+Galler 1982), as in Lazowska et al. (1984), "Quantitative System Performance", tables 5.1 and 5.2.
+They hold for one chain alone in its network.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.queueing.demands import Demands, demands_of
+from analysis.queueing.errors import QueueingError
+from analysis.queueing.network import Network
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which values a chain's throughput (cycles a second) and response time (s) lie.
+
+    `saturation_per_s` is what the busiest station allows; `knee` the population at which the
+    asymptotes meet, above which customers must wait for each other (infinite without a queue).
+    """
+
+    throughput_low_per_s: float
+    throughput_high_per_s: float
+    response_low_s: float
+    response_high_s: float
+    saturation_per_s: float
+    knee: float
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """One chain's demands: all queueing ones, the largest per server, pauses and delays, N."""
+
+    queueing_s: float
+    largest_s: float
+    average_s: float
+    pause_s: float
+    inside_s: float
+    population: int
+
+
+def asymptotic(network: Network) -> Bounds:
+    """Asymptotic bounds of a network's only chain; any number of servers."""
+    totals = _totals(demands_of(network))
+    if network.chains[0].is_open:
+        return _open(totals, network.chains[0].rate_per_s or 0.0)
+    n, pause, total = totals.population, totals.pause_s, totals.queueing_s
+    high = min(n / (total + pause), _inverse(totals.largest_s))
+    return _closed(totals, n / (n * total + pause) if n else 0.0, high)
+
+
+def balanced(network: Network) -> Bounds:
+    """Balanced job bounds of a network's only closed chain; raises QueueingError for others."""
+    demands = demands_of(network)
+    totals = _totals(demands)
+    if network.chains[0].is_open or (demands.servers[~demands.delay] > 1).any():
+        raise QueueingError("network", "balanced job bounds are for closed chains and one server "
+                            "a station", "use the asymptotic bounds")
+    n, pause, total = totals.population, totals.pause_s, totals.queueing_s
+    if n == 0 or total == 0:
+        return asymptotic(network)
+    base = total + pause
+    low = n / (base + (n - 1) * totals.largest_s / (1 + pause / (n * total)))
+    high = min(_inverse(totals.largest_s),
+               n / (base + (n - 1) * totals.average_s / (1 + pause / total)))
+    return _closed(totals, low, high)
+
+
+def _totals(demands: Demands) -> _Totals:
+    if demands.demand_s.shape[1] != 1:
+        raise QueueingError("network", "bounds are for one chain", "solve it, or leave one chain")
+    column = demands.demand_s[:, 0]
+    queueing, servers = column[~demands.delay], demands.servers[~demands.delay]
+    visited = int((queueing > 0).sum())
+    inside = float(column[demands.delay].sum())
+    return _Totals(
+        queueing_s=float(queueing.sum()),
+        largest_s=float((queueing / servers).max(initial=0.0)),
+        average_s=float(queueing.sum()) / visited if visited else 0.0,
+        pause_s=float(demands.think_s[0]) + inside, inside_s=inside,
+        population=int(demands.population[0]))
+
+
+def _closed(totals: _Totals, low: float, high: float) -> Bounds:
+    think = totals.pause_s - totals.inside_s
+    n = totals.population
+    return Bounds(
+        throughput_low_per_s=low, throughput_high_per_s=high,
+        response_low_s=n / high - think if n else 0.0,
+        response_high_s=n / low - think if n else 0.0,
+        saturation_per_s=_inverse(totals.largest_s),
+        knee=(totals.queueing_s + totals.pause_s) * _inverse(totals.largest_s))
+
+
+def _open(totals: _Totals, rate_per_s: float) -> Bounds:
+    """Table 5.1's open column: only the saturation rate and the least response time are bounded."""
+    saturation = _inverse(totals.largest_s)
+    return Bounds(throughput_low_per_s=min(rate_per_s, saturation),
+                  throughput_high_per_s=min(rate_per_s, saturation),
+                  response_low_s=totals.queueing_s + totals.inside_s, response_high_s=math.inf,
+                  saturation_per_s=saturation, knee=math.inf)
+
+
+def _inverse(value: float) -> float:
+    return float(np.inf) if value == 0 else 1.0 / value

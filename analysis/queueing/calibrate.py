@@ -1,0 +1,60 @@
+"""Calibrates a network from two measurements: one customer alone, and saturation.
+
+As Harbitter and Menascé (2002, section 4.2) take service times from an unloaded testbed, with the
+bottleneck's demand from the utilization law at saturation, D = c / X (Lazowska et al. 1984, 3.3).
+Every other point is then a prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analysis.queueing.demands import demands_of
+from analysis.queueing.errors import QueueingError
+from analysis.queueing.network import CustomerClass, Network, Station, Visit
+from analysis.queueing.prediction import bottleneck
+from analysis.queueing.whatif import apply
+
+#: The station and class that take what no station accounts for.
+REST = "rest"
+
+
+def calibrate(network: Network, *, alone_s: float, saturation_per_s: float,
+              chain: str | None = None, station: str | None = None) -> Network:
+    """A network that answers as measured for one customer alone and at saturation.
+
+    `alone_s` is the response time of a lone customer, `saturation_per_s` the highest throughput of
+    the chain (the only one by default). The speed of `station` (by default the bottleneck) is set
+    so that it saturates there. What is then missing of `alone_s` becomes a constant delay, the
+    station "rest". Raises QueueingError where the two contradict each other or the network.
+    """
+    for name, value in (("alone_s", alone_s), ("saturation_per_s", saturation_per_s)):
+        if not value > 0:
+            raise QueueingError("calibration", f"{name} is {value:g}", "give more than 0")
+    target = network.chain(chain)
+    limit = bottleneck(network, target.name) if station is None else None
+    name = station or (limit.station if limit else "")
+    row, column = network.station(name), network.chains.index(target)
+    demand = float(demands_of(network).demand_s[network.index[name], column])
+    if row.discipline == "delay" or demand == 0:
+        raise QueueingError(f"station {name!r}", "cannot be the bottleneck of the chain",
+                            "name a queueing station that it visits")
+    measured_s = row.servers / saturation_per_s
+    scaled = apply(network, {f"{name}.speed": demand / measured_s})
+    rest = alone_s - float(demands_of(scaled).demand_s[:, column].sum())
+    if rest < -1e-9 * alone_s:
+        raise QueueingError(
+            "calibration", f"one customer takes {alone_s:g} s, but its demands add up to "
+            f"{alone_s - rest:g} s with {measured_s:g} s at {name} (from saturation)",
+            "check both measurements, and the demands of the other stations")
+    return scaled if rest <= 1e-9 * alone_s else _with_rest(scaled, target.name, rest)
+
+
+def _with_rest(network: Network, chain: str, rest_s: float) -> Network:
+    if REST in network.index:
+        raise QueueingError(f"station {REST!r}", "is what calibration adds", "rename it")
+    member = CustomerClass(REST, (Visit(REST, rest_s),))
+    return Network(
+        stations=(*network.stations, Station(REST, "delay")),
+        chains=tuple(replace(entry, classes=(*entry.classes, member)) if entry.name == chain
+                     else entry for entry in network.chains))

@@ -1,0 +1,104 @@
+"""What the solvers take of a network: demands by station and chain, as arrays.
+
+Throughout the solvers, M is the number of stations and Q that of chains; arrays over both have
+shape (M, Q). A demand is the service time of all visits of one cycle, D = v s, in seconds; a
+residence time R = v W likewise counts all visits of a cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.queueing.errors import QueueingError
+from analysis.queueing.network import Network
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Demands:
+    """Arrays of a network. Shapes: demand_s (M, Q); delay, servers (M,); the others (Q,).
+
+    `population` is 0 for open chains, `rate_per_s` 0 for closed ones; `think_s` is Z.
+    """
+
+    demand_s: Array
+    delay: NDArray[np.bool_]
+    servers: NDArray[np.int64]
+    population: NDArray[np.int64]
+    rate_per_s: Array
+    think_s: Array
+    names: tuple[str, ...] = ()
+
+    @property
+    def offered(self) -> Array:
+        """Work that open chains bring to each station, in servers kept busy; shape (M,)."""
+        return self.demand_s @ self.rate_per_s
+
+    def check_stable(self) -> None:
+        """Raises QueueingError where open chains alone keep a station's servers busy."""
+        busy = np.where(self.delay, 0.0, self.offered / self.servers)
+        worst = int(np.argmax(busy)) if busy.size else 0
+        if busy.size and busy[worst] >= 1:
+            name = repr(self.names[worst]) if self.names else str(worst)
+            raise QueueingError(
+                f"station {name}", f"open chains would keep it {busy[worst]:.1%} busy",
+                f"lower rate_per_s to less than {1 / busy[worst]:.4g} of what it is")
+
+
+@dataclass(frozen=True)
+class ChainSolution:
+    """A solver's answer. Shapes: throughput_per_s (Q,); residence_s and queue (M, Q).
+
+    Throughput in cycles a second, residence in seconds a cycle, queue in customers present.
+    """
+
+    throughput_per_s: Array
+    residence_s: Array
+
+    @property
+    def queue(self) -> Array:
+        """Mean customers present, by Little's law (B.4); shape (M, Q)."""
+        return self.residence_s * self.throughput_per_s
+
+
+def demands_of(network: Network) -> Demands:
+    """The arrays of a network, with its chains' classes added up: D_iq = sum_r v_ir s_ir."""
+    rows = network.index
+    demand = np.zeros((len(network.stations), len(network.chains)))
+    for column, chain in enumerate(network.chains):
+        for member in chain.classes:
+            share = chain.share(member)
+            for visit in member.visits:
+                demand[rows[visit.station], column] += share * visit.visits * visit.service_s
+    stations, chains = network.stations, network.chains
+    return Demands(
+        demand_s=demand,
+        delay=np.array([station.discipline == "delay" for station in stations], dtype=np.bool_),
+        servers=np.array([station.servers for station in stations], dtype=np.int64),
+        population=np.array([chain.population or 0 for chain in chains], dtype=np.int64),
+        rate_per_s=np.array([chain.rate_per_s or 0.0 for chain in chains]),
+        think_s=np.array([chain.think_s for chain in chains]),
+        names=tuple(rows))
+
+
+def check_product_form(network: Network) -> None:
+    """Raises QueueingError for a station without product form (BCMP 1975): FCFS of several kinds.
+
+    First come first served needs exponential service of one mean for everybody; processor sharing
+    and delay take any (Baskett, Chandy, Muntz and Palacios 1975; 2002 paper, appendix B).
+    """
+    for station in network.stations:
+        if station.discipline != "fcfs":
+            continue
+        means = [visit.service_s for chain in network.chains for member in chain.classes
+                 for visit in member.visits
+                 if visit.station == station.name and visit.visits * chain.share(member) > 0]
+        if means and (station.variation != 1 or max(means) - min(means) > 1e-9 * max(means)):
+            raise QueueingError(
+                f"station {station.name!r}",
+                "first come first served with unequal or not exponential service has no exact "
+                "mean values", "use discipline ps, or simulate it")

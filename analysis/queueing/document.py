@@ -1,0 +1,104 @@
+"""Reads a small YAML file strictly, and remembers on which line each value stands.
+
+No anchors, aliases, tags or second documents, no duplicate keys, no deep nesting; nothing is built
+before that is known.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped,unused-ignore]
+
+from analysis.queueing.errors import QueueingError
+
+SIZE_LIMIT = 256 * 1024  # bytes
+DEPTH_LIMIT = 10  # nested blocks; a model has 7
+
+KeyPath = tuple[str | int, ...]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+    """The file's values, and the line of each by its path of keys; raises QueueingError."""
+    file = os.fspath(path)
+    text = _text(file)
+    try:
+        _check(file, text)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except QueueingError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise QueueingError(f"{file}:{line}", f"is not valid YAML ({error.problem})",
+                            "check indentation, quotes and colons") from None
+    except (yaml.YAMLError, ValueError, OverflowError):
+        raise QueueingError(f"{file}:1", "is not valid YAML", "save it as plain text") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise QueueingError(f"{file}:1", "is no block of keys", "write stations: and chains:")
+    lines: dict[KeyPath, int] = {(): 1}
+    _lines(file, root, (), lines)
+    try:
+        values: dict[str, Any] = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, OverflowError):
+        raise QueueingError(f"{file}:1", "holds a value that YAML cannot make sense of",
+                            "write plain words and numbers") from None
+    return values, lines
+
+
+def _text(file: str) -> str:
+    path = Path(file)
+    try:
+        if not path.is_file():
+            what = "is not an ordinary file" if path.exists() else "there is no such file"
+            raise QueueingError(file, what, "check the path")
+        if path.stat().st_size > SIZE_LIMIT:
+            raise QueueingError(file, f"has more than {SIZE_LIMIT} bytes", "name a model file")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise QueueingError(file, "is not UTF-8 text", "save it as UTF-8") from None
+    except OSError as error:
+        raise QueueingError(file, f"cannot be read ({(error.strerror or '').lower()})",
+                            "check path and permissions") from None
+
+
+def _check(file: str, text: str) -> None:
+    """Refuses, event by event, what would be dangerous or misleading to build."""
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        where = f"{file}:{event.start_mark.line + 1 if event.start_mark else 1}"
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise QueueingError(where, "anchors and aliases are not used", "write it out")
+        if getattr(event, "tag", None):
+            raise QueueingError(where, "tags are not used", "leave it out")
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise QueueingError(where, "a second document begins", "write one model a file")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_LIMIT:
+            raise QueueingError(where, f"nested deeper than {DEPTH_LIMIT} levels",
+                                "see docs/queueing.md")
+
+
+def _lines(file: str, node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> None:
+    """Notes each value's line; its depth is limited already."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise QueueingError(f"{file}:{line}", "a block stands where a key belongs",
+                                    "write a word")
+            inner = (*path, key.value)
+            if inner in lines:
+                raise QueueingError(f"{file}:{line}", f"{key.value!r} was given on line "
+                                    f"{lines[inner]}", "keep one of them")
+            lines[inner] = line
+            _lines(file, value, inner, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            lines[(*path, number)] = value.start_mark.line + 1
+            _lines(file, value, (*path, number), lines)

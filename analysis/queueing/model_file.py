@@ -1,0 +1,175 @@
+"""Loads a model.yml: stations, chains with their demands, and measurements if there are any."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from analysis.queueing import document
+from analysis.queueing.document import KeyPath
+from analysis.queueing.errors import QueueingError, choose_from
+from analysis.queueing.network import (
+    Chain,
+    CustomerClass,
+    Direction,
+    Discipline,
+    Network,
+    Station,
+    Visit,
+)
+from analysis.queueing.prediction import Measurement
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=40)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _StationEntry(_Strict):
+    discipline: Discipline = "ps"
+    servers: Count = 1
+    scv: NotNegative | None = None
+    direction: Direction | None = None
+
+
+class _VisitEntry(_Strict):
+    station: Name
+    service_s: Positive
+    visits: Positive = 1.0
+
+
+class _ClassEntry(_Strict):
+    visits: Annotated[list[_VisitEntry], Field(min_length=1)]
+    variant: Name | None = None
+
+
+class _ChainEntry(_Strict):
+    classes: Annotated[dict[Name, _ClassEntry], Field(min_length=1)]
+    population: Count | None = None
+    rate_per_s: Positive | None = None
+    think_s: NotNegative = 0.0
+    shares: dict[Name, NotNegative] = {}
+
+
+class _PointEntry(_Strict):
+    load: Positive
+    response_s: Positive
+    throughput_per_s: Positive | None = None
+    p95_s: Positive | None = None
+    calibration: bool = False
+
+
+class _File(_Strict):
+    stations: Annotated[dict[Name, _StationEntry], Field(min_length=1)]
+    chains: Annotated[dict[Name, _ChainEntry], Field(min_length=1)]
+    measured: dict[Name, list[_PointEntry]] = {}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network, and what was measured of each of its chains."""
+
+    network: Network
+    measured: dict[str, tuple[Measurement, ...]]
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model in a file; raises QueueingError, one line `FILE:LINE: what; what to do`."""
+    file = os.fspath(path)
+    values, lines = document.read(file)
+    try:
+        parsed = _File.model_validate(values)
+    except ValidationError as error:
+        # A misspelt key explains the one that is then missing.
+        details = sorted(error.errors(include_url=False),
+                         key=lambda detail: detail["type"] != "extra_forbidden")
+        raise _explain(file, lines, details[0], len(details) - 1) from None
+    try:
+        return _model(parsed)
+    except QueueingError as error:
+        raise QueueingError(f"{file}: {error.where}", error.what, error.advice) from None
+
+
+def _model(parsed: _File) -> Model:
+    stations = tuple(Station(name, entry.discipline, entry.servers, entry.scv, entry.direction)
+                     for name, entry in parsed.stations.items())
+    network = Network(stations, tuple(_chain(name, entry) for name, entry in parsed.chains.items()))
+    for name in set(network.index) & set(parsed.chains):
+        raise QueueingError(f"station {name!r}", "and a chain have one name", "rename one of them")
+    return Model(network, {
+        network.chain(name).name: tuple(Measurement(
+            point.load, point.response_s, point.throughput_per_s, point.p95_s,
+            calibration=point.calibration) for point in points)
+        for name, points in parsed.measured.items()})
+
+
+def _chain(name: str, entry: _ChainEntry) -> Chain:
+    classes = tuple(
+        CustomerClass(of_class, tuple(Visit(v.station, v.service_s, v.visits)
+                                      for v in member.visits), member.variant)
+        for of_class, member in entry.classes.items())
+    return Chain(name, classes, entry.population, entry.rate_per_s, entry.think_s, entry.shares)
+
+
+#: What pydantic says by the kind of error: our words, and the advice.
+_WORDS = {
+    "missing": ("is missing", "add it"),
+    "float_type": ("is no number", "write a number such as 0.0015"),
+    "int_type": ("is no whole number", "write 1, 2, ..."),
+    "int_from_float": ("is no whole number", "write 1, 2, ..."),
+    "bool_type": ("is neither true nor false", "write true or false"),
+    "string_type": ("is no word", "write a word"),
+    "string_pattern_mismatch": ("is no name", "use letters, digits, _ and -, a letter first"),
+    "string_too_long": ("is too long", "use at most 40 characters"),
+    "too_short": ("is empty", "give one or more"),
+    "finite_number": ("is not finite", "write a number such as 0.0015"),
+}
+
+
+def _explain(file: str, lines: dict[KeyPath, int], detail: ErrorDetails,
+             more: int) -> QueueingError:
+    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
+    known = path
+    while known not in lines:
+        known = known[:-1]
+    what, advice = _say(detail, path)
+    name = ".".join(map(str, path))
+    rest = f" (and {more} more)" if more else ""
+    return QueueingError(f"{file}:{lines[known]}", f"{name} {what}", advice + rest)
+
+
+def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "is no key of a model", choose_from(str(path[-1]), _keys_beside(path))
+    if kind == "literal_error":
+        return f"is {_short(detail['input'])}", f"write {context['expected']}"
+    if kind in ("greater_than", "greater_than_equal"):
+        edge = f"more than {context['gt']}" if "gt" in context else f"at least {context['ge']}"
+        return f"is {_short(detail['input'])}", f"write {edge}"
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind in ("dict_type", "model_type"):
+        return "is no block of keys", "see docs/queueing.md"
+    return f"is not valid ({detail['msg'].lower()})", "see docs/queueing.md"
+
+
+def _keys_beside(path: KeyPath) -> tuple[str, ...]:
+    """The keys that may stand where one at `path` does."""
+    models: dict[int, Any] = {1: _File, 3: _StationEntry if path[0] == "stations" else _ChainEntry,
+                              4: _PointEntry, 5: _ClassEntry, 7: _VisitEntry}
+    entry = models.get(len(path))
+    return tuple(entry.model_fields) if entry else ()
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,194 @@
+"""A queueing network as data: stations, and chains of classes that visit them.
+
+Vocabulary of Harbitter and Menascé (2002, section 4 and appendix B) and of Lazowska et al. (1984):
+a *customer* (an authentication) belongs to a *chain* (their "equivalence class") and switches
+from *class* to class (the protocol's steps) within it. A class makes *visits* to *stations*; each
+visit asks for a mean service time. Visit ratios count visits per cycle of the chain, that is per
+complete transaction, which is what a chain's throughput counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+from analysis.queueing.errors import QueueingError, choose_from
+
+Discipline = Literal["ps", "fcfs", "delay"]
+#: What one visit to a network's delay station stands for.
+Direction = Literal["round_trip", "one_way"]
+
+
+@dataclass(frozen=True)
+class Station:
+    """Where customers are served: processor sharing, first come first served, or pure delay.
+
+    `servers` counts equal processors (ignored for delay). `scv` is the squared coefficient of
+    variation of service times, which only simulation and the check for a product form use: None
+    means 1 (exponential), and 0 (constant) for delay. `direction` says what a visit of a network
+    stands for, so that a round-trip time can be asked for.
+    """
+
+    name: str
+    discipline: Discipline = "ps"
+    servers: int = 1
+    scv: float | None = None
+    direction: Direction | None = None
+
+    def __post_init__(self) -> None:
+        where = f"station {self.name!r}"
+        if self.discipline not in get_args(Discipline):
+            raise QueueingError(where, f"discipline {self.discipline!r} is unknown",
+                                choose_from(str(self.discipline), get_args(Discipline)))
+        if self.servers < 1:
+            raise QueueingError(where, f"{self.servers} servers serve nobody", "give 1 or more")
+        if self.scv is not None and not (self.scv >= 0 and math.isfinite(self.scv)):
+            raise QueueingError(where, f"scv {self.scv} is no squared coefficient of variation",
+                                "give 0 for constant, 1 for exponential service")
+
+    @property
+    def variation(self) -> float:
+        """Squared coefficient of variation of service times."""
+        return self.scv if self.scv is not None else 0.0 if self.discipline == "delay" else 1.0
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a class asks of a station: `visits` a cycle, each of `service_s` seconds on average."""
+
+    station: str
+    service_s: float
+    visits: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("service_s", self.service_s), ("visits", self.visits)):
+            if not (value >= 0 and math.isfinite(value)):
+                raise QueueingError(f"visit to station {self.station!r}", f"{name} is {value}",
+                                    "give a finite number, 0 or more")
+
+
+@dataclass(frozen=True)
+class CustomerClass:
+    """A step of a protocol: its visits, in order. A step of one variant only names the variant."""
+
+    name: str
+    visits: tuple[Visit, ...]
+    variant: str | None = None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Customers that switch among `classes`, in order: closed with a population, open with a rate.
+
+    `think_s` is a closed customer's mean pause between cycles, which no response time contains.
+    `shares` gives the share of cycles that follow each variant (they add up to 1); a class of a
+    variant is visited in that share of the cycles, a class of no variant in all.
+    """
+
+    name: str
+    classes: tuple[CustomerClass, ...]
+    population: int | None = None
+    rate_per_s: float | None = None
+    think_s: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = f"chain {self.name!r}"
+        if (self.population is None) == (self.rate_per_s is None):
+            raise QueueingError(where, "is neither closed nor open, or both",
+                                "give either population or rate_per_s")
+        if self.population is not None and self.population < 0:
+            raise QueueingError(where, f"population {self.population} is negative",
+                                "give 0 or more")
+        for name, value in (("rate_per_s", self.rate_per_s or 0.0), ("think_s", self.think_s)):
+            if not (value >= 0 and math.isfinite(value)):
+                raise QueueingError(where, f"{name} is {value}", "give a finite number, 0 or more")
+        if self.think_s and self.is_open:
+            raise QueueingError(where, "is open, and think_s is for closed chains",
+                                "remove think_s")
+        _check_shares(where, self.shares, {c.variant for c in self.classes if c.variant})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether customers come from outside and leave."""
+        return self.population is None
+
+    def share(self, member: CustomerClass) -> float:
+        """The share of cycles that pass through a class."""
+        return 1.0 if member.variant is None else self.shares[member.variant]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Stations and the chains that visit them; raises QueueingError where they do not fit."""
+
+    stations: tuple[Station, ...]
+    chains: tuple[Chain, ...]
+
+    def __post_init__(self) -> None:
+        _check_unique("station", (station.name for station in self.stations))
+        _check_unique("chain", (chain.name for chain in self.chains))
+        if not self.chains:
+            raise QueueingError("network", "has no chain", "give one or more")
+        for chain in self.chains:
+            _check_unique(f"class of chain {chain.name!r}", (c.name for c in chain.classes))
+            for member in chain.classes:
+                for visit in member.visits:
+                    if visit.station not in self.index:
+                        raise QueueingError(
+                            f"chain {chain.name!r}, class {member.name!r}",
+                            f"visits station {visit.station!r}, which is not there",
+                            choose_from(visit.station, self.index))
+            if not any(visit.service_s * visit.visits for member in chain.classes
+                       for visit in member.visits):
+                raise QueueingError(f"chain {chain.name!r}", "has a demand of zero everywhere",
+                                    "give a visit with service_s above 0")
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Each station's row in the arrays of the solvers."""
+        return {station.name: row for row, station in enumerate(self.stations)}
+
+    def station(self, name: str) -> Station:
+        """The station of that name; raises QueueingError where there is none."""
+        if name not in self.index:
+            raise QueueingError(f"station {name!r}", "is not in this network",
+                                choose_from(name, self.index))
+        return self.stations[self.index[name]]
+
+    def chain(self, name: str | None = None) -> Chain:
+        """The chain of that name, or the only one; raises QueueingError where there is none."""
+        if name is None:
+            if len(self.chains) > 1:
+                raise QueueingError("network", "has several chains",
+                                    choose_from("", (chain.name for chain in self.chains)))
+            return self.chains[0]
+        for chain in self.chains:
+            if chain.name == name:
+                return chain
+        raise QueueingError(f"chain {name!r}", "is not in this network",
+                            choose_from(name, (chain.name for chain in self.chains)))
+
+
+def _check_unique(kind: str, names: Iterable[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise QueueingError(f"{kind} {name!r}", "is given twice", "rename one of them")
+
+
+def _check_shares(where: str, shares: Mapping[str, float], variants: set[str]) -> None:
+    for variant in sorted(variants ^ set(shares)):
+        what = "has no share" if variant in variants else "is no class's variant"
+        raise QueueingError(where, f"variant {variant!r} {what}",
+                            "give each variant of the chain's classes one share")
+    for variant, share in shares.items():
+        if not 0 <= share <= 1:
+            raise QueueingError(where, f"share {share} of variant {variant!r} is no share",
+                                "give a number from 0 to 1")
+    if shares and not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
+        raise QueueingError(where, f"shares add up to {sum(shares.values()):g}",
+                            "make them add up to 1")

@@ -1,0 +1,78 @@
+"""Bard and Schweitzer's fixed point, as the 2002 paper prints it.
+
+Equation (B.11) of Harbitter and Menascé (2002) in the place of (B.1), and (B.2) to (B.5) iterated
+until no queue length L_iq changes by more than epsilon. Our additions: a think time in (B.2);
+Seidmann's approximation for several servers (a server c times as fast and a delay of (c - 1) / c
+of the demand; Seidmann, Schweitzer and Shalev-Oren 1987); open chains as in `analysis.queueing.
+mixed`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.queueing.demands import Array, ChainSolution, Demands
+from analysis.queueing.errors import QueueingError
+
+EPSILON = 1e-10  # customers
+ITERATIONS = 100_000
+
+
+def solve(demands: Demands, epsilon: float = EPSILON) -> ChainSolution:
+    """Approximate means; raises QueueingError for open traffic above capacity."""
+    reduced, fixed_s, slow = single_servers(demands)
+    closed = _fixed_point(reduced, fixed_s, epsilon)
+    return with_open(demands, closed, fixed_s, slow)
+
+
+def _fixed_point(reduced: Demands, fixed_s: Array, epsilon: float) -> ChainSolution:
+    """Residence times R = v W of queueing and delay, without `fixed_s`; all shapes (M, Q)."""
+    demand, population = reduced.demand_s, reduced.population.astype(np.float64)
+    queueing = ~reduced.delay[:, None]
+    pause = reduced.think_s + fixed_s.sum(axis=0)
+    length = spread(demand, population)
+    # (n_q - 1) / n_q L_iq + sum of the other chains' L_is: all, less one own customer's part.
+    part = np.divide(1.0, population, out=np.zeros_like(population), where=population > 0)
+    for _ in range(ITERATIONS):
+        waiting = length.sum(axis=1, keepdims=True) - part * length
+        residence = demand * (1.0 + np.where(queueing, waiting, 0.0))             # (B.11)
+        total = pause + residence.sum(axis=0)
+        throughput = np.divide(population, total, out=np.zeros_like(total), where=total > 0)
+        previous, length = length, throughput * residence                          # (B.2) - (B.4)
+        if np.abs(length - previous).max() < epsilon:
+            return ChainSolution(throughput, residence)
+    raise QueueingError("network", f"no fixed point after {ITERATIONS} iterations",
+                        "use the method exact, or a larger epsilon")
+
+
+def spread(demand: Array, population: Array) -> Array:
+    """A first guess: each chain's customers in equal parts at the stations they visit; (M, Q)."""
+    visited = demand > 0
+    return np.where(visited, population / np.maximum(visited.sum(axis=0), 1), 0.0)
+
+
+def single_servers(demands: Demands) -> tuple[Demands, Array, Array]:
+    """Closed chains at single servers; fixed delays (M, Q); what the open chains leave (M,)."""
+    demands.check_stable()
+    is_open = demands.population == 0
+    servers = np.where(demands.delay, 1, demands.servers).astype(np.float64)[:, None]
+    slow = np.where(demands.delay, 1.0, 1.0 - demands.offered / servers[:, 0])
+    closed = np.where(is_open, 0.0, demands.demand_s)
+    reduced = Demands(
+        demand_s=closed / servers / slow[:, None], delay=demands.delay,
+        servers=np.ones_like(demands.servers), population=demands.population,
+        rate_per_s=np.zeros_like(demands.rate_per_s), think_s=demands.think_s)
+    return reduced, closed * (servers - 1) / servers, slow
+
+
+def with_open(demands: Demands, closed: ChainSolution, fixed_s: Array,
+              slow: Array) -> ChainSolution:
+    """The whole network's answer from that for its closed chains."""
+    is_open = demands.population == 0
+    servers = np.where(demands.delay, 1, demands.servers).astype(np.float64)
+    present = np.where(demands.delay, 0.0, closed.queue.sum(axis=1))
+    stretch = (1.0 + present) / slow / servers + (servers - 1) / servers
+    open_s = demands.demand_s * stretch[:, None]
+    return ChainSolution(
+        np.where(is_open, demands.rate_per_s, closed.throughput_per_s),
+        np.where(is_open, open_s, closed.residence_s + fixed_s))

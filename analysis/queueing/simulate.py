@@ -1,0 +1,269 @@
+"""Simulates a network event by event: response times customer by customer, for percentiles.
+
+Mean value analysis gives means only, and none for first come first served with unequal service.
+A customer passes its chain's classes in order; within a class, the visits in order, again and again
+until each has been made as often as it says (a broken number of visits: one more in that share of
+the cycles). Service times are gamma with the station's squared coefficient of variation. Closed
+networks with constant service everywhere lock into step and are no longer what mean value analysis
+describes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.queueing import intervals
+from analysis.queueing.demands import demands_of
+from analysis.queueing.errors import QueueingError, choose_from
+from analysis.queueing.intervals import Interval
+from analysis.queueing.network import Chain, Network
+from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Server, Sharing
+
+_BLOCK = 4096  # random numbers drawn at once
+
+
+@dataclass(frozen=True)
+class SimulatedChain:
+    """A chain's response times in seconds (without think times), in order of completion."""
+
+    name: str
+    responses_s: NDArray[np.float64]
+    throughput_per_s: float
+
+    def mean(self) -> Interval:
+        """Mean response time in seconds."""
+        return intervals.mean(self.responses_s)
+
+    def percentile(self, percent: float) -> Interval:
+        """A percentile of the response time in seconds."""
+        return intervals.percentile(self.responses_s, percent)
+
+
+@dataclass(frozen=True)
+class SimulatedStation:
+    """A station over the measured time: share of servers in use, mean customers present."""
+
+    name: str
+    utilization: float
+    queue: float
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulation saw after its warm-up."""
+
+    chains: tuple[SimulatedChain, ...]
+    stations: tuple[SimulatedStation, ...]
+
+    def chain(self, name: str | None = None) -> SimulatedChain:
+        """A chain by its name; the first one without. Raises QueueingError if absent."""
+        for chain in self.chains:
+            if name is None or chain.name == name:
+                return chain
+        raise QueueingError(f"chain {name!r}", "was not simulated",
+                            choose_from(str(name), (chain.name for chain in self.chains)))
+
+
+def simulate(network: Network, rng: np.random.Generator, *, completions: int = 20_000,
+             warmup: float = 0.1,
+             arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
+    """Simulates until `completions` cycles of all chains together are done after the warm-up.
+
+    The warm-up is a share of `completions` more, and at least two cycles of every closed customer,
+    for all of them begin at once. `arrivals_s` replaces the Poisson
+    arrivals of open chains by given instants in seconds (ascending); then all of those customers
+    are simulated, `completions` is ignored, and nothing is discarded. The same generator state
+    gives the same results. Raises QueueingError for open traffic above capacity unless its
+    arrivals are given.
+    """
+    if arrivals_s:
+        _check_arrivals(network, arrivals_s)
+    else:
+        demands_of(network).check_stable()
+    run = _Run(network, rng, dict(arrivals_s or {}))
+    if arrivals_s:
+        run.until(lambda: run.traced == 0)
+    else:
+        population = sum(chain.population or 0 for chain in network.chains)
+        discarded = max(int(completions * warmup), 2 * population)
+        run.until(lambda: run.done >= discarded)
+        run.begin()
+        run.until(lambda: run.done >= completions)
+    return run.result()
+
+
+def _check_arrivals(network: Network, arrivals_s: Mapping[str, NDArray[np.float64]]) -> None:
+    for name, times in arrivals_s.items():
+        where = f"arrivals of chain {name!r}"
+        if not network.chain(name).is_open:
+            raise QueueingError(where, "the chain is closed", "give arrivals of open chains only")
+        if not len(times) or (np.diff(times) < 0).any() or times[0] < 0:
+            raise QueueingError(where, "are no ascending instants from 0 on", "sort them")
+
+
+class _Run:
+    """One simulation under way."""
+
+    def __init__(self, network: Network, rng: np.random.Generator,
+                 arrivals_s: dict[str, NDArray[np.float64]]) -> None:
+        self.network, self.calendar, self.now = network, Calendar(), 0.0
+        self.draw = _Numbers(rng)
+        self.servers = [_server(station.discipline, station.servers, self.calendar)
+                        for station in network.stations]
+        self.routes = [_Route(chain, network, self.draw) for chain in network.chains]
+        self.responses: list[list[float]] = [[] for _ in network.chains]
+        self.done, self.start = 0, 0.0
+        self.traced = sum(map(len, arrivals_s.values()))
+        self.traces = {q: iter(arrivals_s[chain.name].tolist())
+                       for q, chain in enumerate(network.chains) if chain.name in arrivals_s}
+        for q, chain in enumerate(network.chains):
+            for _ in range(1 if chain.is_open else chain.population or 0):
+                self._next_arrival(q)
+        if not self.calendar.heap:
+            raise QueueingError("network", "nobody is in it", "give a population or rate above 0")
+
+    def _next_arrival(self, q: int) -> None:
+        chain = self.network.chains[q]
+        if q in self.traces:
+            time = next(self.traces[q], None)
+            if time is None:
+                return
+        elif chain.is_open:
+            if not chain.rate_per_s:
+                return
+            time = self.now + self.draw.work(1.0 / chain.rate_per_s, 1.0)
+        else:
+            time = self.now + (self.draw.work(chain.think_s, 1.0) if chain.think_s else 0.0)
+        self.calendar.enter(time, None, 0, Customer(q, time))
+
+    def until(self, finished: Callable[[], bool]) -> None:
+        """Handles events until `finished`."""
+        heap = self.calendar.heap
+        while not finished():
+            self.now, _, server, token, customer = heapq.heappop(heap)
+            if server is None:
+                self._enter(customer)
+                continue
+            leaving = server.leave(self.now, token, customer)
+            if leaving is None:
+                continue
+            if leaving.left:
+                station, work_s = leaving.left.pop()
+                self.servers[station].arrive(self.now, leaving, work_s)
+            else:
+                self._finish(leaving)
+
+    def _enter(self, customer: Customer) -> None:
+        if self.network.chains[customer.chain].is_open:
+            self._next_arrival(customer.chain)
+        customer.left = self.routes[customer.chain].cycle()
+        if customer.left:
+            station, work_s = customer.left.pop()
+            self.servers[station].arrive(self.now, customer, work_s)
+        else:
+            self._finish(customer)
+
+    def _finish(self, customer: Customer) -> None:
+        self.done += 1
+        self.responses[customer.chain].append(self.now - customer.since)
+        if customer.chain in self.traces:
+            self.traced -= 1
+        elif not self.network.chains[customer.chain].is_open:
+            self._next_arrival(customer.chain)
+
+    def begin(self) -> None:
+        """Ends the warm-up: what was seen so far no longer counts."""
+        self.done, self.start = 0, self.now
+        self.responses = [[] for _ in self.responses]
+        for server in self.servers:
+            server.account(self.now)
+            server.busy_s = server.present_s = 0.0
+
+    def result(self) -> Simulation:
+        """What was seen since the warm-up."""
+        passed = self.now - self.start
+        for server in self.servers:
+            server.account(self.now)
+        return Simulation(
+            chains=tuple(SimulatedChain(chain.name, np.array(seen), len(seen) / passed)
+                         for chain, seen in zip(self.network.chains, self.responses, strict=True)),
+            stations=tuple(
+                SimulatedStation(station.name, server.present_s / passed
+                                 if station.discipline == "delay"
+                                 else server.busy_s / passed / station.servers,
+                                 server.present_s / passed)
+                for station, server in zip(self.network.stations, self.servers, strict=True)))
+
+
+def _server(discipline: str, servers: int, calendar: Calendar) -> Server:
+    if discipline == "delay":
+        return Delay(calendar)
+    return Sharing(calendar, servers) if discipline == "ps" else Queue(calendar, servers)
+
+
+class _Numbers:
+    """Random numbers, drawn in blocks, because single ones cost a microsecond each."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.blocks: dict[float, list[float]] = {-1.0: []}
+
+    def work(self, mean: float, variation: float) -> float:
+        """A service time of a mean and squared coefficient of variation."""
+        if variation == 0:
+            return mean
+        block = self.blocks.setdefault(variation, [])
+        if not block:
+            draws = (self.rng.standard_exponential(_BLOCK) if variation == 1 else
+                     self.rng.standard_gamma(1 / variation, _BLOCK) * variation)
+            block.extend(draws.tolist())
+        return mean * block.pop()
+
+    def uniform(self) -> float:
+        """A number from 0 to 1."""
+        block = self.blocks[-1.0]
+        if not block:
+            block.extend(self.rng.random(_BLOCK).tolist())
+        return block.pop()
+
+
+class _Route:
+    """The visits of a chain's cycles, drawn anew for each cycle."""
+
+    def __init__(self, chain: Chain, network: Network, draw: _Numbers) -> None:
+        self.draw = draw
+        self.shares = list(chain.shares.items())
+        #: Variant, chance that the visit is made, station, mean, squared coefficient of variation.
+        self.steps = [(member.variant, chance, network.index[visit.station], visit.service_s,
+                       network.station(visit.station).variation)
+                      for member in chain.classes
+                      for turn in range(math.ceil(max((v.visits for v in member.visits),
+                                                      default=0.0)))
+                      for visit in member.visits
+                      if (chance := min(1.0, visit.visits - turn)) > 0]
+        self.steps.reverse()
+
+    def cycle(self) -> list[tuple[int, float]]:
+        """Stations and service times of one cycle, the last first."""
+        variant = self._variant()
+        draw = self.draw
+        return [(station, draw.work(mean, variation))
+                for of_variant, chance, station, mean, variation in self.steps
+                if (of_variant is None or of_variant == variant)
+                and (chance == 1 or draw.uniform() < chance)]
+
+    def _variant(self) -> str | None:
+        if not self.shares:
+            return None
+        point = self.draw.uniform()
+        for name, share in self.shares:
+            point -= share
+            if point < 0:
+                return name
+        return self.shares[-1][0]

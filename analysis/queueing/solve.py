@@ -1,0 +1,165 @@
+"""Solves a network for its means, by chain, station and class.
+
+Equations (B.7) to (B.10) of Harbitter and Menascé (2002) lead from chains back to classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from analysis.queueing import exact, linearizer, mixed, schweitzer
+from analysis.queueing.demands import ChainSolution, Demands, check_product_form, demands_of
+from analysis.queueing.errors import QueueingError, choose_from
+from analysis.queueing.network import Network
+
+Method = Literal["auto", "exact", "schweitzer", "linearizer"]
+#: Up to how many kept numbers `auto` is exact: a second or so.
+EXACT_LIMIT = 4_000_000
+
+
+@dataclass(frozen=True)
+class ChainMeans:
+    """A chain: cycles a second, and seconds a cycle without the think time."""
+
+    name: str
+    throughput_per_s: float
+    response_s: float
+
+
+@dataclass(frozen=True)
+class StationMeans:
+    """A station: the share of its servers' time in use (customers present, for delay), its queue.
+
+    `demand_s` and `residence_s` give each chain's seconds a cycle, in the network's order.
+    """
+
+    name: str
+    utilization: float
+    queue: float
+    demand_s: tuple[float, ...]
+    residence_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ClassMeans:
+    """A class at a station: visits a second, seconds a visit (waiting included), its customers."""
+
+    chain: str
+    name: str
+    station: str
+    throughput_per_s: float
+    residence_s: float
+    queue: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Means of a network, and the method that found them ("exact" or an approximation)."""
+
+    method: str
+    chains: tuple[ChainMeans, ...]
+    stations: tuple[StationMeans, ...]
+    classes: tuple[ClassMeans, ...]
+
+    def chain(self, name: str | None = None) -> ChainMeans:
+        """A chain's means by its name; the first one's without. Raises QueueingError if absent."""
+        for means in self.chains:
+            if name is None or means.name == name:
+                return means
+        raise QueueingError(f"chain {name!r}", "is not in this solution",
+                            choose_from(str(name), (means.name for means in self.chains)))
+
+    def station(self, name: str) -> StationMeans:
+        """A station's means by its name; raises QueueingError if absent."""
+        for means in self.stations:
+            if means.name == name:
+                return means
+        raise QueueingError(f"station {name!r}", "is not in this solution",
+                            choose_from(name, (means.name for means in self.stations)))
+
+
+def solve(network: Network, method: Method = "auto") -> Solution:
+    """The means of a network.
+
+    `auto` is exact while that takes about a second, and the Linearizer beyond. Raises
+    QueueingError for open traffic above capacity, stations without product form, and an exact
+    solution that would not fit in memory.
+    """
+    check_product_form(network)
+    demands = demands_of(network)
+    chosen = _choose(demands, method)
+    solution = _METHODS[chosen](demands)
+    return Solution(method=chosen, chains=_chains(network, demands, solution),
+                    stations=_stations(network, demands, solution),
+                    classes=tuple(_classes(network, demands, solution)))
+
+
+def means_of(network: Network, method: Method = "auto") -> dict[str, ChainMeans]:
+    """Each chain's means alone: what a thousand what-ifs need. Raises as `solve` does."""
+    check_product_form(network)
+    demands = demands_of(network)
+    solution = _METHODS[_choose(demands, method)](demands)
+    return {means.name: means for means in _chains(network, demands, solution)}
+
+
+def sharing(network: Network) -> Network:
+    """The network with processor sharing in place of first come first served.
+
+    It saturates at the same loads, and has a product form whatever the service times.
+    """
+    return replace(network, stations=tuple(
+        replace(station, discipline="ps") if station.discipline == "fcfs" else station
+        for station in network.stations))
+
+
+_METHODS = {"exact": mixed.solve, "schweitzer": schweitzer.solve, "linearizer": linearizer.solve}
+
+
+def _choose(demands: Demands, method: str) -> str:
+    if method not in get_args(Method):
+        raise QueueingError(f"method {method!r}", "is unknown",
+                            choose_from(method, get_args(Method)))
+    if method != "auto":
+        return method
+    if exact.states(demands.population) > EXACT_LIMIT:
+        return "linearizer"
+    demands.check_stable()
+    return "exact" if exact.cost(mixed.closed_model(demands)) <= EXACT_LIMIT else "linearizer"
+
+
+def _chains(network: Network, demands: Demands, solution: ChainSolution) -> tuple[ChainMeans, ...]:
+    response = np.where(demands.population + demands.rate_per_s > 0,
+                        solution.residence_s.sum(axis=0), 0.0)
+    return tuple(ChainMeans(chain.name, float(solution.throughput_per_s[q]), float(response[q]))
+                 for q, chain in enumerate(network.chains))
+
+
+def _stations(network: Network, demands: Demands,
+              solution: ChainSolution) -> tuple[StationMeans, ...]:
+    busy = demands.demand_s @ solution.throughput_per_s
+    queue = solution.queue.sum(axis=1)
+    return tuple(StationMeans(
+        name=station.name,
+        utilization=float(busy[i] if demands.delay[i] else busy[i] / demands.servers[i]),
+        queue=float(queue[i]), demand_s=tuple(map(float, demands.demand_s[i])),
+        residence_s=tuple(map(float, solution.residence_s[i])))
+        for i, station in enumerate(network.stations))
+
+
+def _classes(network: Network, demands: Demands, solution: ChainSolution) -> Iterator[ClassMeans]:
+    for q, chain in enumerate(network.chains):
+        flow = float(solution.throughput_per_s[q])
+        for member in chain.classes:
+            for visit in member.visits:
+                row = network.index[visit.station]
+                demand = float(demands.demand_s[row, q])
+                # (B.8): service times of all classes are stretched alike, 1 + L_i(n - 1_q).
+                stretch = float(solution.residence_s[row, q]) / demand if demand else 1.0
+                rate = flow * chain.share(member) * visit.visits                     # (B.9)
+                residence = visit.service_s * stretch
+                yield ClassMeans(chain.name, member.name, visit.station, rate, residence,
+                                 rate * residence)                                   # (B.10)

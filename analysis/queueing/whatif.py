@@ -1,0 +1,137 @@
+"""Changes a network: a station's speed or servers, a delay, a variant's share, a chain's load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from analysis.queueing.errors import QueueingError, choose_from
+from analysis.queueing.network import Chain, CustomerClass, Network, Visit
+
+#: What can be asked of a station, and of a chain.
+OF_STATION = ("speed", "servers", "delay_ms", "rtt_ms")
+OF_CHAIN = ("population", "rate_per_s", "think_s")
+
+
+def parse_setting(text: str) -> tuple[str, float]:
+    """The setting and the value of `radius.speed=10`; raises QueueingError for anything else."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not (name and equals and math.isfinite(number)):
+        raise QueueingError(f"what-if {text!r}", "is no setting",
+                            "write NAME=NUMBER, for example radius.speed=10")
+    return name, number
+
+
+def apply(network: Network, settings: Mapping[str, float]) -> Network:
+    """A network with settings changed; raises QueueingError for what is not there or no value.
+
+    STATION.speed divides its service times, STATION.servers counts them; STATION.delay_ms sets a
+    delay station's time a visit, STATION.rtt_ms that of a network by its round trip (its station's
+    `direction` says whether a visit is one). CHAIN.population, CHAIN.rate_per_s and CHAIN.think_s
+    set a load. VARIANT sets its share of the cycles in every chain that has it; the other variants
+    keep their proportions. For example {"radius.speed": 10, "wan.rtt_ms": 120, "resumed": 0.9}.
+    """
+    for name, value in settings.items():
+        network = _set(network, name, value)
+    return network
+
+
+def with_load(network: Network, chain: str, load: float) -> Network:
+    """A network with a chain's population or rate (customers a second) set."""
+    setting = "rate_per_s" if network.chain(chain).is_open else "population"
+    return _of_chain(network, network.chain(chain), setting, load)
+
+
+def _set(network: Network, name: str, value: float) -> Network:
+    owner, _, what = name.rpartition(".")
+    where = f"what-if {name!r}"
+    chains = {chain.name: chain for chain in network.chains}
+    if not owner:
+        return _share(network, name, value)
+    if owner in network.index and what in OF_STATION:
+        return _of_station(network, owner, what, value)
+    if owner in chains and what in OF_CHAIN:
+        return _of_chain(network, chains[owner], what, value)
+    if owner in network.index or owner in chains:
+        known = (*(OF_STATION if owner in network.index else ()),
+                 *(OF_CHAIN if owner in chains else ()))
+        raise QueueingError(where, f"{owner} has no {what!r}", choose_from(what, known))
+    raise QueueingError(where, f"there is no station or chain {owner!r}",
+                        choose_from(owner, (*network.index, *chains)))
+
+
+def _of_station(network: Network, name: str, what: str, value: float) -> Network:
+    station, where = network.station(name), f"what-if '{name}.{what}'"
+    if what == "servers":
+        if value != int(value) or value < 1:
+            raise QueueingError(where, f"{value:g} is no number of servers", "give 1, 2, ...")
+        stations = tuple(replace(entry, servers=int(value)) if entry is station else entry
+                         for entry in network.stations)
+        return replace(network, stations=stations)
+    if what == "speed":
+        if value <= 0:
+            raise QueueingError(where, f"a speed of {value:g} ends nothing", "give more than 0")
+        return _map_visits(network, name, lambda visit: visit.service_s / value)
+    if station.discipline != "delay":
+        raise QueueingError(where, f"station {name!r} is a queue, not a delay", "set its speed")
+    if value < 0:
+        raise QueueingError(where, f"a delay of {value:g} ms is negative", "give 0 or more")
+    if what == "rtt_ms" and station.direction is None:
+        raise QueueingError(where, "the station does not say what a visit is",
+                            "give it a direction, round_trip or one_way, or set delay_ms")
+    trips = 2 if what == "rtt_ms" and station.direction == "one_way" else 1
+    return _map_visits(network, name, lambda _visit: value / 1000 / trips)
+
+
+def _map_visits(network: Network, station: str, service_s: Callable[[Visit], float]) -> Network:
+    """A network with the service time of every visit to a station changed."""
+    def changed(member: CustomerClass) -> CustomerClass:
+        return replace(member, visits=tuple(
+            replace(visit, service_s=service_s(visit)) if visit.station == station else visit
+            for visit in member.visits))
+    return replace(network, chains=tuple(
+        replace(chain, classes=tuple(map(changed, chain.classes))) for chain in network.chains))
+
+
+def _of_chain(network: Network, chain: Chain, what: str, value: float) -> Network:
+    where = f"what-if '{chain.name}.{what}'"
+    if (what == "rate_per_s") != chain.is_open:
+        kind = "open" if chain.is_open else "closed"
+        raise QueueingError(where, f"the chain is {kind}",
+                            "set its rate_per_s" if chain.is_open else "set its population")
+    if what == "population" and value != int(value):
+        raise QueueingError(where, f"{value:g} is no number of customers", "give 0, 1, 2, ...")
+    changed = {"population": lambda: replace(chain, population=int(value)),
+               "rate_per_s": lambda: replace(chain, rate_per_s=float(value)),
+               "think_s": lambda: replace(chain, think_s=float(value))}[what]()
+    return replace(network, chains=tuple(changed if entry is chain else entry
+                                         for entry in network.chains))
+
+
+def _share(network: Network, variant: str, value: float) -> Network:
+    where = f"what-if {variant!r}"
+    variants = {name for chain in network.chains for name in chain.shares}
+    if variant not in variants:
+        raise QueueingError(where, "is no variant of any chain", choose_from(variant, variants))
+    if not 0 <= value <= 1:
+        raise QueueingError(where, f"{value:g} is no share", "give a number from 0 to 1")
+    return replace(network, chains=tuple(
+        replace(chain, shares=_rescaled(where, chain.shares, variant, value))
+        if variant in chain.shares else chain for chain in network.chains))
+
+
+def _rescaled(where: str, shares: Mapping[str, float], variant: str,
+              value: float) -> dict[str, float]:
+    others = {name: share for name, share in shares.items() if name != variant}
+    if not others and value != 1:
+        raise QueueingError(where, "is the chain's only variant", "its share stays 1")
+    total = sum(others.values())
+    # Variants that nobody followed so far follow in equal parts.
+    rest = {name: (share / total if total else 1 / len(others)) * (1 - value)
+            for name, share in others.items()}
+    return {name: value if name == variant else rest[name] for name in shares}
