@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from protocols.adp.crypto import Crypto
@@ -35,13 +36,14 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 < self.bound_bytes <= MAX_BOUND:
             raise AdpError(f"bound_bytes: from 1 to {MAX_BOUND}, not {self.bound_bytes}")
-        if self.timeout_s < 0:
-            raise AdpError(f"timeout_s: a time below zero: {self.timeout_s:g}")
+        if not 0 <= self.timeout_s < math.inf:
+            raise AdpError(f"timeout_s: a time from 0 on is needed, not {self.timeout_s:g}")
         if self.window < 1:
             raise AdpError(f"window: at least 1, not {self.window}")
         for name in ("retry_s", "give_up_s", "rekey_after_s"):
-            if getattr(self, name) <= 0:
-                raise AdpError(f"{name}: a time above zero is needed")
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise AdpError(f"{name}: a time above 0 is needed, not {value:g}")
 
 
 @dataclass

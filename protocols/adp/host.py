@@ -6,6 +6,7 @@ and random bytes are passed in, what is to be done is returned. Both versions ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
@@ -50,8 +51,8 @@ class Host:
                            f"of {settings.bound_bytes}")
         if not 0 <= message.port <= 0xFFFF:
             raise AdpError(f"no port: {message.port}")
-        if message.max_delay_s is not None and message.max_delay_s < 0:
-            raise AdpError(f"a maximum delay below zero: {message.max_delay_s:g}")
+        if message.max_delay_s is not None and not 0 <= message.max_delay_s < math.inf:
+            raise AdpError(f"a maximum delay from 0 on is needed, not {message.max_delay_s:g}")
         check_name(message.destination)
         return peer.send(message, now_s)
 
