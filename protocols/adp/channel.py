@@ -62,7 +62,7 @@ class Channel:
         flags, request, acknowledgement = self._riding()
         sealed = b""
         number = {source: self.owners.want(source).number
-                  for source in {message.source for message in messages}}
+                  for source in dict.fromkeys(message.source for message in messages)}
         if security is not None:
             flags |= context.suite.flags(private=private)
         frame = Frame(context.suite.version, Kind.DATA, flags, len(messages), self.id,

@@ -129,11 +129,12 @@ class Owners:
 
     def forget(self, now_s: float) -> list[Effect]:
         """Give up messages whose sender has not signed for too long."""
-        limit_s = now_s - self.context.settings.give_up_s
-        stale = [held for held in self._held if held.at_s <= limit_s]
+        # The very sum that `held_until_s` gives: a difference may be rounded otherwise.
+        patience_s = self.context.settings.give_up_s
+        stale = [held for held in self._held if held.at_s + patience_s <= now_s]
         if not stale:
             return []
-        self._keep([held for held in self._held if held.at_s > limit_s])
+        self._keep([held for held in self._held if held.at_s + patience_s > now_s])
         return [Note("dropped", {"host": self.peer, "messages": len(stale),
                                  "reason": "their sender has not signed"})]
 

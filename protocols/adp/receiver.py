@@ -38,7 +38,7 @@ class Receiver:
             self._asked_again(channel, frame, now_s)
             effects = []
         else:
-            effects = self._take(channel, frame, now_s)
+            effects = self._take_or_answer(channel, frame, now_s)
         return effects + self._peer.speak(now_s)
 
     def _accept(self, frame: Frame, now_s: float) -> list[Effect]:
@@ -79,6 +79,22 @@ class Receiver:
             raise PacketError("neither a body nor the channel's own request")
         if not channel.is_open:
             channel.speak(now_s)
+
+    def _take_or_answer(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
+        """A message; the acknowledgement, if its sender thinks that a channel is older than it is.
+
+        So it is after somebody has replayed the request to our new session: the acknowledgement
+        bears that session, and the sender asks for another channel.
+        """
+        try:
+            effects = self._take(channel, frame, now_s)
+        except PacketError as error:
+            if channel.initiator or channel.is_open:
+                raise
+            effects = [self._dropped(str(error))]
+        if not (channel.initiator or channel.is_open or frame.flags & Flag.REQUEST):
+            channel.speak(now_s)
+        return effects
 
     def _take(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
         """A message on a channel that we know."""
