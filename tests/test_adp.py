@@ -14,7 +14,7 @@ from protocols.adp.crypto import Operation
 from protocols.adp.effects import Cause, Message, Scope
 from protocols.adp.errors import AdpError
 from protocols.adp.packets import Flag
-from tests.adp_hosts import MODERN, OLD, World, message, reply
+from tests.adp_hosts import KEYS, MODERN, OLD, World, message, reply
 
 BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
 SETTINGS = [Settings(scope=scope, checksum=checksum)
@@ -302,11 +302,10 @@ def test_1987_never_rekeys():
 def test_many_owners(version):
     """More signatures than fit one message ride on the next ones."""
     world = World(version)
-    keys = {name: world.hosts["alpha"]._context.identity.keys["xena"]
-            for name in (f"owner{number:03}" + "x" * 200 for number in range(60))}
-    public = world.directory.keys["xena"]
-    world.directory.keys.update(dict.fromkeys(keys, public))
-    world.boot("alpha", {**keys, "alice": world.hosts["alpha"]._context.identity.keys["alice"]})
+    names = [f"owner{number:03}" + "x" * 200 for number in range(60)]
+    keys = dict.fromkeys(names, KEYS[version]["xena"])
+    world.directory.keys.update(dict.fromkeys(names, world.directory.keys["xena"]))
+    world.boot("alpha", {**keys, "alice": KEYS[version]["alice"]})
     for name in keys:
         world.send("alpha", message(name.encode(), source=name, urgent=False))
     world.wait(120)

@@ -30,13 +30,17 @@ class Mallory:
         self.world = world
         self.version = world.version
         self.session = b"mallory!"
-        self.random: Any = world._rng.randbytes
+        self.challenge: bytes | None = None
         keys = {"mallory": KEYS[world.version]["mallory"]}
         tools = Tools(Identity("mid", "mallory", keys, self.session), world.directory,
-                      Crypto(lambda _kind, _size: None), lambda size: self.random(size),
+                      Crypto(lambda _kind, _size: None), self.random,
                       Scope.TRAILER, 64)
         self.suite: Any = (Suite1987(tools, checksum=checksum) if world.version == OLD
                            else SuiteModern(tools))
+
+    def random(self, size: int) -> bytes:
+        """Random bytes, or what she wants others to sign."""
+        return self.world._rng.randbytes(size) if self.challenge is None else self.challenge
 
     def frame(self, channel: bytes, flags: int = 0, count: int = 0, request: bytes = b"",
               acknowledgement: bytes = b"") -> Frame:
@@ -68,8 +72,7 @@ class Mallory:
         """Let xena, on alpha, talk to mid; what she signs. 1987: `challenge` is what she gets."""
         self.world.send("alpha", message(host="mid", destination="mallory"))
         request = packets.parse(self.world.packets.pop().payload)
-        if challenge is not None:
-            self.random = lambda _size: challenge
+        self.challenge = challenge
         keys, acknowledgement = self.suite.accept("alpha", request)
         frame = self.frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
         self.world.arrive(Packet("mid", "alpha", self.sealed(keys, frame)))

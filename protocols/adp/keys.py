@@ -23,8 +23,9 @@ _USAGE = "usage: python3 -m protocols.adp.keys adp|adp-1987 FOLDER OWNER..."
 
 def load_private(path: Path, version: str) -> PrivateKey:
     """A private key of the kind that a version needs. Raises ConfigError."""
+    text = _read(path)
     try:
-        key = serialization.load_pem_private_key(_read(path), None)
+        key = serialization.load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ConfigError(f"{path.name}: no private key in PEM without a password") from None
     if version == "adp-1987" and isinstance(key, rsa.RSAPrivateKey):
@@ -37,8 +38,9 @@ def load_private(path: Path, version: str) -> PrivateKey:
 
 def load_public(path: Path, version: str) -> PublicKey:
     """A public key of the kind that a version needs. Raises ConfigError."""
+    text = _read(path)
     try:
-        key = serialization.load_pem_public_key(_read(path))
+        key = serialization.load_pem_public_key(text)
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError(f"{path.name}: no public key in PEM") from None
     if version == "adp-1987" and isinstance(key, rsa.RSAPublicKey):
