@@ -27,13 +27,15 @@ class AdpNetwork(RuleBasedStateMachine):
         self.world = World(self.version, self.choice)
         self.sent: dict[bytes, Message] = {}
         self.checked = dict.fromkeys(OTHER, 0)
+        self.number = 0
         self.captured: list = []
 
     @rule(sender=HOSTS, owner=st.integers(0, 1), urgent=st.booleans(), private=st.booleans(),
           delay_s=st.sampled_from([None, 0.0, 0.01, 5.0]), size=st.integers(0, 2000))
     def send(self, sender, owner, urgent, private, delay_s, size):
         """An owner sends a message that is unlike all others."""
-        data = b"%d:" % len(self.sent) + bytes(size)
+        self.number += 1
+        data = b"%d:" % self.number + bytes(size)
         receiver = OTHER[sender]
         message = Message(OWNERS[sender][owner], receiver, OWNERS[receiver][1], 7, data,
                           urgent=urgent, max_delay_s=delay_s, private=private)

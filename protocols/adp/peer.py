@@ -75,14 +75,10 @@ class Peer:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         return [note, *self._ship_all(waiting, now_s)]
 
-    def renew(self, now_s: float) -> list[Effect]:
+    def renew(self, now_s: float) -> None:
         """The other end may have lost the channel: ask for another, keep this one until then."""
-        channels = self.channels
-        if self.context.suite.early and channels.candidates:
-            return self.opened(channels.candidates[-1], now_s)
-        if channels.tentative is None:
-            channels.ask(now_s)
-        return []
+        if self.channels.tentative is None:
+            self.channels.ask(now_s)
 
     def ship_again(self, batches: Iterable[Batch], now_s: float) -> list[Effect]:
         """What rode on a request that lost: its channel is not used by the other end."""

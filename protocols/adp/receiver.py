@@ -211,8 +211,8 @@ class Receiver:
         if self._renewed_s is not None and now_s - self._renewed_s < interval_s:
             return []
         self._renewed_s = now_s
-        effects: list[Effect] = [Note("doubted", {"host": self._peer.name})]
-        return effects + self._peer.renew(now_s) + self._peer.speak(now_s)
+        self._peer.renew(now_s)
+        return [Note("doubted", {"host": self._peer.name}), *self._peer.speak(now_s)]
 
     def _dropped(self, reason: str) -> Note:
         return Note("dropped", {"host": self._peer.name, "reason": reason})
