@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from protocols.adp import packets
 from protocols.adp.context import Settings
-from protocols.adp.crypto import Operation
+from protocols.adp.crypto import Crypto, Operation, RsaPrivate
 from protocols.adp.effects import Cause, Message, Scope
 from protocols.adp.errors import AdpError
 from protocols.adp.packets import Flag
@@ -365,3 +366,82 @@ def test_order_is_kept_and_nothing_is_lost(version, sends, bound):
         world.wait(pause_s, lossless=number % 3 == 2)
     world.wait(5)
     assert {name: world.texts(name) for name in sent} == sent
+
+
+def test_des_and_rsa_vectors():
+    """DES's worked example (Grabbe 1992), and textbook RSA by hand: n = 61 * 53, e = 17."""
+    crypto = Crypto(lambda _kind, _size: None)
+    key, plain = bytes.fromhex("133457799BBCDFF1"), bytes.fromhex("0123456789ABCDEF")
+    assert crypto.des_encrypt(key, plain).hex() == "85e813540f0ab405"
+    assert crypto.des_decrypt(key, bytes.fromhex("85e813540f0ab405")) == plain
+    private = RsaPrivate(61, 53, 17)
+    assert crypto.rsa_public(private.public, b"\0A") == (2790).to_bytes(2)
+    assert crypto.rsa_private(private, (2790).to_bytes(2)) == b"\0A"
+
+
+@pytest.mark.parametrize(("version", "choice", "operation", "charged"), [
+    (OLD, Settings(), Operation.DES, 16),
+    (OLD, Settings(scope=Scope.NONE), Operation.DES, 0),
+    # 2 + 2 counts and headers' bytes with 1000 of data: padded to whole blocks, and the trailer.
+    (OLD, Settings(scope=Scope.ALL), Operation.DES, 1016 + 16),
+    (OLD, Settings(checksum=True), Operation.DES_MAC, 8 + 20 + 1015 + 8 + 5),
+    (MODERN, Settings(), Operation.CHACHA20_POLY1305, 20 + 1015),
+    (MODERN, Settings(scope=Scope.ALL), Operation.CHACHA20_POLY1305, 20 + 1015),
+])
+def test_what_a_device_is_charged(version, choice, operation, charged):
+    """Each end of one ADP message: the trailer alone, or all of it, whatever the data are."""
+    sizes = {"alpha": Counter(), "beta": Counter()}
+    world = World(version, choice)
+    world.open("alpha", "beta", "xena")
+    world.wait(5)
+    for name, host in world.hosts.items():
+        host._context.crypto.charge = (
+            lambda kind, size, name=name: sizes[name].update({kind: size}))
+    world.send("alpha", message(bytes(1000)))
+    [packet] = world.packets
+    world.arrive(packet)
+    for name in sizes:
+        assert sizes[name][operation] == charged
+        assert sizes[name][Operation.USER_MESSAGE] == 1000
+        assert sizes[name][Operation.ADP_MESSAGE] == len(packet.payload)
+
+
+@BOTH
+def test_same_randomness_same_bytes(version):
+    """Nothing but what is passed in decides what is sent, or when: a run can be repeated."""
+    def run() -> list:
+        world = World(version, seed=7)
+        for number in range(5):
+            world.send("alpha", message(b"%d" % number, urgent=number % 2 == 0))
+            world.send("beta", reply(b"%d" % number))
+            world.wait(0.02)
+        world.wait(50)
+        return [(shipped.at_s, shipped.host, shipped.effect) for shipped in world.shipped]
+    assert run() == run()
+
+
+def test_what_waits_for_a_signature_is_bounded():
+    """1987: more user data than `hold_bytes` is not held, and is not held for ever."""
+    world = World(OLD, Settings(hold_bytes=1000, give_up_s=10))
+    for _ in range(5):
+        world.send("alpha", message(bytes(300)))
+    for packet in [*world.packets]:
+        world.arrive(packet)
+    reasons = [note.fields["reason"] for note in world.events("beta", "dropped")]
+    assert reasons == ["too much waits for signatures"] * 2
+    world.packets.clear()
+    world.hosts["alpha"] = World(OLD, seed=9).hosts["alpha"]  # it crashes, and never signs
+    world.wait(11)
+    assert world.events("beta", "dropped")[-1].fields == {
+        "host": "alpha", "messages": 3, "reason": "their sender has not signed"}
+    assert not world.delivered["beta"]
+
+
+def test_what_waits_for_a_channel_is_bounded():
+    """Modern: more user data than `hold_bytes` is dropped, and said to be."""
+    world = World(MODERN, Settings(hold_bytes=1000))
+    for number in range(5):
+        world.send("alpha", message(b"%d" % number + bytes(299)))
+    assert len(world.events("alpha", "dropped")) == 2
+    world.wait(1)
+    assert [text[:1] for text in world.texts("beta")] == [b"0", b"1", b"2"]
