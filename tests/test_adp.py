@@ -242,6 +242,21 @@ def test_restart_of_the_sender(version):
 
 
 @BOTH
+def test_a_session_takes_its_messages_with_it(version):
+    """What a crashed session had sent does not arrive once the next one has been established."""
+    world = World(version)
+    world.send("alpha", message(b"before"))
+    world.wait(1)
+    world.send("alpha", message(b"late"))
+    late = world.packets.pop()
+    world.boot("alpha")
+    world.send("alpha", message(b"after"))
+    world.wait(1)
+    world.arrive(late)
+    assert world.texts("beta") == [b"before", b"after"]
+
+
+@BOTH
 def test_unreachable(version):
     """Requests are repeated, ever more rarely, and given up with the number of lost messages."""
     world = World(version, Settings(give_up_s=20))
@@ -288,6 +303,22 @@ def test_rekeying_under_loss():
     assert world.texts("beta") == [b"0", b"2"]
     assert len(world.events("alpha", "rekeyed")) == len(world.events("beta", "rekeyed")) == 1
     assert not world.events("beta", "doubted")
+
+
+def test_rekeying_and_reordering():
+    """What was under way on the last key when both ends changed still arrives."""
+    world = World(MODERN, Settings(rekey_after_s=10))
+    world.send("alpha", message(b"0"))
+    world.wait(20)
+    world.send("alpha", message(b"1"))  # with the request for the next key
+    world.send("alpha", message(b"2"))
+    late = world.packets.pop()
+    world.wait(1)
+    assert world.events("beta", "rekeyed")
+    world.arrive(late)
+    world.flush()
+    assert world.texts("beta") == [b"0", b"1", b"2"]
+    assert not world.events("alpha", "doubted")
 
 
 def test_1987_never_rekeys():

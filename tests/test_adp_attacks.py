@@ -287,7 +287,7 @@ def test_reflection(version):
     world.open("beta", "alpha", "yuri")
     world.open("alpha", "beta", "alice", "xena")
     world.wait(1)
-    world.send("alpha", message(b"boomerang"))
+    world.send("alpha", message(b"boomerang", destination="xena"))
     packet = world.packets.pop()
     forged = packets.parse(packet.payload)
     session = world.hosts["beta"].session
