@@ -400,7 +400,7 @@ def test_order_is_kept_and_nothing_is_lost(version, sends, bound):
 
 
 def test_des_and_rsa_vectors():
-    """DES's worked example (Grabbe 1992), and textbook RSA by hand: n = 61 * 53, e = 17."""
+    """DES by its best-known worked example, and textbook RSA by hand: n = 61 * 53, e = 17."""
     crypto = Crypto(lambda _kind, _size: None)
     key, plain = bytes.fromhex("133457799BBCDFF1"), bytes.fromhex("0123456789ABCDEF")
     assert crypto.des_encrypt(key, plain).hex() == "85e813540f0ab405"

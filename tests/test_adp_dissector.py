@@ -37,10 +37,10 @@ def capture(file: Path, payloads: list[bytes]) -> None:
 
 def dissect(file: Path) -> list[dict[str, str]]:
     """What tshark finds in each packet, by field."""
-    wanted = [part for field in FIELDS for part in ("-e", field)]
+    options = [part for field in FIELDS for part in ("-e", field)]
     done = subprocess.run(
         ["tshark", "-X", f"lua_script:{SCRIPT}", "-r", str(file), "-T", "fields",
-         "-E", "separator=/t", *wanted], capture_output=True, text=True, check=True)
+         "-E", "separator=/t", *options], capture_output=True, text=True, check=True)
     assert "Lua Error" not in done.stdout + done.stderr
     return [dict(zip(FIELDS, line.split("\t"), strict=True)) for line in done.stdout.splitlines()]
 

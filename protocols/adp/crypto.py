@@ -119,8 +119,8 @@ class Crypto:
     def des_mac(self, key: bytes, data: bytes) -> bytes:
         """CBC-MAC of data whose length stands in front, zero-padded.
 
-        Under the key itself the MAC would be the last block of the ciphertext; so, as the MAC of
-        FIPS 113's users was later in Kerberos, it is under a variant of the key.
+        Under the key itself the MAC of what is encrypted would be its last block of ciphertext; so
+        it is under a variant of the key, the one that Kerberos took later (RFC 1510).
         """
         variant = bytes(byte ^ 0xF0 for byte in key)
         padded = len(data).to_bytes(BLOCK) + data + bytes(-len(data) % BLOCK)
