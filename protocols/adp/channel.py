@@ -1,0 +1,151 @@
+"""A secure channel to one host: how messages are put on it, and when it has to speak by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocols.adp import packets
+from protocols.adp.context import Context
+from protocols.adp.crypto import Operation
+from protocols.adp.effects import Message
+from protocols.adp.errors import PacketError
+from protocols.adp.outbox import Batch
+from protocols.adp.owners import Owners
+from protocols.adp.packets import Body, Flag, Frame, Kind
+from protocols.adp.suite import Request, Security
+
+_LONGEST_BACKOFF = 16
+
+
+@dataclass
+class Channel:
+    """One end of a channel; `security` is None while only an acknowledgement can bring keys.
+
+    `request` is ours (initiator), `received_request` the other end's (acceptor). An initiator's
+    channel is tentative until acknowledged, an acceptor's until confirmed.
+    """
+
+    context: Context
+    id: bytes
+    owners: Owners
+    security: Security | None
+    started_s: float
+    request: Request | None = None
+    received_request: bytes = b""
+    acknowledgement: bytes = b""
+    is_open: bool = False
+    is_settled: bool = False  # we have asked for it and know that the other end uses it
+    session: bytes | None = None  # the other end's
+    rekeying: Request | None = None
+    rekey_answer: bytes = b""
+    copies: list[Batch] = field(default_factory=list)
+    copied_bytes: int = 0
+    speak_by_s: float | None = None
+    asking_since_s: float | None = None
+    _backoff: int = 1
+
+    @property
+    def initiator(self) -> bool:
+        """Whether we have asked for it."""
+        return self.request is not None
+
+    @property
+    def is_tentative(self) -> bool:
+        """Whether our request has not been acknowledged yet."""
+        return self.initiator and not self.is_open
+
+    def encode(self, messages: Sequence[Message], now_s: float, *, again: bool = False) -> bytes:
+        """An ADP message; `again`: nobody has asked for it but the clock."""
+        context, security = self.context, self.security
+        private = any(message.private for message in messages)
+        flags, request, acknowledgement = self._riding()
+        sealed = b""
+        number = {source: self.owners.want(source).number
+                  for source in dict.fromkeys(message.source for message in messages)}
+        if security is not None:
+            flags |= context.suite.flags(private=private)
+        frame = Frame(context.suite.version, Kind.DATA, flags, len(messages), self.id,
+                      context.identity.session, request, acknowledgement)
+        clear = frame.clear()
+        if security is not None:
+            body = packets.encode_body(
+                self.owners.proofs(security), self.owners.take_confirmations(),
+                [packets.encode_record(number[message.source], message.destination.encode(),
+                                       message.port, message.data) for message in messages])
+            sealed = security.seal(clear, body, private=private)
+        for message in messages:
+            context.crypto.charge(Operation.USER_MESSAGE, len(message.data))
+        context.crypto.charge(Operation.ADP_MESSAGE, len(clear) + len(sealed))
+        self._spoken(now_s, again=again)
+        return clear + sealed
+
+    def open(self, frame: Frame, security: Security) -> Body:
+        """What a message on this channel says. Raises PacketError."""
+        if not self.context.suite.is_acceptable(frame.flags):
+            raise PacketError("protected less than we demand")
+        body = security.open(frame.clear(), frame)
+        parsed = packets.parse_body(body, frame.count, self.context.suite.padding)
+        for record in parsed.records:
+            self.context.crypto.charge(Operation.USER_MESSAGE, len(record.data))
+        return parsed
+
+    def speak(self, by_s: float) -> None:
+        """See to it that something is sent by then."""
+        if self.speak_by_s is None or by_s < self.speak_by_s:
+            self.speak_by_s = by_s
+
+    def deadline_s(self) -> float | None:
+        """When the channel has something to do by itself."""
+        times = [self.speak_by_s, self.owners.held_until_s()]
+        return min((time for time in times if time is not None), default=None)
+
+    def has_given_up(self, now_s: float) -> bool:
+        """Whether the other end has left us without an answer for too long."""
+        return (self.asking_since_s is not None
+                and now_s - self.asking_since_s >= self.context.settings.give_up_s)
+
+    def settle(self) -> None:
+        """The other end has answered: the next question starts with short times again."""
+        self._backoff = 1
+        self.asking_since_s = None
+        if not self._is_asking():
+            self.speak_by_s = None
+
+    def keep(self, batch: Batch) -> None:
+        """Keep what rides on a request, which may lose to the other end's."""
+        size = sum(len(message.data) for message in batch.messages)
+        if self.copied_bytes + size <= self.context.settings.hold_bytes:
+            self.copied_bytes += size
+            self.copies.append(batch)
+
+    def _riding(self) -> tuple[int, bytes, bytes]:
+        if self.rekeying is not None:
+            return Flag.REQUEST | Flag.REKEY, self.rekeying.encoded, b""
+        if self.rekey_answer:
+            answer, self.rekey_answer = self.rekey_answer, b""
+            return Flag.ACKNOWLEDGE | Flag.REKEY, b"", answer
+        if self.request is not None and not self.is_open:
+            return Flag.REQUEST, self.request.encoded, b""
+        if not self.initiator and not self.is_open and self.acknowledgement:
+            return Flag.ACKNOWLEDGE, b"", self.acknowledgement
+        return 0, b"", b""
+
+    def _is_asking(self) -> bool:
+        proving = (self.security is not None and self.security.can_prove
+                   and self.owners.are_unconfirmed())
+        # With early messages the signatures tell the other end that the channel is wanted.
+        unsettled = self.initiator and not self.is_settled and not self.context.suite.early
+        return self.is_tentative or self.rekeying is not None or proving or unsettled
+
+    def _spoken(self, now_s: float, *, again: bool) -> None:
+        if self.owners.confirmations:
+            self.speak_by_s = now_s
+        elif not self._is_asking():
+            self.speak_by_s = self.asking_since_s = None
+        else:
+            if self.asking_since_s is None:
+                self.asking_since_s = now_s
+            if again:
+                self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+            self.speak_by_s = now_s + self.context.settings.retry_s * self._backoff

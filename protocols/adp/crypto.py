@@ -1,0 +1,187 @@
+"""Cryptographic operations, all behind one interface that charges each to a device.
+
+The operations are really done; `meter` is told kind and bytes, so that a published processor's
+time can be accounted for them. RSA and DES are what the 1987 protocol needs to be itself: textbook
+RSA without padding, DES-CBC with a zero initialisation vector. Neither protects anything today.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from protocols.adp.errors import PacketError
+
+BLOCK = 8  # of DES, in bytes
+TAG = 16  # of Poly1305, in bytes
+
+
+class Operation(enum.StrEnum):
+    """Kinds of work that a device takes time for."""
+
+    RSA_PUBLIC = "rsa-public"
+    RSA_PRIVATE = "rsa-private"
+    DES = "des"
+    DES_MAC = "des-mac"
+    X25519 = "x25519"
+    ED25519_SIGN = "ed25519-sign"
+    ED25519_VERIFY = "ed25519-verify"
+    CHACHA20_POLY1305 = "chacha20-poly1305"
+    SHA256 = "sha256"
+    # Not cryptography: what each end does for every user message and every ADP message.
+    USER_MESSAGE = "user-message"
+    ADP_MESSAGE = "adp-message"
+
+
+PUBLIC_KEY = frozenset({Operation.RSA_PUBLIC, Operation.RSA_PRIVATE, Operation.X25519,
+                        Operation.ED25519_SIGN, Operation.ED25519_VERIFY})
+Meter = Callable[[Operation, int], None]
+
+
+@dataclass(frozen=True)
+class RsaPublic:
+    """An owner's public key of 1987."""
+
+    modulus: int
+    exponent: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of a block."""
+        return (self.modulus.bit_length() + 7) // 8
+
+
+@dataclass(frozen=True)
+class RsaPrivate:
+    """An owner's private key of 1987: the primes and the exponent."""
+
+    p: int
+    q: int
+    exponent: int
+
+    @property
+    def public(self) -> RsaPublic:
+        """The public half."""
+        return RsaPublic(self.p * self.q, self.exponent)
+
+
+class Crypto:
+    """Operations that raise PacketError alone, each charged before it is done."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.charge = meter
+
+    def rsa_public(self, key: RsaPublic, block: bytes) -> bytes:
+        """Encrypt or check a block with a public key, without any padding."""
+        self.charge(Operation.RSA_PUBLIC, key.size)
+        value = int.from_bytes(block)
+        if value >= key.modulus:
+            raise PacketError("a block larger than the RSA modulus")
+        return pow(value, key.exponent, key.modulus).to_bytes(key.size)
+
+    def rsa_private(self, key: RsaPrivate, block: bytes) -> bytes:
+        """Decrypt or sign a block with a private key, without any padding."""
+        public = key.public
+        self.charge(Operation.RSA_PRIVATE, public.size)
+        value = int.from_bytes(block)
+        if value >= public.modulus:
+            raise PacketError("a block larger than the RSA modulus")
+        # By the Chinese remainder theorem: a quarter of the work.
+        by_p = pow(value, pow(key.exponent, -1, key.p - 1), key.p)
+        by_q = pow(value, pow(key.exponent, -1, key.q - 1), key.q)
+        result = by_q + key.q * ((by_p - by_q) * pow(key.q, -1, key.p) % key.p)
+        return result.to_bytes(public.size)
+
+    def des_encrypt(self, key: bytes, data: bytes) -> bytes:
+        """DES-CBC with a zero initialisation vector, of whole blocks."""
+        self.charge(Operation.DES, len(data))
+        encryptor = _des(key).encryptor()
+        return encryptor.update(data) + encryptor.finalize()
+
+    def des_decrypt(self, key: bytes, data: bytes) -> bytes:
+        """The reverse of `des_encrypt`."""
+        if len(data) % BLOCK:
+            raise PacketError(f"{len(data)} bytes are no whole blocks of DES")
+        self.charge(Operation.DES, len(data))
+        decryptor = _des(key).decryptor()
+        return decryptor.update(data) + decryptor.finalize()
+
+    def des_mac(self, key: bytes, data: bytes) -> bytes:
+        """CBC-MAC of data whose length stands in front, zero-padded.
+
+        Under the key itself the MAC of what is encrypted would be its last block of ciphertext; so
+        it is under a variant of the key, the one that Kerberos took later (RFC 1510).
+        """
+        variant = bytes(byte ^ 0xF0 for byte in key)
+        padded = len(data).to_bytes(BLOCK) + data + bytes(-len(data) % BLOCK)
+        self.charge(Operation.DES_MAC, len(padded))
+        return _des(variant).encryptor().update(padded)[-BLOCK:]
+
+    def x25519_public(self, private: bytes) -> bytes:
+        """The public half of an ephemeral key."""
+        self.charge(Operation.X25519, 32)
+        return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+    def x25519(self, private: bytes, public: bytes) -> bytes:
+        """The secret that both ends share."""
+        self.charge(Operation.X25519, 32)
+        try:
+            other = X25519PublicKey.from_public_bytes(public)
+            return X25519PrivateKey.from_private_bytes(private).exchange(other)
+        except ValueError:
+            raise PacketError("no usable ephemeral key") from None
+
+    def sign(self, key: Ed25519PrivateKey, text: bytes) -> bytes:
+        """Ed25519."""
+        self.charge(Operation.ED25519_SIGN, len(text))
+        return key.sign(text)
+
+    def verify(self, key: Ed25519PublicKey, signature: bytes, text: bytes) -> bool:
+        """Whether an Ed25519 signature is right."""
+        self.charge(Operation.ED25519_VERIFY, len(text))
+        try:
+            key.verify(signature, text)
+        except InvalidSignature:
+            return False
+        return True
+
+    def seal(self, key: ChaCha20Poly1305, sequence: int, plain: bytes, clear: bytes) -> bytes:
+        """Encrypt `plain` and authenticate it with `clear`; 16 bytes longer."""
+        self.charge(Operation.CHACHA20_POLY1305, len(plain) + len(clear))
+        return key.encrypt(sequence.to_bytes(12), plain, clear)
+
+    def open(self, key: ChaCha20Poly1305, sequence: int, sealed: bytes, clear: bytes) -> bytes:
+        """The reverse of `seal`."""
+        self.charge(Operation.CHACHA20_POLY1305, len(sealed) - TAG + len(clear))
+        try:
+            return key.decrypt(sequence.to_bytes(12), sealed, clear)
+        except InvalidTag:
+            raise PacketError("altered, or under another key") from None
+
+    def digest(self, data: bytes) -> bytes:
+        """SHA-256."""
+        self.charge(Operation.SHA256, len(data))
+        state = Hash(SHA256())
+        state.update(data)
+        return state.finalize()
+
+    def derive(self, secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
+        """HKDF with SHA-256."""
+        # Extract and expand: an HMAC each, of two blocks of 64 bytes or so a hash.
+        self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
+        return HKDF(SHA256(), size, salt, purpose).derive(secret)
+
+
+def _des(key: bytes) -> Cipher[modes.CBC]:
+    # Three equal keys make DES of triple DES, which is all that the library has left.
+    return Cipher(TripleDES(key * 3), modes.CBC(bytes(BLOCK)))

@@ -1,0 +1,111 @@
+"""Owners' keys in PEM files, and the program that makes them: `python3 -m protocols.adp.keys`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from protocols.adp.crypto import RsaPrivate, RsaPublic
+from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.host import VERSIONS, check_name
+from protocols.adp.suite import PrivateKey, PublicKey
+
+# The least that the library makes. The paper says no size.
+RSA_BITS = 1024
+_USAGE = "usage: python3 -m protocols.adp.keys adp|adp-1987 FOLDER OWNER..."
+
+
+def load_private(path: Path, version: str) -> PrivateKey:
+    """A private key of the kind that a version needs. Raises ConfigError."""
+    text = _read(path)
+    try:
+        key = serialization.load_pem_private_key(text, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ConfigError(f"{path.name}: no private key in PEM without a password") from None
+    if version == "adp-1987" and isinstance(key, rsa.RSAPrivateKey):
+        numbers = key.private_numbers()
+        return RsaPrivate(numbers.p, numbers.q, numbers.public_numbers.e)
+    if version == "adp" and isinstance(key, Ed25519PrivateKey):
+        return key
+    raise ConfigError(_wrong_kind(path, version))
+
+
+def load_public(path: Path, version: str) -> PublicKey:
+    """A public key of the kind that a version needs. Raises ConfigError."""
+    text = _read(path)
+    try:
+        key = serialization.load_pem_public_key(text)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError(f"{path.name}: no public key in PEM") from None
+    if version == "adp-1987" and isinstance(key, rsa.RSAPublicKey):
+        return RsaPublic(key.public_numbers().n, key.public_numbers().e)
+    if version == "adp" and isinstance(key, Ed25519PublicKey):
+        return key
+    raise ConfigError(_wrong_kind(path, version))
+
+
+def public_half(key: PrivateKey) -> PublicKey:
+    """What others know of a private key."""
+    return key.public if isinstance(key, RsaPrivate) else key.public_key()
+
+
+def generate(version: str, folder: Path, owner: str) -> None:
+    """Write OWNER.pem and OWNER.pub.pem. Raises AdpError for names, OSError for the disk."""
+    check_name(owner)
+    if "/" in owner or owner in {".", ".."}:
+        raise AdpError(f"{owner}: no name for a file")
+    key: rsa.RSAPrivateKey | Ed25519PrivateKey
+    if version == "adp-1987":
+        key = rsa.generate_private_key(65537, RSA_BITS)
+    else:
+        key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                serialization.NoEncryption())
+    public = key.public_key().public_bytes(serialization.Encoding.PEM,
+                                           serialization.PublicFormat.SubjectPublicKeyInfo)
+    # Nobody else may read a private key, not even before its mode is set; and none is overwritten.
+    descriptor = os.open(folder / f"{owner}.pem", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(private)
+    (folder / f"{owner}.pub.pem").write_bytes(public)
+
+
+def main(arguments: list[str]) -> int:
+    """Make keys for owners; the exit status."""
+    if len(arguments) < 3 or arguments[0] not in VERSIONS:
+        sys.stderr.write(_USAGE + "\n")
+        return 2
+    version, folder, *owners = arguments
+    try:
+        for owner in owners:
+            generate(version, Path(folder), owner)
+    except AdpError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+        return 1
+    return 0
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no path"
+        raise ConfigError(f"{path.name}: {reason}") from None
+
+
+def _wrong_kind(path: Path, version: str) -> str:
+    kind = "an RSA key" if version == "adp-1987" else "an Ed25519 key"
+    return f"{path.name}: {version} needs {kind}; python3 -m protocols.adp.keys makes one"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

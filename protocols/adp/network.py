@@ -1,0 +1,53 @@
+"""The insecure datagram service below: sockets for IP under a protocol number, and for UDP."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+_BUFFER_BYTES = 1 << 20
+_LARGEST = 65_535
+
+
+class Datagrams:
+    """A bound socket; IP fragments what is larger than the link's frames."""
+
+    def __init__(self, kind: str, number: int, address: str) -> None:
+        """Raises OSError where the system refuses: raw sockets need CAP_NET_RAW."""
+        self._is_raw = kind == "ip"
+        self._port = 0 if self._is_raw else number
+        if self._is_raw:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, number)
+        else:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+            self._socket.bind((address, self._port))
+            self._socket.settimeout(0)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """A descriptor to wait for."""
+        return self._socket.fileno()
+
+    def send(self, payload: bytes, address: str) -> None:
+        """Hand a datagram on. Raises OSError; a datagram that finds no room is lost."""
+        with contextlib.suppress(BlockingIOError):
+            self._socket.sendto(payload, (address, self._port))
+
+    def receive(self) -> tuple[bytes, str] | None:
+        """A datagram and its sender's address; None if there is none (any more)."""
+        try:
+            data, (address, port) = self._socket.recvfrom(_LARGEST)
+        except (BlockingIOError, ConnectionRefusedError):
+            return None
+        if self._is_raw:
+            return data[4 * (data[0] & 0x0F):], address
+        return (data, address) if port == self._port else (b"", address)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()

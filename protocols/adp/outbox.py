@@ -1,0 +1,82 @@
+"""Queue of user messages for one remote host: what is shipped together, and when.
+
+The discipline of section 3.1.3: an urgent message goes at once with all that waits; any other
+waits for its own maximum delay or the default timeout, unless it is shipped before; one that fills
+the queue or would overflow it counts as urgent. Order is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.adp.effects import Cause, Message
+from protocols.adp.packets import MAX_RECORDS, RECORD
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """User messages that make up one ADP message, in the order in which they were handed over."""
+
+    messages: list[Message]
+    cause: Cause
+
+
+class Outbox:
+    """Waiting messages; less than `bound_bytes` of user data at any time."""
+
+    def __init__(self, bound_bytes: int, timeout_s: float, *, enabled: bool) -> None:
+        self._bound_bytes = bound_bytes
+        self._timeout_s = timeout_s
+        self._enabled = enabled
+        self._clear()
+
+    def _clear(self) -> None:
+        self._waiting: list[Message] = []
+        self._bytes = 0
+        self._encoded_bytes = 0
+        self._due_s: float | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """User data that waits."""
+        return self._bytes
+
+    def deadline_s(self) -> float | None:
+        """When what waits has to go."""
+        return self._due_s
+
+    def add(self, message: Message, now_s: float) -> list[Batch]:
+        """Take a message; what has to be shipped at once."""
+        if not self._enabled:
+            return [Batch([message], Cause.UNQUEUED)]
+        size = len(message.data)
+        # Four bytes a character at most: a name is no reason to count its bytes each time.
+        encoded = size + RECORD + 4 * len(message.destination)
+        batches = []
+        overflows = (self._bytes + size > self._bound_bytes
+                     or self._encoded_bytes + encoded > MAX_RECORDS)
+        if overflows and self._waiting:
+            batches = self._ship(Cause.URGENT if message.urgent else Cause.BOUND)
+        self._waiting.append(message)
+        self._bytes += size
+        self._encoded_bytes += encoded
+        if message.urgent:
+            return batches + self._ship(Cause.URGENT)
+        if overflows or self._bytes >= self._bound_bytes:
+            return batches + self._ship(Cause.BOUND)
+        delay_s = self._timeout_s if message.max_delay_s is None else message.max_delay_s
+        due_s = now_s + delay_s
+        if self._due_s is None or due_s < self._due_s:
+            self._due_s = due_s
+        return batches + self.due(now_s)
+
+    def due(self, now_s: float) -> list[Batch]:
+        """All that waits, if a message in it may wait no longer."""
+        if self._due_s is None or self._due_s > now_s:
+            return []
+        return self._ship(Cause.TIMEOUT)
+
+    def _ship(self, cause: Cause) -> list[Batch]:
+        batch = Batch(self._waiting, cause)
+        self._clear()
+        return [batch]

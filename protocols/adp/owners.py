@@ -1,0 +1,159 @@
+"""Owners on one channel: who is authenticated to and from the other end, whose messages wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocols.adp.context import KERNEL_OWNER, Context
+from protocols.adp.effects import Deliver, Effect, Note
+from protocols.adp.packets import MAX_CONFIRMED, MAX_PROOFS, Proof, Record
+from protocols.adp.suite import Security
+
+
+@dataclass
+class Outgoing:
+    """One of our owners: its signature is made once, and rides until the other end has it."""
+
+    number: int
+    signature: bytes = b""
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A message whose sender has not signed yet."""
+
+    record: Record
+    private: bool
+    at_s: float
+
+
+@dataclass
+class Owners:
+    """The caches of section 3.1.2. A channel's next key inherits them."""
+
+    context: Context
+    peer: str
+    to_peer: dict[str, Outgoing] = field(default_factory=dict)
+    from_peer: dict[int, str] = field(default_factory=dict)
+    confirmations: list[int] = field(default_factory=list)
+    _held: list[Held] = field(default_factory=list)
+    _held_bytes: int = 0
+
+    def trust_kernel_owners(self) -> None:
+        """Cache both kernels' owners: the modern handshake has authenticated them."""
+        context = self.context
+        self.from_peer[KERNEL_OWNER] = context.directory.kernel_owners[self.peer]
+        self.to_peer[context.identity.kernel_owner] = Outgoing(KERNEL_OWNER, confirmed=True)
+
+    def want(self, owner: str) -> Outgoing:
+        """Authenticate an owner of ours to the other end, unless that is done."""
+        outgoing = self.to_peer.get(owner)
+        if outgoing is None:
+            outgoing = self.to_peer[owner] = Outgoing(self.context.number(owner))
+        return outgoing
+
+    def are_unconfirmed(self) -> bool:
+        """Whether the other end has yet to say that it has a signature."""
+        return any(not outgoing.confirmed for outgoing in self.to_peer.values())
+
+    def proofs(self, security: Security) -> list[Proof]:
+        """Signatures that the other end has not confirmed; what does not fit rides next time."""
+        proofs: list[Proof] = []
+        size = 0
+        if not security.can_prove:
+            return proofs
+        for name, outgoing in self.to_peer.items():
+            if outgoing.confirmed:
+                continue
+            if not outgoing.signature:
+                outgoing.signature = security.prove(name, self.context.identity.keys[name])
+            size += len(outgoing.signature) + len(name.encode()) + 5
+            if size > MAX_PROOFS:
+                break
+            proofs.append(Proof(outgoing.number, name, outgoing.signature))
+        return proofs
+
+    def take_confirmations(self) -> list[int]:
+        """What the other end is to be told of its signatures."""
+        taken = self.confirmations[:MAX_CONFIRMED]
+        del self.confirmations[:MAX_CONFIRMED]
+        return taken
+
+    def confirmed(self, numbers: Iterable[int]) -> None:
+        """The other end has these signatures."""
+        if not numbers:
+            return
+        by_number = {outgoing.number: outgoing for outgoing in self.to_peer.values()}
+        for number in numbers:
+            if number in by_number:
+                by_number[number].confirmed = True
+
+    def check(self, proof: Proof, security: Security) -> list[Effect]:
+        """Cache an owner who has signed, and deliver what has waited for that.
+
+        A signature that is cached already is confirmed again, without a public-key operation.
+        """
+        known = self.from_peer.get(proof.number)
+        if known is None:
+            key = self.context.directory.keys.get(proof.name)
+            if key is None or not security.is_proof(proof.name, key, proof.signature):
+                return self._refuse(proof, "no public key" if key is None else "wrong signature")
+            self.from_peer[proof.number] = proof.name
+        elif known != proof.name:
+            return self._refuse(proof, f"its number is {known}'s")
+        if proof.number not in self.confirmations:
+            self.confirmations.append(proof.number)
+        if known is not None:
+            return []
+        note = Note("authenticated", {"owner": proof.name, "host": self.peer})
+        return [note, *self._release(proof.number, proof.name)]
+
+    def deliver(self, record: Record, now_s: float, *, private: bool) -> list[Effect]:
+        """Hand a message on, or hold it until its sender has signed."""
+        name = self.from_peer.get(record.source)
+        if name is not None:
+            return [self._delivered(record, name, private=private)]
+        if self._held_bytes + len(record.data) > self.context.settings.hold_bytes:
+            return [Note("dropped", {"host": self.peer, "reason": "too much waits for signatures"})]
+        self._held_bytes += len(record.data)
+        self._held.append(Held(record, private, now_s))
+        return []
+
+    def held_until_s(self) -> float | None:
+        """When the oldest message that waits for a signature is given up."""
+        if not self._held:
+            return None
+        return self._held[0].at_s + self.context.settings.give_up_s
+
+    def forget(self, now_s: float) -> list[Effect]:
+        """Give up messages whose sender has not signed for too long."""
+        # The very sum that `held_until_s` gives: a difference may be rounded otherwise.
+        patience_s = self.context.settings.give_up_s
+        stale = [held for held in self._held if held.at_s + patience_s <= now_s]
+        if not stale:
+            return []
+        self._keep([held for held in self._held if held.at_s + patience_s > now_s])
+        return [Note("dropped", {"host": self.peer, "messages": len(stale),
+                                 "reason": "their sender has not signed"})]
+
+    def _release(self, number: int, name: str) -> list[Effect]:
+        ready = [held for held in self._held if held.record.source == number]
+        self._keep([held for held in self._held if held.record.source != number])
+        return [self._delivered(held.record, name, private=held.private) for held in ready]
+
+    def _refuse(self, proof: Proof, reason: str) -> list[Effect]:
+        if proof.number not in self.from_peer:
+            self._keep([held for held in self._held if held.record.source != proof.number])
+        return [Note("refused", {"owner": proof.name, "host": self.peer, "reason": reason})]
+
+    def _keep(self, held: list[Held]) -> None:
+        self._held = held
+        self._held_bytes = sum(len(entry.record.data) for entry in held)
+
+    def _delivered(self, record: Record, name: str, *, private: bool) -> Effect:
+        if record.destination not in self.context.identity.keys:
+            return Note("dropped", {"host": self.peer, "owner": name,
+                                    "reason": f"no owner {record.destination} here"})
+        return Deliver(name, self.peer, record.destination, record.port, record.data, private)

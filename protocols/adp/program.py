@@ -1,0 +1,224 @@
+"""Program: one host, `python3 -m protocols.adp.program CONFIG.json`; commands in, events out."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from protocols.adp.config import Config, load
+from protocols.adp.crypto import Operation
+from protocols.adp.effects import Deliver, Effect, Message, Note, Send
+from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.host import make
+from protocols.adp.network import Datagrams
+
+_COMMANDS = {"send", "open", "status", "stop"}
+_SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex", "urgent",
+              "max_delay_s", "private"}
+
+
+def say(event: str, **fields: object) -> None:
+    """One event to who started the program, with the wall clock's time."""
+    sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
+    sys.stdout.flush()
+
+
+class Endpoint:
+    """A host's logic with sockets, clock and randomness around it.
+
+    `report` gets whatever is not sent; `meter` is told of every operation, so that a modelled
+    processor can take its time before `perform` goes on.
+    """
+
+    def __init__(self, config: Config, datagrams: Datagrams,
+                 meter: Callable[[Operation, int], None],
+                 report: Callable[[Effect], None]) -> None:
+        self._hosts = {address: host for host, address in config.addresses.items()}
+        self._addresses = config.addresses
+        self._datagrams = datagrams
+        self._report = report
+        self.host = make(config.version, host=config.host, keys=config.keys,
+                         directory=config.directory, settings=config.settings,
+                         random=os.urandom, meter=meter)
+
+    def read(self) -> None:
+        """Take what has arrived."""
+        received = self._datagrams.receive()
+        if received is not None:
+            payload, address = received
+            source = self._hosts.get(address, address)
+            self.perform(self.host.receive(payload, source, time.monotonic()))
+
+    def wait_s(self) -> float | None:
+        """How long there is nothing to do but to wait for datagrams."""
+        deadline_s = self.host.deadline_s()
+        return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+
+    def tick(self) -> None:
+        """Do what is due."""
+        deadline_s = self.host.deadline_s()
+        if deadline_s is not None and deadline_s <= time.monotonic():
+            self.perform(self.host.tick(time.monotonic()))
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Send what is to be sent, report the rest, in order."""
+        for effect in effects:
+            if isinstance(effect, Send):
+                try:
+                    self._datagrams.send(effect.payload, self._addresses[effect.host])
+                except OSError as error:
+                    # As good as lost on the way: what has to arrive is repeated.
+                    self._report(Note("error", {"host": effect.host, "reason": error.strerror}))
+            self._report(effect)
+
+
+class Program:
+    """Commands on standard input, events on standard output."""
+
+    def __init__(self, config: Config, datagrams: Datagrams) -> None:
+        self._config = config
+        self._operations: Counter[Operation] = Counter()
+        self.endpoint = Endpoint(config, datagrams, self._count, _report)
+        self._pending = b""
+        self.ended = False
+
+    def start(self) -> None:
+        """Establish ahead of demand what the configuration names."""
+        for host, owners in self._config.ahead.items():
+            self.endpoint.perform(self.endpoint.host.open(host, owners, time.monotonic()))
+
+    def read_commands(self) -> None:
+        """Take commands, one a line; the end of input means stop."""
+        data = os.read(sys.stdin.fileno(), 65_536)
+        if not data:
+            self.ended = True
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for line in lines:
+            try:
+                self._command(json.loads(line))
+            except (AdpError, ValueError, RecursionError) as error:
+                say("error", reason=f"command: {error}")
+
+    def status(self) -> dict[str, int]:
+        """How many operations of each kind have been done."""
+        return {str(operation): count for operation, count in sorted(self._operations.items())}
+
+    def _count(self, operation: Operation, size: int) -> None:
+        self._operations[operation] += 1
+
+    def _command(self, command: object) -> None:
+        if not isinstance(command, dict) or command.get("do") not in _COMMANDS:
+            raise AdpError(f"do: {', '.join(sorted(_COMMANDS))}")
+        now_s = time.monotonic()
+        match command["do"]:
+            case "send":
+                self.endpoint.perform(self.endpoint.host.send(_message(command), now_s))
+            case "open":
+                owners = command.get("owners", [])
+                if not (isinstance(owners, list) and all(isinstance(name, str) for name in owners)):
+                    raise AdpError("owners: a list of names is needed")
+                self.endpoint.perform(
+                    self.endpoint.host.open(str(command.get("host")), owners, now_s))
+            case "status":
+                say("status", operations=self.status())
+            case _:
+                self.ended = True
+
+
+def _message(command: dict[str, Any]) -> Message:
+    unknown = command.keys() - _SEND_KEYS
+    if unknown:
+        raise AdpError(f"unknown: {', '.join(sorted(unknown))}")
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "source": str, "host": str, "destination": str, "port": int, "text": str, "data_hex": str,
+        "urgent": bool, "private": bool, "max_delay_s": (int, float)}
+    for key, kind in kinds.items():
+        value = command.get(key)
+        if key in command and (not isinstance(value, kind)
+                               or isinstance(value, bool) is not (kind is bool)):
+            raise AdpError(f"{key}: not {value!r}")
+    for key in ("source", "host", "destination"):
+        if key not in command:
+            raise AdpError(f"{key} is missing")
+    if ("text" in command) is ("data_hex" in command):
+        raise AdpError("text or data_hex is needed")
+    data = (command["text"].encode() if "text" in command
+            else bytes.fromhex(command["data_hex"]))
+    return Message(command["source"], command["host"], command["destination"],
+                   command.get("port", 0), data, urgent=command.get("urgent", False),
+                   max_delay_s=command.get("max_delay_s"), private=command.get("private", False))
+
+
+def _report(effect: Effect) -> None:
+    match effect:
+        case Send():
+            say("shipped", host=effect.host, bytes=len(effect.payload), messages=effect.messages,
+                cause=str(effect.cause))
+        case Deliver():
+            say("delivered", source=effect.source, source_host=effect.source_host,
+                destination=effect.destination, port=effect.port, private=effect.private,
+                data_hex=effect.data.hex())
+        case Note():
+            say(effect.event, **effect.fields)
+
+
+def _serve(program: Program, datagrams: Datagrams) -> None:
+    selector = selectors.DefaultSelector()
+    selector.register(datagrams.fileno(), selectors.EVENT_READ, program.endpoint.read)
+    selector.register(sys.stdin.fileno(), selectors.EVENT_READ, program.read_commands)
+    wakes, wake = os.pipe()
+    os.set_blocking(wake, False)
+    # A signal becomes something readable: nothing is cut in half.
+    signal.set_wakeup_fd(wake)
+    selector.register(wakes, selectors.EVENT_READ, lambda: os.read(wakes, 64))
+
+    def end(*_: object) -> None:
+        program.ended = True
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    while not program.ended:
+        for key, _ in selector.select(program.endpoint.wait_s()):
+            key.data()
+        program.endpoint.tick()
+
+
+def main(arguments: list[str]) -> int:
+    """Run a host; status 2: the configuration cannot be used, 1: the system refuses something."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python3 -m protocols.adp.program CONFIG.json\n")
+        return 2
+    try:
+        config = load(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    address = config.addresses[config.host]
+    try:
+        datagrams = Datagrams(config.network.kind, config.network.number, address)
+    except OSError as error:
+        say("failed", reason=f"{config.network.kind} on {address}: {error.strerror}")
+        return 1
+    try:
+        program = Program(config, datagrams)
+        say("ready", host=config.host, address=address, protocol=config.version)
+        program.start()
+        _serve(program, datagrams)
+    except PermissionError:
+        say("failed", reason="standard input: a pipe or a terminal is needed, no file")
+        return 1
+    finally:
+        datagrams.close()
+    say("stopped", operations=program.status())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

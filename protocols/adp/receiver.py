@@ -1,0 +1,218 @@
+"""What a host does with what arrives from one other host."""
+
+from __future__ import annotations
+
+from protocols.adp.channel import Channel
+from protocols.adp.channels import next_key
+from protocols.adp.effects import Cause, Effect, Note, Send
+from protocols.adp.errors import PacketError
+from protocols.adp.packets import Body, Flag, Frame, Kind
+from protocols.adp.peer import Peer
+from protocols.adp.suite import Security
+
+_RESET_INTERVAL_S = 0.1
+
+
+class Receiver:
+    """The receiving side of a peer."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._context = peer.context
+        self._channels = peer.channels
+        self._reset_s: float | None = None
+        self._renewed_s: float | None = None
+
+    def receive(self, frame: Frame, now_s: float) -> list[Effect]:
+        """A frame from this host. Raises PacketError for one that is not accepted."""
+        if frame.kind is Kind.RESET:
+            return self._on_hint(frame.channel, now_s)
+        channel = self._channels.find(frame.channel)
+        if channel is None:
+            if not frame.flags & Flag.REQUEST or frame.flags & Flag.REKEY:
+                return self._reset(frame, now_s)
+            effects = self._accept(frame, now_s)
+        elif channel.session not in {None, frame.session}:
+            return [self._dropped("another session's"), *self._on_hint(frame.channel, now_s)]
+        elif not frame.flags & Flag.SEALED:
+            self._asked_again(channel, frame, now_s)
+            effects = []
+        else:
+            effects = self._take_or_answer(channel, frame, now_s)
+        return effects + self._peer.speak(now_s)
+
+    def _accept(self, frame: Frame, now_s: float) -> list[Effect]:
+        """A request that is new to us."""
+        tentative, early = self._channels.tentative, self._context.suite.early
+        if tentative is not None and self._context.identity.host > self._peer.name:
+            return [self._dropped("both have asked, and the greater name's key, ours, counts")]
+        security, acknowledgement = self._context.suite.accept(self._peer.name, frame)
+        channel = self._channels.accepted(frame, security, acknowledgement, now_s)
+        effects: list[Effect] = []
+        if early:
+            # What rides on it has to open before the channel counts for anything.
+            body = channel.open(frame, security)
+            if tentative is not None or self._channels.current is None:
+                effects += self._adopt(channel, now_s)
+            else:
+                self._channels.add(channel)
+            effects += self._absorb(channel, body, frame, now_s)
+        else:
+            self._channels.add(channel)
+        channel.speak(now_s)
+        return effects
+
+    def _adopt(self, channel: Channel, now_s: float) -> list[Effect]:
+        """Use the other end's channel in place of our request, and for what rode on it."""
+        tentative = self._channels.tentative
+        if tentative is None:
+            return self._peer.opened(channel, now_s)
+        self._channels.forget(tentative)
+        for owner in tentative.owners.to_peer:
+            channel.owners.want(owner)
+        return [*self._peer.opened(channel, now_s),
+                *self._peer.ship_again(tentative.copies, now_s)]
+
+    def _asked_again(self, channel: Channel, frame: Frame, now_s: float) -> None:
+        """A request once more: its acknowledgement may have been lost."""
+        if not frame.flags & Flag.REQUEST or frame.request != channel.received_request:
+            raise PacketError("neither a body nor the channel's own request")
+        if not channel.is_open:
+            channel.speak(now_s)
+
+    def _take_or_answer(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
+        """A message; the acknowledgement, if its sender thinks that a channel is older than it is.
+
+        So it is after somebody has replayed the request to our new session: the acknowledgement
+        bears that session, and the sender asks for another channel.
+        """
+        try:
+            effects = self._take(channel, frame, now_s)
+        except PacketError as error:
+            if channel.initiator or channel.is_open:
+                raise
+            effects = [self._dropped(str(error))]
+        if not (channel.initiator or channel.is_open or frame.flags & Flag.REQUEST):
+            channel.speak(now_s)
+        return effects
+
+    def _take(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
+        """A message on a channel that we know."""
+        acknowledges = channel.is_tentative and bool(frame.flags & Flag.ACKNOWLEDGE)
+        security = channel.security
+        if acknowledges:
+            assert channel.request is not None
+            security = self._context.suite.acknowledged(channel.request, security, frame)
+        if security is None or (channel.is_tentative and not acknowledges):
+            raise PacketError("a message before the acknowledgement")
+        body = channel.open(frame, security)
+        channel.security = security
+        effects: list[Effect] = []
+        if acknowledges:
+            effects += self._acknowledged(channel, frame, now_s)
+        else:
+            channel.is_settled = True
+            channel.settle()
+            if not channel.is_open and not self._context.suite.early:
+                effects += self._confirmed(channel, now_s)
+                channel.speak(now_s + self._context.settings.timeout_s)
+        effects += self._absorb(channel, body, frame, now_s)
+        if frame.flags & Flag.REKEY:
+            effects += self._rekey(channel, security, frame, now_s)
+        elif frame.flags & Flag.REQUEST:
+            self._asked_again(channel, frame, now_s)
+        if channel is self._channels.current:
+            self._peer.rekey(channel, now_s)
+        return effects
+
+    def _acknowledged(self, channel: Channel, frame: Frame, now_s: float) -> list[Effect]:
+        """Our request has been granted."""
+        channel.is_open = True
+        channel.session = frame.session
+        channel.copies.clear()
+        if not self._context.suite.early:
+            channel.owners.trust_kernel_owners()
+        channel.settle()
+        # The modern acceptor learns from our next message that the request was fresh; that of 1987
+        # needs the signatures of those whose messages rode on the request.
+        if not self._context.suite.early or channel.owners.are_unconfirmed():
+            channel.speak(now_s)
+        return self._peer.opened(channel, now_s)
+
+    def _confirmed(self, channel: Channel, now_s: float) -> list[Effect]:
+        """The other end has shown that its request was fresh: the channel counts."""
+        channel.is_open = True
+        if channel is self._channels.current:
+            return []
+        return self._adopt(channel, now_s)
+
+    def _absorb(self, channel: Channel, body: Body, frame: Frame, now_s: float) -> list[Effect]:
+        """What a message on a channel brings."""
+        security, owners = channel.security, channel.owners
+        assert security is not None
+        effects: list[Effect] = []
+        authenticated = len(owners.from_peer)
+        for proof in body.proofs:
+            effects += owners.check(proof, security)
+        if len(owners.from_peer) > authenticated and not channel.is_open:
+            effects += self._confirmed(channel, now_s)
+        if body.confirmed:
+            owners.confirmed(body.confirmed)
+            channel.settle()
+        private = bool(frame.flags & Flag.ALL)
+        for record in body.records:
+            effects += owners.deliver(record, now_s, private=private)
+        if owners.confirmations:
+            channel.speak(now_s + self._context.settings.timeout_s)
+        return effects
+
+    def _rekey(self, channel: Channel, security: Security, frame: Frame,
+               now_s: float) -> list[Effect]:
+        """The next key: asked for by the channel's initiator, answered inside the channel."""
+        suite = self._context.suite
+        if frame.flags & Flag.REQUEST:
+            if channel.initiator:
+                raise PacketError("a next key that only we may ask for")
+            new = self._channels.find(frame.request[:8])
+            if new is None:
+                keys, answer = suite.accept_rekey(security, frame)
+                new = next_key(channel, frame.request[:8], keys, now_s, is_open=False)
+                new.acknowledgement = answer
+                self._channels.add(new)
+            channel.rekey_answer = new.acknowledgement
+            channel.speak(now_s)
+            return []
+        asked = channel.rekeying
+        if asked is None or frame.acknowledgement[:8] != asked.channel:
+            raise PacketError("a next key that nobody has asked for")
+        keys = suite.rekeyed(asked, security, frame)
+        channel.rekeying = None
+        channel.settle()
+        new = next_key(channel, asked.channel, keys, now_s, is_open=True)
+        new.speak(now_s)
+        return self._peer.opened(new, now_s)
+
+    def _reset(self, frame: Frame, now_s: float) -> list[Effect]:
+        """Tell the other end that we have no such channel (any more)."""
+        dropped = self._dropped("no such channel")
+        if self._reset_s is not None and now_s - self._reset_s < _RESET_INTERVAL_S:
+            return [dropped]
+        self._reset_s = now_s
+        reset = Frame(self._context.suite.version, Kind.RESET, 0, 0, frame.channel,
+                      self._context.identity.session)
+        return [dropped, Send(reset.clear(), self._peer.name, Cause.CONTROL)]
+
+    def _on_hint(self, channel_id: bytes, now_s: float) -> list[Effect]:
+        """The other end seems to have lost the channel. Nothing proves it: look, but keep it."""
+        current = self._channels.current
+        if current is None or current.id != channel_id:
+            return []
+        interval_s = self._context.settings.retry_s
+        if self._renewed_s is not None and now_s - self._renewed_s < interval_s:
+            return []
+        self._renewed_s = now_s
+        self._peer.renew(now_s)
+        return [Note("doubted", {"host": self._peer.name}), *self._peer.speak(now_s)]
+
+    def _dropped(self, reason: str) -> Note:
+        return Note("dropped", {"host": self._peer.name, "reason": reason})
