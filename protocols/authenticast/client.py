@@ -78,11 +78,16 @@ class Client:
         if self.receiver is None:
             return []
         self._data_ns = now_ns
-        before = self.receiver.account.processed
+        before = self.receiver.account.arrivals.accepted
         effects = self.receiver.receive(datagram, now_ns, dropped, arrived_ns)
-        if self.receiver.account.processed > before:
+        if self.receiver.account.arrivals.accepted > before:
             self._heard_ns = now_ns
         return effects + self._report_if_due(now_ns)
+
+    def dropped(self, total: int) -> None:
+        """The kernel's count of drops at the data port's buffer, read without a datagram."""
+        if self.receiver is not None:
+            self.receiver.account.arrivals.count_drops(total)
 
     def took(self, passed_ns: int, verifications: int) -> None:
         """What the last datagram took of the processor."""

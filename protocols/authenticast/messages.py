@@ -148,8 +148,9 @@ class Ack:
 class Report:
     """How far a client has come. All are counts of packets since the start, but for the last four.
 
-    `processing` is one more than the highest sequence number processed; `lag_ns` is how much later
-    than the quickest packet the last one was processed.
+    `highest` is one more than the highest sequence number taken up, `processing` one more than the
+    highest processed; `lag_ns` is how much later than the quickest packet the last one was
+    processed.
     """
 
     stream: int

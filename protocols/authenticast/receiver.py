@@ -24,7 +24,7 @@ from protocols.authenticast.settings import STEPS, Algorithm, Range, Scheme, Set
 from protocols.authenticast.wire import Kind, PacketError, kind_of
 
 # Weight of the newest duration in the running means of what operations take.
-_NEWEST = 0.1
+_NEWEST = 0.25
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,9 @@ class Receiver:
         exposure = self.exposure
         return {**self.account.summary(self.waiting), "exposure_s": exposure.total_ns / 1e9,
                 "longest_exposure_s": exposure.longest_ns / 1e9,
-                "below_floor_s": exposure.below_floor_ns / 1e9}
+                "below_floor_s": exposure.below_floor_ns / 1e9,
+                # The stream is over, or the reader is its user: who has it can redo the choice.
+                "choice_secret": self._secret.hex()}
 
     def report(self, stream: int, number: int) -> Report:
         """How far it has come."""

@@ -68,6 +68,12 @@ class Sender:
         self.epoch, self.setting = epoch, setting
         return datagrams
 
+    @property
+    def released(self) -> int:
+        """Sequence numbers before this one have left: they wait in no tree."""
+        held = self._sealer.held if isinstance(self._sealer, TreeSealer) else 0
+        return self.next_sequence - held
+
     def close(self, now_ns: int) -> list[bytes]:
         """Finish an open bundle or tree."""
         return self._sealer.close(now_ns)

@@ -206,6 +206,10 @@ class Server:
         """Whether an application that is ahead of the signing has to wait."""
         return client in self._served and self._queue.waiting(client) < _QUEUE
 
+    def waiting(self, client: str) -> int:
+        """Packets of a client that are not sealed yet."""
+        return self._queue.waiting(client)
+
     def offer(self, client: str, payload: bytes, frame: int = 0, flags: int = 0) -> None:
         """A packet of the application, to be sealed when it is the client's turn."""
         cost = cost_of(self._served[client].stream.setting)

@@ -161,7 +161,7 @@ class Stream:
                 self._crypto, self.peer.session.client_key, received):
             return [self._refused("report")]
         self._last_report = report.number
-        self.delta = max(0, self.sent - report.processing)
+        self.delta = max(0, self._sender.released - report.highest)
         self.max_delta = max(self.max_delta, self.delta)
         note = Note("report", {
             "client": self.peer.name, "sent": self.sent, "delta": self.delta,

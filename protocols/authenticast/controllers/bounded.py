@@ -23,13 +23,13 @@ class BoundedParameters:
     """How much of the processor to use, how the backlog counts, when a change is worth it."""
 
     utilisation: float = 0.9
-    #: Backlog beyond the packets of two groups, in seconds of the stream, that is left alone.
+    #: Backlog, in seconds of the stream, that is left alone.
     slack_s: float = 0.1
     #: Added to the estimated cost for each second of backlog and second of time, and at most.
-    gain: float = 0.5
+    gain: float = 0.2
     max_extra: float = 4.0
     #: Of the extra cost, the share that is forgotten a second without a backlog.
-    recovery: float = 0.1
+    recovery: float = 0.3
     #: A group is made smaller only if it may be by this share, and a level only raised by it.
     hysteresis: float = 0.25
     #: Seconds between changes, unless more protection is lost by waiting.
@@ -65,7 +65,9 @@ class Bounded:
         self._seen_s = seen.now_s
         if seen.rate_pps <= 0:
             return
-        backlog_s = (seen.delta - 2 * seen.setting.bundle) / seen.rate_pps
+        # A tree's packets come all at once; so many are no backlog.
+        burst = seen.setting.bundle if seen.setting.scheme is Scheme.TREE else 0
+        backlog_s = (seen.delta - burst) / seen.rate_pps
         over_s = backlog_s - self._parameters.slack_s
         if over_s > 0:
             # Shedding everything already: more cost would only take longer to forget.

@@ -26,7 +26,9 @@ class Lyapunov:
         if seen.verify_s <= 0 or seen.rate_pps <= 0:
             return None
         backlog = max(0, seen.delta)
-        pays = self._worth >= backlog * seen.verify_s
+        # Every change costs the receiver a verification: it returns later than it falls.
+        worth = self._worth * (1 if self._was_high(seen) else _RETURN)
+        pays = worth >= backlog * seen.verify_s
         level = seen.permitted.high if pays else seen.permitted.low
         bound = seen.delay_bound_s * seen.rate_pps
         is_shedding = seen.setting.shed > 0
@@ -37,6 +39,10 @@ class Lyapunov:
             return None
         return Decision(setting, f"backlog {backlog}: {100 * level:g} %"
                         + (f", {100 * shed:g} % shed" if shed else ""))
+
+    @staticmethod
+    def _was_high(seen: Observation) -> bool:
+        return seen.setting.level >= seen.permitted.high
 
     def _excess(self, seen: Observation) -> float:
         """The share of packets beyond what the receiver can take at the floor, in tenths."""

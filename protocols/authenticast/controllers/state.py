@@ -12,7 +12,8 @@ from protocols.authenticast.settings import Range, Setting
 class Observation:
     """A stream when a report of its receiver has come.
 
-    `delta` is the gap of type 1, packets sent but not yet processed; `holes` counts those of type
+    `delta` is the gap of type 1, packets sent but not yet taken up (what waits for a bundle's
+    signature was taken up); `holes` counts those of type
     2. `verify_s` and `handle_s` are the receiver's own running means of a verification and of a
     packet without one, 0 while it has none. `delay_bound_s` is the user's.
     """

@@ -76,6 +76,11 @@ class TreeSealer:
         self._open: list[Data] = []
         self._since_ns = 0
 
+    @property
+    def held(self) -> int:
+        """Packets that wait for their tree."""
+        return len(self._open)
+
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
         """Nothing, or a tree's packets."""
         if not self._open:
