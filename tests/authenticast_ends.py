@@ -15,9 +15,10 @@ from protocols.authenticast.controllers.static import Static
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Deliver, Lose, Note, Send
 from protocols.authenticast.messages import Wish
+from protocols.authenticast.schemes.tesla import Schedule
 from protocols.authenticast.server import Server, ServerPolicy
 from protocols.authenticast.settings import Algorithm, Range, Scheme, Setting
-from protocols.authenticast.stream import StreamPolicy, Tesla
+from protocols.authenticast.stream import StreamPolicy
 
 MS = 1_000_000
 START_NS = 1_800_000_000_000_000_000
@@ -40,6 +41,11 @@ def wish(scheme=Scheme.PERCENTAGE, algorithm=ED, bundle=1, level=1.0, low=0.0, h
 def passes(datagram: bytes, rng: random.Random) -> list[tuple[int, bytes]]:
     """A wire that loses nothing: delays in ns, and what arrives."""
     return [(MS, datagram)]
+
+
+def broken(_datagram: bytes, _rng: random.Random) -> list[tuple[int, bytes]]:
+    """A wire that loses everything."""
+    return []
 
 
 class Ends:
@@ -69,7 +75,7 @@ class Ends:
         identity = server_keys[keys[0]]
         self.server = Server(ServerPolicy(
             "server", StreamPolicy(server_keys, identity, delay_bound_s, hold_ns,
-                                   tesla or Tesla(100 * MS, 3, 200)),
+                                   tesla or Schedule(100 * MS, 3, 200)),
             {"client": {ED: key("client").public}}), Crypto(), self.rng.randbytes, controller)
         trusted = client_keys or {a: k.public for a, k in server_keys.items()}
         self.client = Client(ClientPolicy("client", key("client"), "server", trusted, wished,
@@ -132,6 +138,8 @@ class Ends:
                 self.buffer.append((datagram, self.dropped, arrived_ns))
         while self.buffer and self.busy_ns <= self.now_ns:
             self.read(*self.buffer.popleft())
+        if not self.buffer:
+            self.client.dropped(self.dropped)
         self.perform(self.client.tick(self.now_ns))
         self.perform(self.server.tick(self.now_ns + self.ahead_ns))
 

@@ -106,11 +106,12 @@ class Client:
             return []
         if isinstance(received.message, Change):
             return self._changed(received.message, received, self._session, now_ns)
-        if isinstance(received.message, Bye) and session.is_sealed(
-                self._crypto, self._session.server_key, received):
-            # Packets before its end may still wait in the data port's buffer.
-            self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
-            return self._finish_if_over(now_ns)
+        if session.is_sealed(self._crypto, self._session.server_key, received):
+            self._heard_ns = now_ns
+            if isinstance(received.message, Bye) and self._end is None:
+                # Packets before its end may still wait in the data port's buffer.
+                self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
+                return self._finish_if_over(now_ns)
         return []
 
     def dial(self, wish: Wish, now_ns: int) -> list[Effect]:

@@ -38,6 +38,7 @@ from protocols.authenticast.fields import (
 )
 from protocols.authenticast.messages import Wish
 from protocols.authenticast.processor import Cost, Steal
+from protocols.authenticast.schemes.tesla import Schedule
 from protocols.authenticast.server import ServerPolicy
 from protocols.authenticast.settings import (
     SIGNATURES,
@@ -48,7 +49,7 @@ from protocols.authenticast.settings import (
     SettingError,
 )
 from protocols.authenticast.source import Constant, Frames, read_frames
-from protocols.authenticast.stream import StreamPolicy, Tesla
+from protocols.authenticast.stream import StreamPolicy
 
 SCHEMES = {scheme.name.lower().replace("_", "-"): scheme for scheme in Scheme}
 ALGORITHMS = {algorithm.name: algorithm for algorithm in SIGNATURES}
@@ -189,12 +190,12 @@ def _schemes(reader: Fields) -> frozenset[Scheme]:
     return frozenset(reader.take("schemes", several(one_of(SCHEMES)), list(SCHEMES)))
 
 
-def _tesla(reader: Fields) -> Tesla:
-    tesla = Tesla(int(reader.take("interval_s", number(0.001, 60), 0.1) * 1e9),
-                  reader.take("delay", whole(1, 1000), 3),
-                  reader.take("intervals", whole(8, 1 << 20), 3000))
+def _tesla(reader: Fields) -> Schedule:
+    schedule = Schedule(int(reader.take("interval_s", number(0.001, 60), 0.1) * 1e9),
+                        reader.take("delay", whole(1, 1000), 3),
+                        reader.take("intervals", whole(8, 1 << 20), 3000))
     reader.end()
-    return tesla
+    return schedule
 
 
 def _controller(reader: Fields) -> Callable[[], Controller]:

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,8 +32,12 @@ def wait_until(due_ns: int) -> None:
 
 def say(event: str, **fields: object) -> None:
     """One event to who started the program, with the wall clock's time."""
-    sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody listens any more; the stream goes on.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the program's end
 
 
 def bind(address: str, port: int) -> socket.socket:

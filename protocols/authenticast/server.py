@@ -171,7 +171,7 @@ class Server:
         except ValueError as error:
             return [Note("refused", {"client": hello.name, "reason": f"hello: {error}"})]
         peer = Peer(hello.name, keys, source, (source[0], hello.data_port), number, made, agreed)
-        stream = Stream(self.policy.stream, peer, hello.wish, setting,
+        stream = Stream(self.policy.stream, peer, hello.wish, setting, now_ns,
                         (self._crypto, self._random, self._controller()))
         self._offered[hello.name] = _Served(stream, datagram, hello.time_ns, answer, now_ns)
         return [Send(answer, source)]
@@ -246,7 +246,8 @@ class Server:
 
     def deadline_ns(self) -> int | None:
         """When `tick` is due next."""
-        times = [served.stream.deadline_ns() for served in self._served.values()]
+        times: list[int | None] = [served.stream.deadline_ns()
+                                   for served in self._served.values()]
         times += [served.bye_ns for served in self._served.values()]
         times += [served.heard_ns + SILENCE_NS
                   for served in (*self._served.values(), *self._offered.values())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocols.authenticast import session
 from protocols.authenticast.controllers.state import Controller, Observation
@@ -21,24 +21,17 @@ from protocols.authenticast.messages import (
     Report,
     Wish,
 )
-from protocols.authenticast.schemes.tesla import Parameters, chain
+from protocols.authenticast.schemes.tesla import Parameters, Schedule, chain
 from protocols.authenticast.sender import Material, Sender
 from protocols.authenticast.session import Session
 from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
 RETRY_NS = 200_000_000
 MAX_TRIES = 25
+# An application that pauses is no server that died.
+KEEPALIVE_NS = 1_000_000_000
 _RATE_NS = 2_000_000_000
 Address = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Tesla:
-    """How the server cuts its time: length of an interval, disclosure delay, length of a chain."""
-
-    interval_ns: int = 100_000_000
-    delay: int = 3
-    intervals: int = 3000
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ class StreamPolicy:
     identity: SigningKey
     delay_bound_s: float = 1.0
     hold_ns: int = 500_000_000
-    tesla: Tesla = Tesla()
+    tesla: Schedule = field(default_factory=Schedule)
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ class _Pending:
 class Stream:
     """One client's stream."""
 
-    def __init__(self, policy: StreamPolicy, peer: Peer, wish: Wish, setting: Setting,
+    def __init__(self, policy: StreamPolicy, peer: Peer, wish: Wish, setting: Setting, now_ns: int,
                  tools: tuple[Crypto, Callable[[int], bytes], Controller]) -> None:
         self._crypto, self._random, self._controller = tools
         self.peer = peer
@@ -91,6 +84,7 @@ class Stream:
         self._pending: _Pending | None = None
         self._last_report = self._last_control = 0
         self._sent_ns: deque[int] = deque()
+        self._spoke_ns = now_ns
         self.delta = 0
         self.max_delta = 0
 
@@ -115,6 +109,7 @@ class Stream:
     def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[Effect]:
         """A packet of the application."""
         effects = self._renew_chain(now_ns)
+        self._spoke_ns = now_ns
         self._sent_ns.append(now_ns)
         while self._sent_ns[0] + _RATE_NS < now_ns:
             self._sent_ns.popleft()
@@ -126,13 +121,14 @@ class Stream:
 
     def bye(self) -> Send:
         """The end, to be repeated until the client says so, too."""
-        body = Bye(self.peer.number, self.sent).encode()
-        return Send(session.seal(self._crypto, self.peer.session.server_key, body),
-                    self.peer.control)
+        return self._sealed(Bye(self.peer.number, self.sent))
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Whatever is due: trees, keys to disclose, changes to repeat."""
         effects = self._data(self._sender.tick(now_ns))
+        if self._spoke_ns + KEEPALIVE_NS <= now_ns:
+            self._spoke_ns = now_ns
+            effects.append(self._sealed(Ack(self.peer.number, self._epoch)))
         pending = self._pending
         if pending is None or pending.retry_ns > now_ns:
             return effects
@@ -148,10 +144,11 @@ class Stream:
         """When trees or keys are due; None when nothing is open."""
         return self._sender.deadline_ns()
 
-    def deadline_ns(self) -> int | None:
+    def deadline_ns(self) -> int:
         """When `tick` is due next."""
-        times = [self._sender.deadline_ns(), self._pending.retry_ns if self._pending else None]
-        return min((time for time in times if time is not None), default=None)
+        times = [self._sender.deadline_ns(), self._spoke_ns + KEEPALIVE_NS]
+        times += [self._pending.retry_ns] if self._pending else []
+        return min(time for time in times if time is not None)
 
     # --- what the client says ----------------------------------------------------------------
 
@@ -280,6 +277,10 @@ class Stream:
 
     def _data(self, datagrams: list[bytes]) -> list[Effect]:
         return [Send(datagram, self.peer.data) for datagram in datagrams]
+
+    def _sealed(self, message: Ack | Bye) -> Send:
+        return Send(session.seal(self._crypto, self.peer.session.server_key, message.encode()),
+                    self.peer.control)
 
     def _refused(self, what: str) -> Note:
         return Note("refused", {"client": self.peer.name, "reason": f"{what}: replayed, not the "

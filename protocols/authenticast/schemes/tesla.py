@@ -29,6 +29,15 @@ _MAX_WAITING = 8192
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """How a server cuts its time: length of an interval, disclosure delay, length of a chain."""
+
+    interval_ns: int = 100_000_000
+    delay: int = 3
+    intervals: int = 3000
+
+
+@dataclass(frozen=True)
 class Parameters:
     """What the server signs: when interval 1 starts, their length, how many, d, and K(0)."""
 
