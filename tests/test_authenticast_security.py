@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import replace
 
@@ -330,3 +331,37 @@ def test_every_packet_verifies_outside(algorithm):
                           for n in range(3))
         assert verifier.is_signed(algorithm, "bundle", bundle.signed(hashes), bundle.signature)
     assert len(bundles) == 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(noise=st.lists(st.tuples(st.integers(0, 10 ** 6), st.integers(0, 10 ** 6),
+                                st.integers(1, 255), st.binary(max_size=60)), max_size=8))
+def test_noise_reaches_nobody(noise):
+    """Damaged copies of real datagrams, cut ones and noise: no end breaks, nothing is delivered."""
+    ends, datagrams = recorded()
+    delivered = len(ends.delivered)
+    for which, place, turned, junk in noise:
+        way, real = datagrams[which % len(datagrams)]
+        damaged = bytearray(real)
+        damaged[place % len(real)] ^= turned
+        for datagram in (bytes(damaged), real[:place % len(real)], junk,
+                         bytes((0x11 + place % 10,)) + junk):
+            ends.perform(ends.client.data(datagram, ends.now_ns))
+            ends.perform(ends.client.message(datagram, ends.now_ns))
+            ends.perform(ends.server.message(datagram, CONTROL, ends.now_ns))
+            assert way in {"up", "down", "data"}
+    assert len(ends.delivered) == delivered
+    assert ends.client.receiver.level == 1.0
+    assert ends.server.clients == ["client"]
+
+
+@functools.lru_cache
+def recorded() -> tuple[Ends, list[tuple[str, bytes]]]:
+    """A stream under way that has seen every kind of datagram, and all of them."""
+    ends = Ends(wish(Scheme.DELAYED, bundle=3), keys=(ED, DSA)).start()
+    for step in (wish(Scheme.TREE, DSA, 4), wish(Scheme.SECRET_KEY, Algorithm.HMAC),
+                 wish(Scheme.TESLA, Algorithm.HMAC), wish(Scheme.DELAYED, ED, 2)):
+        ends.stream(12)
+        ends.turn(step)
+        ends.run(400 * MS)
+    return ends, list(ends.wires)

@@ -261,7 +261,8 @@ class Client:
         body = Bye(self._stream, self._end).encode()
         return [*receiver.finish(self._end, now_ns),
                 Send(session.seal(self._crypto, self._session.client_key, body)),
-                Note("ended", receiver.summary())]
+                Note("ended", {**receiver.summary(), "signatures_made": self._crypto.signed,
+                               "signatures_verified": self._crypto.verified})]
 
     # --- reports -----------------------------------------------------------------------------
 

@@ -267,7 +267,9 @@ class Server:
         served = self._served.pop(name)
         self._queue.leave(name)
         return [Note("left", {"client": name, "reason": reason, "sent": served.stream.sent,
-                              "max_delta": served.stream.max_delta})]
+                              "max_delta": served.stream.max_delta,
+                              "signatures_made": self._crypto.signed,
+                              "signatures_verified": self._crypto.verified})]
 
     @staticmethod
     def _by_number(among: dict[str, _Served], number: int) -> _Served | None:
