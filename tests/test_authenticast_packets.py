@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.authenticast import crypto, messages, packets
@@ -38,7 +38,7 @@ SHARES = st.integers(0, STEPS).map(lambda steps: steps / STEPS)
 
 
 @st.composite
-def settings(draw) -> Setting:
+def any_settings(draw) -> Setting:
     """Any setting that makes sense."""
     scheme = draw(st.sampled_from(Scheme))
     algorithm = draw(st.sampled_from(sorted(SIGNATURES))) if scheme.is_signed else Algorithm.HMAC
@@ -49,7 +49,7 @@ def settings(draw) -> Setting:
 @st.composite
 def wishes(draw) -> Wish:
     """Any wish whose level is in its range."""
-    setting = draw(settings())
+    setting = draw(any_settings())
     low = draw(SHARES.filter(lambda share: share <= setting.level))
     high = draw(SHARES.filter(lambda share: share >= setting.level))
     return Wish(Range(low, high), setting, draw(st.booleans()), draw(st.booleans()))
@@ -68,13 +68,14 @@ def data(draw) -> Data:
 
 MESSAGES = st.one_of(
     st.builds(Hello, NAMES, U64, U16, U32, U32, NONCES, BYTES32, wishes()),
-    st.builds(HelloAck, NAMES, U32, U64, U32, U32, BYTES32, NONCES, BYTES32, settings()),
+    st.builds(HelloAck, NAMES, U32, U64, U32, U32, BYTES32, NONCES, BYTES32, any_settings()),
     st.builds(Control, U32, U64, wishes(), st.binary(max_size=40)),
-    st.builds(Change, U32, U32, U64, U64, settings(), NAMES, st.binary(max_size=40)),
+    st.builds(Change, U32, U32, U64, U64, any_settings(), NAMES, st.binary(max_size=40)),
     st.builds(Ack, U32, U32, st.binary(max_size=40)),
     st.builds(Report, U32, *[U64] * 13, U16), st.builds(Bye, U32, U64))
 
 
+@settings(deadline=None)
 @given(data())
 def test_data_comes_back(packet):
     """A packet of the stream is the same after its trip, and what is signed is all but its end."""
@@ -82,6 +83,7 @@ def test_data_comes_back(packet):
     assert packet.encode() == packet.signed() + packet.authenticator
 
 
+@settings(deadline=None)
 @given(st.builds(Bundle, st.sampled_from(Algorithm), U32, U32, U64, st.integers(1, 1024),
                  st.binary(max_size=80)), st.builds(Disclose, U32, U32, U32, BYTES32))
 def test_the_rest_of_the_data_plane_comes_back(bundle, disclosed):
@@ -90,6 +92,7 @@ def test_the_rest_of_the_data_plane_comes_back(bundle, disclosed):
     assert packets.parse_disclose(disclosed.encode()) == disclosed
 
 
+@settings(deadline=None)
 @given(MESSAGES, st.binary(max_size=100))
 def test_messages_come_back(message, authentication):
     """Every message is the same after its trip, apart from what authenticates it."""
@@ -103,6 +106,7 @@ PARSERS = (packets.parse_data, packets.parse_bundle, packets.parse_disclose, mes
            tesla.parse_parameters)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(PARSERS), st.binary(max_size=300), st.integers(0, 255))
 def test_parsers_refuse_noise_cleanly(parse, noise, first):
     """Whatever comes from the network is a message or a PacketError (ValueError), nothing else."""
@@ -115,6 +119,7 @@ def test_parsers_refuse_noise_cleanly(parse, noise, first):
             assert parse is tesla.parse_parameters
 
 
+@settings(deadline=None)
 @given(MESSAGES, st.data())
 def test_parsers_refuse_damage_cleanly(message, choices):
     """Messages cut short or with a bit turned parse or are refused; nothing else happens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,15 @@ def test_sources(tmp_path):
     assert [(len(item.payload), item.gap_ns) for item in constant] == [(100, 10 ** 8)] * 3
 
 
+def over_sockets(port: int, **changes: object) -> dict:
+    """A client's configuration: a free data port, and room for all that a slow machine leaves."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        data_port = probe.getsockname()[1]
+    return {**CLIENT, "data_port": data_port, "receive_buffer_bytes": 1 << 20,
+            "server": {**CLIENT["server"], "port": port}, **changes}
+
+
 class Program:
     """A program of ours, and what it says."""
 
@@ -173,8 +183,7 @@ def test_a_stream_over_sockets(folder):
     """Two processes: signed packets, the dial turned on the way, an account at the end."""
     server = Program("serve", str(write(folder, "server", SERVER)))
     port = server.until("ready")["port"]
-    document = {**CLIENT, "server": {**CLIENT["server"], "port": port}, "scheme": "delayed",
-                "bundle": 5, "series": "series.csv"}
+    document = over_sockets(port, scheme="delayed", bundle=5, series="series.csv")
     client = Program("receive", str(write(folder, "client", document)))
     assert client.until("granted")["scheme"] == "delayed"
     client.until("epoch")
@@ -202,9 +211,8 @@ def test_the_kernels_own_buffer_loses(folder):
     port = server.until("ready")["port"]
     costs = {"packet": 0.001, "dsa-512-verify": 0.05, "ed25519-256-sign": 0, "hash": 0, "hmac": 0,
              "x25519": 0}
-    document = {**CLIENT, "server": {**CLIENT["server"], "port": port},
-                "receive_buffer_bytes": 30000,
-                "device": {"costs": costs, "charged_as": {"DSA": "dsa-512"}}}
+    document = over_sockets(port, receive_buffer_bytes=30000, device={
+        "costs": costs, "charged_as": {"DSA": "dsa-512"}})
     client = Program("receive", str(write(folder, "client", document)))
     account = client.until("ended")
     assert account["sent"] == 200
@@ -227,8 +235,7 @@ def test_nobody_listens_to_the_program(folder):
     server = Program("serve", str(write(folder, "server", SERVER)))
     port = server.until("ready")["port"]
     server.process.stdout.close()
-    client = Program("receive", str(write(folder, "client", {
-        **CLIENT, "server": {**CLIENT["server"], "port": port}})))
+    client = Program("receive", str(write(folder, "client", over_sockets(port))))
     assert client.until("ended")["processed"] == 150
     assert client.end() == 0
     server.process.stdin.close()

@@ -110,6 +110,7 @@ def test_a_trees_wait_is_bounded():
     assert [delivered.verified for delivered in ends.delivered] == [True]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.data())
 def test_trees(size, choices):
     """Every leaf's path leads to the root; no other leaf's, length or place does."""
@@ -168,6 +169,7 @@ def tesla_packet(sealer, number, at_ns) -> Data:
     return parse_data(datagram)
 
 
+@settings(deadline=None)
 @given(sent=st.integers(0, 2000), delay=st.integers(0, 1000), ahead=st.integers(0, 300))
 def test_tesla_is_safe_whatever_the_delay(sent, delay, ahead):
     """No packet is taken that could have been forged: its key was not out when it arrived.
@@ -243,6 +245,7 @@ def test_tesla_refuses_wrong_keys_and_contents():
         (packet, Fate.VERIFIED), (changed, Fate.FAILED)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["pass", "air", "buffer"]), max_size=80))
 def test_air_and_buffer_are_told_apart(fates):
     """The kernel's counter, which comes with each datagram, says which gap was the buffer's."""

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from authenticast_ends import CONTROL, ED, MS, Ends, adds_up, key, passes, wish
+from authenticast_ends import CONTROL, ED, MS, Ends, adds_up, broken, key, passes, wish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
@@ -92,7 +92,7 @@ def test_altered_packets_pass_in_the_share_that_the_level_lets_through(level):
     assert through == 0 or level < 1
 
 
-@settings(max_examples=25)
+@settings(deadline=None, max_examples=25)
 @given(st.binary(min_size=32, max_size=32), st.floats(0.05, 0.95))
 def test_the_choice_cannot_be_guessed(secret, level):
     """Without the secret, what was chosen before says nothing about what comes next.
@@ -211,6 +211,39 @@ def test_a_jump_of_the_window_is_verified():
     assert ends.lost[-1].fate is Fate.FAILED
     ends.stream(5)
     assert ends.summary()["processed"] == 10
+
+
+@pytest.mark.parametrize("wished", [wish(level=0.0), wish(Scheme.TESLA, Algorithm.HMAC),
+                                    wish(Scheme.DELAYED, bundle=4)], ids=scheme_of)
+def test_many_small_jumps_do_not_move_the_window_either(wished):
+    """Forged numbers ever further ahead cost nobody the packets that are to come."""
+    ends = Ends(wished).start()
+    ends.stream(8)
+    last = parse_data([datagram for datagram in ends.data() if is_data(datagram)][-1])
+    for n in range(1, 40):
+        forged = replace(last, sequence=n * 2000, position=0, bundle=1, payload=b"forged")
+        ends.perform(ends.client.data(forged.encode(), ends.now_ns))
+    ends.stream(40)
+    ends.run(1000 * MS)
+    genuine = {d.sequence for d in ends.delivered if d.payload != b"forged"}
+    assert genuine == set(range(48))
+
+
+@pytest.mark.parametrize("wished", [wish(level=0.1), *ALL], ids=scheme_of)
+def test_a_long_outage(wished):
+    """More packets lost in one go than the window is wide: the stream goes on behind them."""
+    ends = Ends(wished).start()
+    ends.stream(20)
+    ends.wire["data"] = broken
+    ends.stream(4500, every_ns=MS // 10)
+    ends.wire["data"] = passes
+    ends.stream(80)
+    account = ends.finish()
+    assert adds_up(account)
+    assert account["sent"] == 4600
+    # Open groups at both edges of the outage are incomplete; nothing else is lost.
+    assert 4490 <= account["lost"]["air"] <= 4510
+    assert account["processed"] >= 84
 
 
 def test_forged_report():

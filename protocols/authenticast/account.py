@@ -27,6 +27,8 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.end = 0
+        #: One more than the highest number that was verified: nobody can move this.
+        self.verified_end = 0
         self.accepted = 0
         self.air = 0
         self.buffer = 0
@@ -55,8 +57,11 @@ class Arrivals:
         return True
 
     def is_far(self, sequence: int) -> bool:
-        """Whether to believe it would push the window on: such a packet is always verified."""
-        return sequence >= self.end + WINDOW // 2
+        """Whether to believe it would push the window on: such a packet is always verified.
+
+        Counted from what was verified, so that not even many unverified ones push it far.
+        """
+        return sequence >= self.verified_end + WINDOW // 2
 
     def accept(self, sequence: int) -> None:
         """It has come, and is held or processed."""
@@ -173,6 +178,8 @@ class Account:
         self.fates[fate] += 1
         if fate in _REJECTED:
             self.arrivals.reject(packet.sequence)
+        if fate is Fate.VERIFIED:
+            self.arrivals.verified_end = max(self.arrivals.verified_end, packet.sequence + 1)
         if not fate.is_processed:
             return 0
         self.bytes_processed += len(packet.payload)

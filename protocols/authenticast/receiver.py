@@ -73,6 +73,8 @@ class Receiver:
         self._verifier = Verifier(crypto, keys, terms.session)
         self._epochs = Epochs(self._verifier, terms.agreed, terms.ahead_ns, terms.agreed_ns)
         self._epochs.install(0, terms.setting, b"", b"")
+        # Held until their key comes, and not believed to be the stream's before.
+        self._far: set[int] = set()
         self.exposure = Exposure(permitted, self.level, terms.agreed_ns)
 
     # --- what is in force --------------------------------------------------------------------
@@ -206,10 +208,26 @@ class Receiver:
         if not must and choice.is_chosen(self._secret, b"shed", place, self.setting.shed):
             arrivals.accept(packet.sequence)
             return [(packet, Fate.SHED)]
+        if packet.scheme is Scheme.TESLA and arrivals.is_far(packet.sequence):
+            if packet.sequence in self._far:
+                arrivals.duplicates += 1
+                return []
+            self._far.add(packet.sequence)
+            return self._open(packet, now_ns, arrived_ns, must=must)
         verdicts = self._open(packet, now_ns, arrived_ns, must=must)
         if (packet, Fate.FAILED) not in verdicts:
             arrivals.accept(packet.sequence)
         return verdicts
+
+    def _believe(self, packet: Data, fate: Fate) -> Fate:
+        """A packet from far ahead counts when it was verified, and else it never was there."""
+        if packet.sequence not in self._far:
+            return fate
+        self._far.discard(packet.sequence)
+        if fate is Fate.VERIFIED:
+            self.account.arrivals.accept(packet.sequence)
+            return fate
+        return fate if fate is Fate.FAILED else Fate.REFUSED
 
     def _open(self, packet: Data, now_ns: int, arrived_ns: int, *, must: bool) -> list[Verdict]:
         opener = self._epochs.opener(packet)
@@ -244,7 +262,8 @@ class Receiver:
 
     def _settle(self, verdicts: list[Verdict], now_ns: int) -> list[Effect]:
         effects: list[Effect] = []
-        for packet, fate in verdicts:
+        for packet, judged in verdicts:
+            fate = self._believe(packet, judged)
             hole = self.account.settle(packet, fate, now_ns)
             if hole:
                 effects.append(Note("hole", {"before": packet.sequence, "missing": hole}))

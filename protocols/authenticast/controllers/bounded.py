@@ -52,7 +52,7 @@ class Bounded:
     def decide(self, seen: Observation) -> Decision | None:
         """The setting for what was seen, if it differs enough from the one in force."""
         self._integrate(seen)
-        if seen.verify_s <= 0 or seen.rate_pps <= 0:
+        if not seen.is_measured:
             return None
         setting = self._setting(seen)
         if not self._is_worth_it(setting, seen):
@@ -63,7 +63,7 @@ class Bounded:
     def _integrate(self, seen: Observation) -> None:
         passed_s = 0.0 if self._seen_s is None else max(0.0, seen.now_s - self._seen_s)
         self._seen_s = seen.now_s
-        if seen.rate_pps <= 0:
+        if not seen.is_measured:
             return
         # A tree's packets come all at once; so many are no backlog.
         burst = seen.setting.bundle if seen.setting.scheme is Scheme.TREE else 0

@@ -23,7 +23,7 @@ class Lyapunov:
 
     def decide(self, seen: Observation) -> Decision | None:
         """The highest level or the floor, whichever has the smaller drift plus penalty."""
-        if seen.verify_s <= 0 or seen.rate_pps <= 0:
+        if not seen.is_measured:
             return None
         backlog = max(0, seen.delta)
         # Every change costs the receiver a verification: it returns later than it falls.

@@ -7,15 +7,19 @@ from typing import Protocol
 
 from protocols.authenticast.settings import Range, Setting
 
+# Less than a packet in 100 s is no stream; less than a nanosecond is no verification.
+_MIN_RATE_PPS = 0.01
+_MIN_S = 1e-9
+
 
 @dataclass(frozen=True)
 class Observation:
     """A stream when a report of its receiver has come.
 
     `delta` is the gap of type 1, packets sent but not yet taken up (what waits for a bundle's
-    signature was taken up); `holes` counts those of type
-    2. `verify_s` and `handle_s` are the receiver's own running means of a verification and of a
-    packet without one, 0 while it has none. `delay_bound_s` is the user's.
+    signature was taken up); `holes` counts those of type 2. `verify_s` and `handle_s` are the
+    receiver's own running means of a verification and of a packet without one, 0 while it has
+    none. `delay_bound_s` is the user's.
     """
 
     now_s: float
@@ -34,6 +38,11 @@ class Observation:
     server_load: float = 0.0
     client_load: float = 0.0
     algorithm_change: bool = False
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is a stream, and a receiver that has verified something of it."""
+        return self.rate_pps >= _MIN_RATE_PPS and self.verify_s >= _MIN_S
 
 
 @dataclass(frozen=True)

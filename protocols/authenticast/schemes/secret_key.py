@@ -6,8 +6,6 @@ can be convinced by it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Fate
 from protocols.authenticast.packets import Data
@@ -25,8 +23,8 @@ class SecretKeySealer(AtOnce):
 
     def add(self, packet: Data, now_ns: int) -> list[bytes]:
         """The packet with its tag."""
-        tag = self._crypto.mac(self._key, self._context + packet.signed())
-        return [replace(packet, authenticator=tag).encode()]
+        text = packet.signed()
+        return [text + self._crypto.mac(self._key, self._context + text)]
 
 
 class SecretKeyOpener(NeverWaits):

@@ -56,9 +56,9 @@ def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) 
     return node if used == len(partners) else None
 
 
-def leaf_of(crypto: Crypto, packet: Data) -> bytes:
+def leaf_of(crypto: Crypto, signed: bytes) -> bytes:
     """The hash of what a packet says."""
-    return crypto.digest(_LEAF + packet.signed())
+    return crypto.digest(_LEAF + signed)
 
 
 def statement(packet: Data, root: bytes) -> bytes:
@@ -91,15 +91,15 @@ class TreeSealer:
     def close(self, now_ns: int) -> list[bytes]:
         """A tree of the packets there are."""
         size, crypto = len(self._open), self._signer.crypto
+        if not size:
+            return []
         packets = [replace(packet, position=position, bundle=size)
                    for position, packet in enumerate(self._open)]
         self._open = []
-        if not packets:
-            return []
-        tree = levels(crypto, [leaf_of(crypto, packet) for packet in packets])
+        texts = [packet.signed() for packet in packets]
+        tree = levels(crypto, [leaf_of(crypto, text) for text in texts])
         signature = block(self._signer.sign("tree", statement(packets[0], tree[-1][0])))
-        return [replace(packet, authenticator=signature + path(tree, position)).encode()
-                for position, packet in enumerate(packets)]
+        return [text + signature + path(tree, position) for position, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[bytes]:
         """A tree that has waited long enough."""
@@ -128,7 +128,7 @@ class TreeOpener(NeverWaits):
         length = int.from_bytes(packet.authenticator[:2], "big")
         signature = packet.authenticator[2:2 + length]
         crypto = self._verifier.crypto
-        root = climb(crypto, leaf_of(crypto, packet), (packet.position, packet.bundle),
+        root = climb(crypto, leaf_of(crypto, packet.signed()), (packet.position, packet.bundle),
                      packet.authenticator[2 + length:])
         if root is None or len(signature) != length:
             return False
