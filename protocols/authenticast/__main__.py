@@ -1,0 +1,56 @@
+"""Command line: `serve CONFIG.json`, `receive CONFIG.json`, or `key ALGORITHM BITS FILE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from protocols.authenticast import receive, serve
+from protocols.authenticast.config import ALGORITHMS
+from protocols.authenticast.crypto import UnusableKey, generate
+from protocols.authenticast.fields import ConfigError
+from protocols.authenticast.loop import say
+from protocols.authenticast.processor import MissingCost
+
+_USAGE = ("usage: python3 -m protocols.authenticast serve CONFIG.json | receive CONFIG.json | "
+          f"key {'|'.join(ALGORITHMS)} BITS FILE")
+
+
+def make_key(algorithm: str, bits: str, path: Path) -> None:
+    """A new key pair: FILE.pem, for the owner's eyes only, and FILE.pub.pem."""
+    if algorithm not in ALGORITHMS or not bits.isascii() or not bits.isdigit():
+        raise ConfigError(_USAGE)
+    key = generate(ALGORITHMS[algorithm], int(bits))
+    private = path.with_name(path.name + ".pem")
+    private.touch(mode=0o600)
+    private.write_bytes(key.encode())
+    path.with_name(path.name + ".pub.pem").write_bytes(key.public.encode())
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 2 for what the user can put right, 1 for what the system refuses."""
+    try:
+        match arguments:
+            case ["serve", path]:
+                serve.run(Path(path))
+            case ["receive", path]:
+                receive.run(Path(path))
+            case ["key", algorithm, bits, path]:
+                make_key(algorithm, bits, Path(path))
+                return 0
+            case _:
+                print(_USAGE, file=sys.stderr)
+                return 2
+    except (ConfigError, UnusableKey, MissingCost) as error:
+        say("failed", reason=str(error))
+        return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say("failed", reason=f"{where}{error.strerror or error}")
+        return 1
+    say("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

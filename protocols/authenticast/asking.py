@@ -1,0 +1,73 @@
+"""A client's half of the handshake: the hello, and what the server's answer to it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from protocols.authenticast import session
+from protocols.authenticast.crypto import Crypto, SigningKey, VerifyingKey
+from protocols.authenticast.epochs import Agreed
+from protocols.authenticast.messages import (
+    EXCHANGE_BYTES,
+    NONCE_BYTES,
+    Hello,
+    HelloAck,
+    Received,
+    Wish,
+)
+from protocols.authenticast.receiver import Terms
+from protocols.authenticast.session import Session
+from protocols.authenticast.settings import Algorithm, Scheme
+
+
+@dataclass(frozen=True)
+class ClientPolicy:
+    """Who the client is, whom it trusts, what it accepts."""
+
+    name: str
+    identity: SigningKey
+    server: str
+    server_keys: Mapping[Algorithm, VerifyingKey]
+    wish: Wish
+    data_port: int
+    algorithms: frozenset[Algorithm]
+    schemes: frozenset[Scheme] = frozenset(Scheme)
+
+
+class Asking:
+    """One hello."""
+
+    def __init__(self, policy: ClientPolicy, wish: Wish, crypto: Crypto,
+                 random: Callable[[int], bytes], now_ns: int) -> None:
+        self._policy = policy
+        self._wish = wish
+        self._crypto = crypto
+        self._asked_ns = now_ns
+        self._private = random(EXCHANGE_BYTES)
+        hello = Hello(policy.name, now_ns, policy.data_port, session.mask(policy.algorithms),
+                      session.mask(policy.schemes), random(NONCE_BYTES),
+                      crypto.exchange_public(self._private), wish)
+        body = hello.encode()
+        self.datagram = body + session.signature_block(
+            crypto, policy.identity, session.context("hello", b"") + body)
+
+    def is_answer(self, ack: HelloAck) -> bool:
+        """Whether it says to be an answer to this hello."""
+        return ack.hello == self._crypto.digest(self.datagram)
+
+    def agree(self, ack: HelloAck, received: Received, now_ns: int) -> tuple[Session, Terms]:
+        """The session and its terms. Raises ValueError for what is not the server's answer."""
+        policy = self._policy
+        said = session.context("hello-ack", b"") + self.datagram + received.body
+        if ack.name != policy.server or not session.is_signed(
+                self._crypto, policy.server_keys, said, received.authentication):
+            raise ValueError("the hello-ack is not the server's")
+        agreed = Agreed(session.algorithms_in(ack.algorithms) & policy.algorithms,
+                        session.schemes_in(ack.schemes) & policy.schemes)
+        ack.setting.check(self._wish.permitted)
+        made = session.establish(self._crypto, self._private, ack.exchange, self.datagram,
+                                 received.body + received.authentication)
+        # The server's clock was at `time_ns` after we had sent the hello (RFC 4082, 3.2.1).
+        return made, Terms(ack.stream, made.digest, agreed, ack.setting,
+                           ack.time_ns - self._asked_ns, now_ns)

@@ -1,0 +1,280 @@
+"""The client's side of a stream: handshake, changes, reports, the dial.
+
+Every message from the server is believed only with the session's MAC, and a change only with the
+server's signature, too. Random bytes come from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocols.authenticast import messages, session
+from protocols.authenticast.asking import Asking, ClientPolicy
+from protocols.authenticast.choice import SECRET_BYTES
+from protocols.authenticast.crypto import Crypto
+from protocols.authenticast.effects import Effect, Note, Send
+from protocols.authenticast.messages import (
+    EXCHANGE_BYTES,
+    Ack,
+    Bye,
+    Change,
+    Control,
+    HelloAck,
+    Received,
+    Wish,
+)
+from protocols.authenticast.receiver import Receiver
+from protocols.authenticast.session import Session
+from protocols.authenticast.settings import Scheme
+from protocols.authenticast.wire import PacketError
+
+RETRY_NS = 500_000_000
+REPORT_NS = 100_000_000
+REPORT_PACKETS = 32
+SILENCE_NS = 5_000_000_000
+QUIET_NS = 500_000_000
+
+
+class Client:
+    """One stream's client."""
+
+    def __init__(self, policy: ClientPolicy, crypto: Crypto,
+                 random: Callable[[int], bytes]) -> None:
+        self.policy = policy
+        self.wish = policy.wish
+        self.receiver: Receiver | None = None
+        self.ended = False
+        self._crypto = crypto
+        self._random = random
+        self._session: Session | None = None
+        self._stream = 0
+        self._asking: Asking | None = None
+        self._asked_private = b""
+        self._proof_key = b""
+        self._control: bytes = b""
+        self._controls = self._reports = 0
+        self._end: int | None = None
+        self._data_ns = 0
+        self._retry_ns: int | None = None
+        self._report_ns: int | None = None
+        self._heard_ns = 0
+        self._reported = 0
+
+    # --- what the program calls --------------------------------------------------------------
+
+    def start(self, now_ns: int) -> list[Effect]:
+        """Ask for a stream, a new one if there was one."""
+        self._asking = Asking(self.policy, self.wish, self._crypto, self._random, now_ns)
+        self.receiver = self._session = None
+        self.ended = False
+        self._report_ns = None
+        self._control, self._end = b"", None
+        self._retry_ns = now_ns + RETRY_NS
+        return [Send(self._asking.datagram), Note("asked", {"server": self.policy.server})]
+
+    def data(self, datagram: bytes, now_ns: int, dropped: int = 0,
+             arrived_ns: int | None = None) -> list[Effect]:
+        """A datagram on the data port."""
+        if self.receiver is None:
+            return []
+        self._data_ns = now_ns
+        before = self.receiver.account.arrivals.accepted
+        effects = self.receiver.receive(datagram, now_ns, dropped, arrived_ns)
+        if self.receiver.account.arrivals.accepted > before:
+            self._heard_ns = now_ns
+        return effects + self._report_if_due(now_ns)
+
+    def dropped(self, total: int) -> None:
+        """The kernel's count of drops at the data port's buffer, read without a datagram."""
+        if self.receiver is not None:
+            self.receiver.account.arrivals.count_drops(total)
+
+    def took(self, passed_ns: int, verifications: int) -> None:
+        """What the last datagram took of the processor."""
+        if self.receiver is not None:
+            self.receiver.took.add(passed_ns, verifications)
+
+    def message(self, datagram: bytes, now_ns: int) -> list[Effect]:
+        """A datagram on the control port."""
+        try:
+            received = messages.parse(datagram)
+        except PacketError:
+            return []
+        if isinstance(received.message, HelloAck):
+            return self._granted(received.message, received, now_ns)
+        if self._session is None or self.receiver is None:
+            return []
+        if isinstance(received.message, Change):
+            return self._changed(received.message, received, self._session, now_ns)
+        if session.is_sealed(self._crypto, self._session.server_key, received):
+            self._heard_ns = now_ns
+            if isinstance(received.message, Bye) and self._end is None:
+                # Packets before its end may still wait in the data port's buffer.
+                self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
+                return self._finish_if_over(now_ns)
+        return []
+
+    def dial(self, wish: Wish, now_ns: int) -> list[Effect]:
+        """The user has turned the dial. Raises SettingError for a level outside the range."""
+        wish.setting.check(wish.permitted)
+        self.wish = wish
+        if self._session is None or self.receiver is None:
+            return []
+        self.receiver.permit(wish.permitted, now_ns)
+        exchange = b""
+        if wish.setting.scheme is Scheme.SECRET_KEY:
+            self._asked_private = self._random(EXCHANGE_BYTES)
+            exchange = self._crypto.exchange_public(self._asked_private)
+        self._controls += 1
+        body = Control(self._stream, self._controls, wish, exchange).encode()
+        self._control = session.seal_signed(self._crypto, self._session.client_key,
+                                            self.policy.identity, self._session.digest, body)
+        self._retry_ns = now_ns + RETRY_NS
+        return [Send(self._control), Note("turned", {
+            "number": self._controls, "scheme": wish.setting.scheme.name.lower(),
+            "low": wish.permitted.low, "high": wish.permitted.high})]
+
+    def stop(self, now_ns: int) -> list[Effect]:
+        """Tell the server that nobody listens any more."""
+        if self.receiver is None or self.ended:
+            return []
+        self._end = self.receiver.account.arrivals.end
+        return self._finish(self.receiver, now_ns)
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Whatever is due: retransmissions, reports, a new hello where the server is silent."""
+        if self.ended or self._asking is None:
+            return []
+        effects: list[Effect] = []
+        if self.receiver is not None:
+            effects += self.receiver.tick(now_ns)
+            if self._end is not None:
+                effects += self._finish_if_over(now_ns)
+            elif now_ns - self._heard_ns >= SILENCE_NS:
+                return [*effects, Note("silence", {"seconds": SILENCE_NS / 1e9}),
+                        *self.start(now_ns)]
+        if self._retry_ns is not None and self._retry_ns <= now_ns:
+            self._retry_ns = now_ns + RETRY_NS
+            effects.append(Send(self._control or self._asking.datagram))
+        return effects + self._report_if_due(now_ns)
+
+    def deadline_ns(self) -> int | None:
+        """When `tick` is due next."""
+        times = [self._retry_ns, self._report_ns]
+        if self.receiver is not None and not self.ended:
+            times += [self.receiver.deadline_ns(), self._heard_ns + SILENCE_NS]
+            times += [] if self._end is None else [self._data_ns + self._quiet_ns(self.receiver)]
+        return min((time for time in times if time is not None), default=None)
+
+    # --- what the server says ----------------------------------------------------------------
+
+    def _granted(self, ack: HelloAck, received: Received, now_ns: int) -> list[Effect]:
+        if self._asking is None or not self._asking.is_answer(ack):
+            return []
+        if self._session is not None:
+            return self._confirm()
+        try:
+            made, terms = self._asking.agree(ack, received, now_ns)
+            receiver = Receiver(self._crypto, self.policy.server_keys, terms, self.wish.permitted,
+                                self._random(SECRET_BYTES))
+        except ValueError as error:
+            return [Note("refused", {"reason": str(error)})]
+        self._session, self._stream, self.receiver = made, ack.stream, receiver
+        self._heard_ns, self._controls, self._reports, self._reported = now_ns, 0, 0, 0
+        self._control = b""
+        self._retry_ns, self._report_ns = None, now_ns + REPORT_NS
+        granted = Note("granted", {
+            "stream": ack.stream, "scheme": ack.setting.scheme.name.lower(),
+            "algorithm": ack.setting.algorithm.name.lower()})
+        # A secret key is never made unasked: whoever starts with one asks at once.
+        asks = self.wish.setting.scheme is Scheme.SECRET_KEY
+        return [*self._confirm(), granted, *(self.dial(self.wish, now_ns) if asks else [])]
+
+    def _confirm(self) -> list[Effect]:
+        assert self._session is not None
+        return [Send(session.seal(self._crypto, self._session.client_key,
+                                  Ack(self._stream, 0).encode()))]
+
+    def _changed(self, change: Change, received: Received, agreed: Session,
+                 now_ns: int) -> list[Effect]:
+        receiver = self.receiver
+        assert receiver is not None
+        if change.stream != self._stream:
+            return []
+        if change.epoch <= receiver.newest_epoch:
+            # A repetition of the newest one whose ack was lost; older ones are of no interest.
+            is_repeated = change.epoch == receiver.newest_epoch and session.is_from(
+                self._crypto, agreed.server_key, received)
+            return self._acknowledge(agreed) if is_repeated else []
+        if not session.is_sealed_and_signed(self._crypto, agreed.server_key,
+                                            self.policy.server_keys, agreed.digest, received):
+            return [Note("refused", {"reason": "the change is not the server's"})]
+        try:
+            key = self._secret_key(change, agreed)
+            effects = receiver.apply(change, key, now_ns)
+        except ValueError as error:
+            return [Note("refused", {"reason": str(error)})]
+        self._proof_key = key
+        if change.answers >= self._controls:
+            self._control, self._retry_ns = b"", None
+        return [*self._acknowledge(agreed), Note("changed", {
+            "epoch": change.epoch, "scheme": change.setting.scheme.name.lower(),
+            "algorithm": change.setting.algorithm.name.lower(), "bundle": change.setting.bundle,
+            "level": receiver.level, "cause": change.cause}), *effects]
+
+    def _secret_key(self, change: Change, agreed: Session) -> bytes:
+        if change.setting.scheme is not Scheme.SECRET_KEY or not change.material:
+            return b""
+        if not self._asked_private or len(change.material) != EXCHANGE_BYTES:
+            raise ValueError("a secret key connection that nobody asked for")
+        key = session.secret_key(self._crypto, self._asked_private, change.material,
+                                 agreed.digest, change.epoch)
+        self._asked_private = b""
+        return key
+
+    def _acknowledge(self, agreed: Session) -> list[Effect]:
+        assert self.receiver is not None
+        epoch = self.receiver.newest_epoch
+        proof = session.proof(self._crypto, self._proof_key, epoch) if self._proof_key else b""
+        return [Send(session.seal(self._crypto, agreed.client_key,
+                                  Ack(self._stream, epoch, proof).encode()))]
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def _finish_if_over(self, now_ns: int) -> list[Effect]:
+        receiver = self.receiver
+        if receiver is None or self._end is None or self.ended:
+            return []
+        is_quiet = now_ns - self._data_ns >= self._quiet_ns(receiver)
+        if not is_quiet and (receiver.account.arrivals.end < self._end or receiver.waiting):
+            return []
+        return self._finish(receiver, now_ns)
+
+    def _quiet_ns(self, receiver: Receiver) -> int:
+        """How long nothing has come when nothing is in the buffer any more."""
+        return QUIET_NS + 4 * int(receiver.took.verify_ns)
+
+    def _finish(self, receiver: Receiver, now_ns: int) -> list[Effect]:
+        assert self._session is not None and self._end is not None
+        self.ended = True
+        self._retry_ns = self._report_ns = None
+        body = Bye(self._stream, self._end).encode()
+        return [*receiver.finish(self._end, now_ns),
+                Send(session.seal(self._crypto, self._session.client_key, body)),
+                Note("ended", {**receiver.summary(), "signatures_made": self._crypto.signed,
+                               "signatures_verified": self._crypto.verified})]
+
+    # --- reports -----------------------------------------------------------------------------
+
+    def _report_if_due(self, now_ns: int) -> list[Effect]:
+        receiver = self.receiver
+        if receiver is None or self._session is None or self._report_ns is None:
+            return []
+        account = receiver.account
+        if now_ns < self._report_ns and account.arrivals.accepted - self._reported < (
+                REPORT_PACKETS):
+            return []
+        self._reports += 1
+        self._report_ns, self._reported = now_ns + REPORT_NS, account.arrivals.accepted
+        report = receiver.report(self._stream, self._reports)
+        return [Send(session.seal(self._crypto, self._session.client_key, report.encode()))]

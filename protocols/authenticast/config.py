@@ -1,0 +1,289 @@
+"""Configurations of the two programs and commands of the dial, strictly from JSON.
+
+Levels are per cent here, shares everywhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from protocols.authenticast.asking import ClientPolicy
+from protocols.authenticast.controllers.balance import Balanced
+from protocols.authenticast.controllers.blend1998 import (
+    Blend1998,
+    BlendParameters,
+    DelayedFirst1998,
+)
+from protocols.authenticast.controllers.bounded import Bounded, BoundedParameters
+from protocols.authenticast.controllers.lyapunov import Lyapunov
+from protocols.authenticast.controllers.state import Controller
+from protocols.authenticast.controllers.static import Static
+from protocols.authenticast.crypto import VerifyingKey, load_private, load_public
+from protocols.authenticast.fields import (
+    ConfigError,
+    Fields,
+    address,
+    boolean,
+    key_file,
+    number,
+    one_of,
+    read,
+    several,
+    text,
+    whole,
+)
+from protocols.authenticast.messages import Wish
+from protocols.authenticast.processor import Cost, Steal
+from protocols.authenticast.schemes.tesla import Schedule
+from protocols.authenticast.server import ServerPolicy
+from protocols.authenticast.settings import (
+    SIGNATURES,
+    Algorithm,
+    Range,
+    Scheme,
+    Setting,
+    SettingError,
+)
+from protocols.authenticast.source import Constant, Frames, read_frames
+from protocols.authenticast.stream import StreamPolicy
+
+SCHEMES = {scheme.name.lower().replace("_", "-"): scheme for scheme in Scheme}
+ALGORITHMS = {algorithm.name: algorithm for algorithm in SIGNATURES}
+T = TypeVar("T")
+_PORT = whole(0, 65535)
+_PERCENT = number(0, 100)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A node's modelled processor; without costs there is none."""
+
+    costs: Mapping[str, Cost]
+    count: int
+    steal: tuple[Steal, ...]
+    charged_as: Mapping[Algorithm, str]
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What the server program is."""
+
+    address: str
+    port: int
+    policy: ServerPolicy
+    controller: Callable[[], Controller]
+    source: Constant | Frames
+    device: Device
+    start_with: int
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """What the client program is."""
+
+    address: str
+    port: int
+    server: tuple[str, int]
+    policy: ClientPolicy
+    receive_buffer_bytes: int | None
+    series: Path | None
+    device: Device
+
+
+def load_server(path: Path) -> ServerConfig:
+    """The server's configuration in a file. Raises ConfigError."""
+    reader = Fields(read(path), path.name)
+    keys = reader.take("keys", several(key_file(path.parent, load_private)))
+    clients, weights = {}, {}
+    for entry in reader.take("clients", several(
+            lambda value: Fields(value, f"{path.name}: clients"))):
+        name = entry.take("name", text)
+        clients[name] = _by_algorithm(
+            entry.take("keys", several(key_file(path.parent, load_public))))
+        weights[name] = entry.take("weight", number(0.01, 100), 1.0)
+        entry.end()
+    policy = ServerPolicy(
+        reader.take("name", text),
+        StreamPolicy({key.algorithm: key for key in keys}, keys[0],
+                     reader.take("delay_bound_s", number(0.01, 60), 1.0),
+                     int(reader.take("hold_s", number(0.001, 60), 0.5) * 1e9),
+                     _tesla(reader.inner("tesla", {}))),
+        clients, _schemes(reader), weights)
+    config = ServerConfig(
+        reader.take("address", address), reader.take("port", _PORT), policy,
+        _controller(reader), _source(reader.inner("source"), path.parent),
+        _device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1))
+    reader.end()
+    return config
+
+
+def load_client(path: Path) -> ClientConfig:
+    """The client's configuration in a file. Raises ConfigError."""
+    reader = Fields(read(path), path.name)
+    server = reader.inner("server")
+    keys = _by_algorithm(server.take("keys", several(key_file(path.parent, load_public))))
+    policy = ClientPolicy(
+        reader.take("name", text), reader.take("identity", key_file(path.parent, load_private)),
+        server.take("name", text), keys, take_wish(reader),
+        reader.take("data_port", whole(1, 65535)), frozenset(keys), _schemes(reader))
+    config = ClientConfig(
+        reader.take("address", address), reader.take("port", _PORT, 0),
+        (server.take("address", address), server.take("port", whole(1, 65535))), policy,
+        reader.take("receive_buffer_bytes", _or_none(whole(2048, 1 << 30)), None),
+        reader.take("series", _or_none(lambda value: path.parent / text(value)), None),
+        _device(reader.inner("device", {})))
+    server.end()
+    reader.end()
+    return config
+
+
+def take_wish(reader: Fields, now: Wish | None = None) -> Wish:
+    """What the user wants; what is not said stays as it is now. Raises ConfigError."""
+    setting = now.setting if now else None
+    try:
+        permitted = reader.take("range", _range, now.permitted if now else [0, 100])
+        scheme = reader.take("scheme", one_of(SCHEMES), _name(setting))
+        asked = reader.take("algorithm", _or_none(one_of(ALGORITHMS)), None)
+        algorithm = asked or (setting.algorithm if setting and setting.algorithm in SIGNATURES
+                              else Algorithm.ED25519)
+        level = reader.take("level", _PERCENT, 100 * permitted.clamp(
+            setting.level if setting else permitted.high)) / 100
+        wished = Setting(
+            scheme, algorithm if scheme.is_signed else Algorithm.HMAC,
+            reader.take("bundle", whole(-1 << 31, 1 << 31), setting.bundle if setting else 1),
+            level if scheme is Scheme.PERCENTAGE else 1.0).check(permitted)
+    except SettingError as error:
+        raise ConfigError(f"{reader.where}: {error}") from None
+    return Wish(permitted, wished,
+                reader.take("automatic", boolean, default=now.automatic if now else False),
+                reader.take("algorithm_change", boolean,
+                            default=now.algorithm_change if now else False))
+
+
+def _range(value: object) -> Range:
+    if isinstance(value, Range):
+        return value
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("two levels are needed, in per cent: [lowest, highest]")
+    low, high = map(_PERCENT, value)
+    return Range(low / 100, high / 100)
+
+
+def _name(setting: Setting | None) -> str:
+    scheme = setting.scheme if setting else Scheme.PERCENTAGE
+    return next(name for name, known in SCHEMES.items() if known is scheme)
+
+
+def _or_none(convert: Callable[[object], T]) -> Callable[[object], T | None]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _by_algorithm(keys: list[VerifyingKey]) -> dict[Algorithm, VerifyingKey]:
+    return {key.algorithm: key for key in keys}
+
+
+def _schemes(reader: Fields) -> frozenset[Scheme]:
+    return frozenset(reader.take("schemes", several(one_of(SCHEMES)), list(SCHEMES)))
+
+
+def _tesla(reader: Fields) -> Schedule:
+    schedule = Schedule(int(reader.take("interval_s", number(0.001, 60), 0.1) * 1e9),
+                        reader.take("delay", whole(1, 1000), 3),
+                        reader.take("intervals", whole(8, 1 << 20), 3000))
+    reader.end()
+    return schedule
+
+
+def _controller(reader: Fields) -> Callable[[], Controller]:
+    given = reader.inner("controller", {"kind": "static"})
+    kind = given.take("kind", one_of({name: name for name in (
+        "static", "blend-1998", "delayed-first-1998", "bounded", "lyapunov")}))
+    make: Callable[[], Controller] = Static
+    if kind in {"blend-1998", "delayed-first-1998"}:
+        blend = BlendParameters(**_numbers(given, BlendParameters))
+        make = functools.partial(Blend1998 if kind == "blend-1998" else DelayedFirst1998, blend)
+    elif kind == "bounded":
+        scheme = given.take("scheme", one_of({"delayed": Scheme.DELAYED, "tree": Scheme.TREE}),
+                            "tree")
+        make = functools.partial(Bounded, scheme,
+                                 BoundedParameters(**_numbers(given, BoundedParameters)))
+    elif kind == "lyapunov":
+        make = functools.partial(Lyapunov, given.take("worth", number(1e-6, 1e6), 1.0))
+    costs = given.take("costs_s", _costs_s, {})
+    given.end()
+    return (lambda: Balanced(make(), costs)) if costs else make
+
+
+def _numbers(reader: Fields, of: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
+    """A controller's parameters; whole ones stay whole."""
+    return {field.name: reader.take(
+        field.name, whole(1, 1 << 20) if isinstance(field.default, int) else number(0, 1e6),
+        field.default) for field in fields(of)}
+
+
+def _costs_s(value: object) -> dict[Algorithm, tuple[float, float]]:
+    if not isinstance(value, dict):
+        raise ValueError("an object is needed: algorithm: [seconds to sign, to verify]")  # noqa: TRY004
+    costs = {}
+    for name, pair in value.items():
+        seconds = several(number(0, 3600))(pair)
+        if len(seconds) != 2:
+            raise ValueError(f"{name}: give [seconds to sign, seconds to verify]")
+        costs[one_of(ALGORITHMS)(name)] = (seconds[0], seconds[1])
+    return costs
+
+
+def _source(reader: Fields, folder: Path) -> Constant | Frames:
+    kind = reader.take("kind", one_of({"constant": "constant", "frames": "frames"}))
+    payload_bytes = reader.take("payload_bytes", whole(1, 60000), 1300)
+    seed = reader.take("seed", whole(0, 1 << 31), 1)
+    source: Constant | Frames
+    if kind == "constant":
+        source = Constant(reader.take("packets", whole(1, 1 << 31)),
+                          reader.take("packets_per_s", number(0.1, 1e6)), payload_bytes, seed)
+    else:
+        frames = reader.take("file", lambda value: read_frames(folder / text(value)))
+        source = Frames(frames, reader.take("frames_per_s", number(0.1, 1000)), payload_bytes,
+                        reader.take("rounds", whole(1, 1 << 20), 1), seed)
+    reader.end()
+    return source
+
+
+def _device(reader: Fields) -> Device:
+    costs = reader.take("costs", _costs, {})
+    steal = tuple(Steal(entry.take("from_s", number(0)), entry.take("to_s", number(0)),
+                        entry.take("share", number(0, 0.99)))
+                  for entry in reader.take("steal", _entries, []))
+    charged = reader.take("charged_as", _names, {})
+    device = Device(costs, reader.take("count", whole(1, 64), 1), steal, charged)
+    reader.end()
+    return device
+
+
+def _costs(value: object) -> dict[str, Cost]:
+    """By kind of operation: seconds, or [seconds, seconds a byte]."""
+    if not isinstance(value, dict):
+        raise ValueError("an object is needed: operation: seconds")  # noqa: TRY004 - see `take`
+    costs = {}
+    for kind, given in value.items():
+        numbers = several(number(0, 3600))(given if isinstance(given, list) else [given])
+        if len(numbers) > 2:
+            raise ValueError(f"{kind}: give seconds, or [seconds, seconds a byte]")
+        costs[kind] = Cost(*numbers)
+    return costs
+
+
+def _entries(value: object) -> list[Fields]:
+    if not isinstance(value, list):
+        raise ValueError("a list is needed")  # noqa: TRY004 - see `take`
+    return [Fields(entry, f"entry {count}") for count, entry in enumerate(value, 1)]
+
+
+def _names(value: object) -> dict[Algorithm, str]:
+    if not isinstance(value, dict):
+        raise ValueError("an object is needed: algorithm: device's name")  # noqa: TRY004 - see `take`
+    return {one_of(ALGORITHMS)(name): text(known) for name, known in value.items()}

@@ -1,0 +1,1 @@
+"""Controllers: what a stream's setting should be, from what its receiver reports."""

@@ -1,0 +1,115 @@
+"""The blend of 1998 (sections 4.5, 5.2) drops drastically at LIMIT, then tries larger bundles.
+
+The paper contradicts itself about the first remedy; both readings are here. It gives neither the
+growth of the bundle nor when a stream is stable: both are parameters, and part of a study's record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from protocols.authenticast.controllers.state import Decision, Observation
+from protocols.authenticast.settings import MAX_BUNDLE, Scheme, Setting
+
+
+@dataclass(frozen=True)
+class BlendParameters:
+    """LIMIT in packets, the level to drop to, the bundle's growth, and what counts as stable.
+
+    Stable: DELTA stayed below `calm_share` of LIMIT while `calm_packets` were processed.
+    """
+
+    limit: int = 90
+    low: float = 0.10
+    growth: float = 2.0
+    max_bundle: int = MAX_BUNDLE
+    calm_share: float = 0.2
+    calm_packets: int = 200
+    #: The remedy's smallest group, "greater than 10" (section 4.5).
+    remedy_bundle: int = 11
+
+    def grown(self, bundle: int) -> int:
+        """The next larger bundle."""
+        return min(self.max_bundle, max(bundle + 1, ceil(bundle * self.growth)))
+
+
+class _Calm:
+    """How many packets were processed since the stream was last out of breath."""
+
+    def __init__(self, parameters: BlendParameters) -> None:
+        self._parameters = parameters
+        self._since: int | None = None
+
+    def reset(self) -> None:
+        """Start counting anew."""
+        self._since = None
+
+    def is_over(self, seen: Observation) -> bool:
+        """Whether the stream is stable."""
+        if seen.delta >= self._parameters.calm_share * self._parameters.limit:
+            self._since = None
+        elif self._since is None:
+            self._since = seen.processed
+        return self._since is not None and (
+            seen.processed - self._since >= self._parameters.calm_packets)
+
+
+class Blend1998:
+    """As the experiments ran it (5.2): from delayed to less than 20 %, and back when stable."""
+
+    def __init__(self, parameters: BlendParameters | None = None) -> None:
+        self._parameters = parameters or BlendParameters()
+        self._calm = _Calm(self._parameters)
+        self._bundle: int | None = None
+
+    def decide(self, seen: Observation) -> Decision | None:
+        """Drop when DELTA exceeds LIMIT; a larger bundle when the stream is stable again."""
+        parameters, setting = self._parameters, seen.setting
+        if setting.scheme is Scheme.DELAYED:
+            if seen.delta <= parameters.limit:
+                return None
+            self._bundle = setting.bundle
+            self._calm.reset()
+            level = seen.permitted.clamp(parameters.low)
+            return Decision(Setting(Scheme.PERCENTAGE, setting.algorithm, level=level),
+                            f"DELTA {seen.delta} > {parameters.limit}: to {100 * level:g} %")
+        if setting.scheme is not Scheme.PERCENTAGE or not self._calm.is_over(seen):
+            return None
+        self._calm.reset()
+        bundle = parameters.grown(self._bundle or setting.bundle)
+        return Decision(Setting(Scheme.DELAYED, setting.algorithm, bundle),
+                        f"stable: delayed, bundle {bundle}")
+
+
+class DelayedFirst1998:
+    """As section 4.5 has it: first a larger group, later less of it."""
+
+    def __init__(self, parameters: BlendParameters | None = None) -> None:
+        self._parameters = parameters or BlendParameters()
+        self._calm = _Calm(self._parameters)
+        self._raised_at = -1
+
+    def decide(self, seen: Observation) -> Decision | None:
+        """More than ten packets a group when DELTA exceeds LIMIT; smaller groups when stable."""
+        parameters, setting = self._parameters, seen.setting
+        if seen.delta > parameters.limit:
+            self._calm.reset()
+            # What was sent before the last remedy cannot show whether that helps.
+            if seen.processed < self._raised_at:
+                return None
+            if setting.scheme is Scheme.DELAYED:
+                bundle = max(parameters.remedy_bundle, parameters.grown(setting.bundle))
+            else:
+                bundle = parameters.remedy_bundle
+            if setting.scheme is Scheme.DELAYED and bundle == setting.bundle:
+                return None
+            self._raised_at = seen.sent
+            return Decision(Setting(Scheme.DELAYED, setting.algorithm, bundle),
+                            f"DELTA {seen.delta} > {parameters.limit}: bundle {bundle}")
+        if setting.scheme is not Scheme.DELAYED or setting.bundle == 1 or (
+                not self._calm.is_over(seen)):
+            return None
+        self._calm.reset()
+        bundle = max(1, int(setting.bundle / parameters.growth))
+        return Decision(replace(setting, bundle=bundle), f"stable: bundle {bundle}")

@@ -1,0 +1,207 @@
+"""Every cryptographic operation goes through `Crypto`, which can charge a device for it.
+
+The operations are real ones of the library; `charge(kind, bytes)` tells a modelled processor what
+they would have been. Kinds: `dsa-1024-sign`, `rsa-1024-verify`, ..., `hash`, `hmac`, `x25519`; a
+signature of a message is charged as `hash` of its bytes and the operation on the digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, padding, rsa, x25519
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from protocols.authenticast.settings import SIGNATURES, Algorithm
+
+Charge = Callable[[str, int], None]
+Private = (dsa.DSAPrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+           | ec.EllipticCurvePrivateKey)
+Public = dsa.DSAPublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
+TAG_BYTES = 16
+HASH_BYTES = 32
+# What the library still makes and this protocol still takes; the papers' 512 bits are refused.
+MIN_BITS = {Algorithm.DSA: 1024, Algorithm.RSA: 1024, Algorithm.ED25519: 256, Algorithm.ECDSA: 256}
+_SHA256 = hashes.SHA256()
+
+
+class UnusableKey(ValueError):
+    """A key that cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A private key and what it is for."""
+
+    algorithm: Algorithm
+    bits: int
+    private: Private
+
+    @property
+    def public(self) -> VerifyingKey:
+        """The other half."""
+        return VerifyingKey(self.algorithm, self.bits, self.private.public_key())
+
+    def encode(self) -> bytes:
+        """PEM, unencrypted PKCS 8."""
+        return self.private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption())
+
+
+@dataclass(frozen=True)
+class VerifyingKey:
+    """A public key and what it is for."""
+
+    algorithm: Algorithm
+    bits: int
+    public: Public
+
+    def encode(self) -> bytes:
+        """PEM."""
+        return self.public.public_bytes(serialization.Encoding.PEM,
+                                        serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
+    """A new key pair. Raises UnusableKey for a size that the library refuses."""
+    if algorithm not in SIGNATURES:
+        raise UnusableKey(f"{algorithm.name}: no algorithm for signatures")
+    bits = bits or {Algorithm.DSA: 1024, Algorithm.RSA: 1024}.get(algorithm, 256)
+    _check_bits(algorithm, bits)
+    makers: dict[Algorithm, Callable[[], Private]] = {
+        Algorithm.DSA: lambda: dsa.generate_private_key(bits),
+        Algorithm.RSA: lambda: rsa.generate_private_key(65537, bits),
+        Algorithm.ED25519: ed25519.Ed25519PrivateKey.generate,
+        Algorithm.ECDSA: lambda: ec.generate_private_key(ec.SECP256R1()),
+    }
+    try:
+        return SigningKey(algorithm, bits, makers[algorithm]())
+    except ValueError as error:
+        raise UnusableKey(f"{algorithm.name}, {bits} bits: {error}") from None
+
+
+def load_private(pem: bytes) -> SigningKey:
+    """A key from PEM. Raises UnusableKey."""
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise UnusableKey("no unencrypted private key in PEM") from None
+    if not isinstance(key, Private):
+        raise UnusableKey(f"a {type(key).__name__} does not sign")
+    public = _describe(key.public_key())
+    return SigningKey(public.algorithm, public.bits, key)
+
+
+def load_public(pem: bytes) -> VerifyingKey:
+    """A key from PEM. Raises UnusableKey."""
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise UnusableKey("no public key in PEM") from None
+    if not isinstance(key, Public):
+        raise UnusableKey(f"a {type(key).__name__} verifies nothing")
+    return _describe(key)
+
+
+def _describe(key: Public) -> VerifyingKey:
+    if isinstance(key, dsa.DSAPublicKey):
+        described = VerifyingKey(Algorithm.DSA, key.key_size, key)
+    elif isinstance(key, rsa.RSAPublicKey):
+        described = VerifyingKey(Algorithm.RSA, key.key_size, key)
+    elif isinstance(key, ed25519.Ed25519PublicKey):
+        described = VerifyingKey(Algorithm.ED25519, 256, key)
+    else:
+        described = VerifyingKey(Algorithm.ECDSA, key.key_size, key)
+    _check_bits(described.algorithm, described.bits)
+    return described
+
+
+def _check_bits(algorithm: Algorithm, bits: int) -> None:
+    if bits < MIN_BITS[algorithm]:
+        raise UnusableKey(f"{algorithm.name}: a key of {bits} bits is too short; give at least "
+                        f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
+
+
+class Crypto:
+    """The operations of one program; `charged_as` renames, e.g. DSA to `dsa-512`."""
+
+    def __init__(self, charge: Charge = lambda _kind, _size: None,
+                 charged_as: Mapping[Algorithm, str] | None = None) -> None:
+        self._charge = charge
+        self._charged_as = dict(charged_as or {})
+        #: Signatures made and verified so far: over time, the security-based load of a host.
+        self.signed = self.verified = 0
+
+    def sign(self, key: SigningKey, message: bytes) -> bytes:
+        """A signature over SHA-256 of the message."""
+        self._charge("hash", len(message))
+        self._charge(f"{self._name(key)}-sign", HASH_BYTES)
+        self.signed += 1
+        private = key.private
+        if isinstance(private, rsa.RSAPrivateKey):
+            return private.sign(message, padding.PKCS1v15(), _SHA256)
+        if isinstance(private, ec.EllipticCurvePrivateKey):
+            return private.sign(message, ec.ECDSA(_SHA256))
+        if isinstance(private, dsa.DSAPrivateKey):
+            return private.sign(message, _SHA256)
+        return private.sign(message)
+
+    def verify(self, key: VerifyingKey, message: bytes, signature: bytes) -> bool:
+        """Whether the signature is this key's over this message."""
+        self._charge("hash", len(message))
+        self._charge(f"{self._name(key)}-verify", HASH_BYTES)
+        self.verified += 1
+        public = key.public
+        try:
+            if isinstance(public, rsa.RSAPublicKey):
+                public.verify(signature, message, padding.PKCS1v15(), _SHA256)
+            elif isinstance(public, ec.EllipticCurvePublicKey):
+                public.verify(signature, message, ec.ECDSA(_SHA256))
+            elif isinstance(public, dsa.DSAPublicKey):
+                public.verify(signature, message, _SHA256)
+            else:
+                public.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def digest(self, message: bytes) -> bytes:
+        """SHA-256."""
+        self._charge("hash", len(message))
+        return hashlib.sha256(message).digest()
+
+    def mac(self, key: bytes, message: bytes) -> bytes:
+        """HMAC-SHA256, its first 16 bytes."""
+        self._charge("hmac", len(message))
+        return hmac.digest(key, message, "sha256")[:TAG_BYTES]
+
+    def is_mac(self, key: bytes, message: bytes, tag: bytes) -> bool:
+        """Whether the tag is this key's over this message."""
+        return hmac.compare_digest(self.mac(key, message), tag)
+
+    def exchange(self, private: bytes, public: bytes) -> bytes:
+        """X25519's shared secret. Raises ValueError for a public key of small order."""
+        self._charge("x25519", len(public))
+        return x25519.X25519PrivateKey.from_private_bytes(private).exchange(
+            x25519.X25519PublicKey.from_public_bytes(public))
+
+    def exchange_public(self, private: bytes) -> bytes:
+        """The public half of 32 random bytes."""
+        self._charge("x25519", len(private))
+        return x25519.X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+    def derive(self, secret: bytes, salt: bytes, label: str, count: int = 1) -> list[bytes]:
+        """Keys of 32 bytes from a shared secret (HKDF-SHA256)."""
+        self._charge("hmac", len(secret) + len(salt))
+        made = HKDF(algorithm=_SHA256, length=32 * count, salt=salt,
+                    info=label.encode()).derive(secret)
+        return [made[32 * n:32 * n + 32] for n in range(count)]
+
+    def _name(self, key: SigningKey | VerifyingKey) -> str:
+        return self._charged_as.get(key.algorithm, f"{key.algorithm.name.lower()}-{key.bits}")

@@ -1,0 +1,114 @@
+"""Fair signing among clients: who is signed for next, and who gets how much of the server.
+
+`FairQueue` is start-time fair queueing (Goyal, Vin and Cheng, 1996): between two streams that both
+have work, what they get by weight differs by no more than one job of each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from protocols.authenticast.settings import Algorithm
+
+Client = TypeVar("Client", bound=Hashable)
+Job = TypeVar("Job")
+
+
+@dataclass
+class _Line(Generic[Job]):
+    weight: float
+    finish: float = 0.0
+    jobs: deque[tuple[float, Job]] = field(default_factory=deque)
+
+
+class FairQueue(Generic[Client, Job]):
+    """Jobs of several clients on one server, each with the processor time that it will take."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Client, _Line[Job]] = {}
+        self._now = 0.0
+
+    def __len__(self) -> int:
+        return sum(len(line.jobs) for line in self._lines.values())
+
+    def join(self, client: Client, weight: float = 1.0) -> None:
+        """A client comes."""
+        if weight <= 0:
+            raise ValueError(f"weight {weight:g}; give more than 0")
+        self._lines[client] = _Line(weight)
+
+    def leave(self, client: Client) -> None:
+        """A client is gone, and its jobs with it."""
+        self._lines.pop(client, None)
+
+    def waiting(self, client: Client) -> int:
+        """Jobs that a client has waiting."""
+        return len(self._lines[client].jobs)
+
+    def push(self, client: Client, cost: float, job: Job) -> None:
+        """A job behind the client's others."""
+        line = self._lines[client]
+        start = max(self._now, line.finish)
+        line.finish = start + cost / line.weight
+        line.jobs.append((start, job))
+
+    def pop(self) -> tuple[Client, Job]:
+        """The job whose turn it is. Raises IndexError when there is none."""
+        ready = [(line.jobs[0][0], client) for client, line in self._lines.items() if line.jobs]
+        if not ready:
+            raise IndexError("no jobs")
+        self._now, client = min(ready, key=lambda entry: entry[0])
+        return client, self._lines[client].jobs.popleft()[1]
+
+
+def max_min(capacity: float, demands: Mapping[Client, float],
+            weights: Mapping[Client, float] | None = None) -> dict[Client, float]:
+    """Weighted max-min shares of a capacity (water filling): nobody gets more than it asks for."""
+    shares: dict[Client, float] = {}
+    left = dict(demands)
+    weight_of = {client: (weights or {}).get(client, 1.0) for client in demands}
+    while left:
+        level = capacity / sum(weight_of[client] for client in left)
+        modest = {client for client, demand in left.items()
+                  if demand <= level * weight_of[client]}
+        if not modest:
+            return shares | {client: level * weight_of[client] for client in left}
+        for client in modest:
+            shares[client] = left.pop(client)
+            capacity -= shares[client]
+    return shares
+
+
+def jain(values: Iterable[float]) -> float:
+    """Jain's index of fairness: 1 when all get the same, 1/n when one gets all."""
+    amounts = list(values)
+    squares = sum(amount * amount for amount in amounts)
+    return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """How busy the two ends are with other things, as shares, and the stream's operations/s."""
+
+    server: float
+    client: float
+    signs_per_s: float
+    verifies_per_s: float
+
+
+def busier_end(cost_s: tuple[float, float], load: Load) -> float:
+    """The load of the busier end when a signature takes so long to make, and to verify."""
+    sign_s, verify_s = cost_s
+    return max(load.server + load.signs_per_s * sign_s,
+               load.client + load.verifies_per_s * verify_s)
+
+
+def best_algorithm(costs_s: Mapping[Algorithm, tuple[float, float]], load: Load) -> Algorithm:
+    """The algorithm (seconds to sign, to verify) that leaves the busier end the least busy.
+
+    That is when 1998's algorithm change pays: it moves work to the end that has time for it.
+    """
+    return min(costs_s, key=lambda algorithm: busier_end(costs_s[algorithm], load))

@@ -1,0 +1,268 @@
+"""Messages of the control plane: hello, report, control, change and what acknowledges them.
+
+Each is a body and what authenticates it: a MAC under the session's keys that costs a receiver
+little to refuse, then, where somebody else may have to be convinced, a signature. Times are
+nanoseconds, shares hundredths of a per cent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from protocols.authenticast.settings import (
+    RANGE_BYTES,
+    SETTING_BYTES,
+    Range,
+    Setting,
+    parse_range,
+    parse_setting,
+)
+from protocols.authenticast.wire import Kind, PacketError, Reader, block, kind_of, text
+
+NONCE_BYTES = 16
+EXCHANGE_BYTES = 32
+DIGEST_BYTES = 32
+MAC_BYTES = 16
+_HELLO = struct.Struct("!QHIIB")
+_HELLO_ACK = struct.Struct("!IQII")
+_CONTROL = struct.Struct("!IQB")
+_CHANGE = struct.Struct("!IIQQ")
+_ACK = struct.Struct("!II")
+_BYE = struct.Struct("!IQ")
+_AUTOMATIC = 0x01
+_ALGORITHM_CHANGE = 0x02
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client's user wants: dial, scheme, and what the protocol may decide by itself."""
+
+    permitted: Range
+    setting: Setting
+    automatic: bool = False
+    algorithm_change: bool = False
+
+    def flags(self) -> int:
+        """The two switches."""
+        return _AUTOMATIC * self.automatic | _ALGORITHM_CHANGE * self.algorithm_change
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A client asks for a stream; signed with its identity."""
+
+    name: str
+    time_ns: int
+    data_port: int
+    algorithms: int
+    schemes: int
+    nonce: bytes
+    exchange: bytes
+    wish: Wish
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.HELLO.first_byte,)) + _HELLO.pack(
+            self.time_ns, self.data_port, self.algorithms, self.schemes, self.wish.flags()) + (
+            self.nonce + self.exchange + self.wish.permitted.encode() + self.wish.setting.encode()
+            + text(self.name))
+
+
+@dataclass(frozen=True)
+class HelloAck:
+    """The server grants it; signed with the server's identity over both messages."""
+
+    name: str
+    stream: int
+    time_ns: int
+    algorithms: int
+    schemes: int
+    hello: bytes
+    nonce: bytes
+    exchange: bytes
+    setting: Setting
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.HELLO_ACK.first_byte,)) + _HELLO_ACK.pack(
+            self.stream, self.time_ns, self.algorithms, self.schemes) + (
+            self.hello + self.nonce + self.exchange + self.setting.encode() + text(self.name))
+
+
+@dataclass(frozen=True)
+class Control:
+    """The user has turned the dial; `number` grows, `exchange` asks for a secret key."""
+
+    stream: int
+    number: int
+    wish: Wish
+    exchange: bytes = b""
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.CONTROL.first_byte,)) + _CONTROL.pack(
+            self.stream, self.number, self.wish.flags()) + (
+            self.wish.permitted.encode() + self.wish.setting.encode() + block(self.exchange))
+
+
+@dataclass(frozen=True)
+class Change:
+    """The server announces epoch `epoch`: no packet before `first` belongs to it.
+
+    `answers` is the number of the last control message that was heeded. `material` is what the
+    scheme needs: the server's half of a key exchange, or TESLA's parameters.
+    """
+
+    stream: int
+    epoch: int
+    first: int
+    answers: int
+    setting: Setting
+    cause: str = ""
+    material: bytes = b""
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.CHANGE.first_byte,)) + _CHANGE.pack(
+            self.stream, self.epoch, self.first, self.answers) + (
+            self.setting.encode() + text(self.cause) + block(self.material))
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The client knows epoch `epoch`; `proof` shows that it has the epoch's secret key."""
+
+    stream: int
+    epoch: int
+    proof: bytes = b""
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.ACK.first_byte,)) + _ACK.pack(self.stream, self.epoch) + block(
+            self.proof)
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a client has come. All are counts of packets since the start, but for the last four.
+
+    `highest` is one more than the highest sequence number taken up, `processing` one more than the
+    highest processed; `lag_ns` is how much later than the quickest packet the last one was
+    processed.
+    """
+
+    stream: int
+    number: int
+    highest: int
+    processing: int
+    processed: int
+    verified: int
+    failed: int
+    buffer: int
+    air: int
+    waiting: int
+    holes: int
+    lag_ns: int
+    verify_ns: int
+    handle_ns: int
+    level: int
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.REPORT.first_byte,)) + _REPORT.pack(
+            *(getattr(self, field.name) for field in fields(self)))
+
+
+_REPORT = struct.Struct("!I13QH")
+
+
+@dataclass(frozen=True)
+class Bye:
+    """The stream ends before sequence number `end`."""
+
+    stream: int
+    end: int
+
+    def encode(self) -> bytes:
+        """The body."""
+        return bytes((Kind.BYE.first_byte,)) + _BYE.pack(self.stream, self.end)
+
+
+Message = Hello | HelloAck | Control | Change | Ack | Report | Bye
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message as it came: `body` is what `authentication` has to fit."""
+
+    message: Message
+    body: bytes
+    authentication: bytes
+
+
+def parse(data: bytes) -> Received:
+    """A message of the control plane. Raises PacketError for anything else."""
+    kind = kind_of(data)
+    if kind not in _PARSERS:
+        raise PacketError("no message of the control plane")
+    reader = Reader(data, kind)
+    try:
+        message = _PARSERS[kind](reader)
+    except ValueError as error:
+        raise PacketError(str(error)) from None
+    body = data[:reader.offset]
+    return Received(message, body, reader.rest())
+
+
+def _wish(reader: Reader, flags: int) -> Wish:
+    if flags & ~(_AUTOMATIC | _ALGORITHM_CHANGE):
+        raise PacketError(f"unknown flags {flags:#x}")
+    permitted = parse_range(reader.raw(RANGE_BYTES))
+    setting = parse_setting(reader.raw(SETTING_BYTES)).check(permitted)
+    return Wish(permitted, setting, bool(flags & _AUTOMATIC), bool(flags & _ALGORITHM_CHANGE))
+
+
+def _hello(reader: Reader) -> Hello:
+    time_ns, port, algorithms, schemes, flags = reader.take(_HELLO)
+    nonce, exchange = reader.raw(NONCE_BYTES), reader.raw(EXCHANGE_BYTES)
+    wish = _wish(reader, flags)
+    return Hello(reader.text(), time_ns, port, algorithms, schemes, nonce, exchange, wish)
+
+
+def _hello_ack(reader: Reader) -> HelloAck:
+    stream, time_ns, algorithms, schemes = reader.take(_HELLO_ACK)
+    hello, nonce = reader.raw(DIGEST_BYTES), reader.raw(NONCE_BYTES)
+    exchange = reader.raw(EXCHANGE_BYTES)
+    setting = parse_setting(reader.raw(SETTING_BYTES))
+    return HelloAck(reader.text(), stream, time_ns, algorithms, schemes, hello, nonce, exchange,
+                    setting)
+
+
+def _control(reader: Reader) -> Control:
+    stream, number, flags = reader.take(_CONTROL)
+    wish = _wish(reader, flags)
+    return Control(stream, number, wish, reader.block())
+
+
+def _change(reader: Reader) -> Change:
+    stream, epoch, first, answers = reader.take(_CHANGE)
+    setting = parse_setting(reader.raw(SETTING_BYTES))
+    return Change(stream, epoch, first, answers, setting, reader.text(), reader.block())
+
+
+def _ack(reader: Reader) -> Ack:
+    stream, epoch = reader.take(_ACK)
+    return Ack(stream, epoch, reader.block())
+
+
+_PARSERS: dict[Kind, Callable[[Reader], Message]] = {
+    Kind.HELLO: _hello,
+    Kind.HELLO_ACK: _hello_ack,
+    Kind.CONTROL: _control,
+    Kind.CHANGE: _change,
+    Kind.ACK: _ack,
+    Kind.REPORT: lambda reader: Report(*reader.take(_REPORT)),
+    Kind.BYE: lambda reader: Bye(*reader.take(_BYE)),
+}

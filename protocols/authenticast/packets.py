@@ -1,0 +1,132 @@
+"""Packets of the data plane: data, the signature of a bundle, a TESLA key. Pure functions on bytes.
+
+All integers are big-endian. What is signed is given by `signed`; it never contains the signature's
+own length, which is not known before.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from protocols.authenticast.settings import MAX_BUNDLE, Algorithm, Scheme
+from protocols.authenticast.wire import Kind, PacketError, Reader
+
+_DATA = struct.Struct("!BBBIQQIIHHH")
+_BUNDLE = struct.Struct("!BIIQH")
+_DISCLOSE = struct.Struct("!III")
+DATA_HEADER_BYTES = 1 + _DATA.size
+TESLA_KEY_BYTES = 32
+# Flags: the frame's type in the two low bits, then its first and its last packet.
+FRAME_TYPES = ("", "I", "P", "B")
+FIRST_OF_FRAME = 0x04
+LAST_OF_FRAME = 0x08
+
+
+@dataclass(frozen=True)
+class Data:
+    """A packet of the stream; `position` and `bundle` say where in which group it is signed."""
+
+    scheme: Scheme
+    algorithm: Algorithm
+    flags: int
+    stream: int
+    sequence: int
+    sent_ns: int
+    frame: int
+    epoch: int
+    position: int
+    bundle: int
+    payload: bytes
+    authenticator: bytes = b""
+
+    @property
+    def first(self) -> int:
+        """Sequence number of the first packet of its group."""
+        return self.sequence - self.position
+
+    def signed(self) -> bytes:
+        """Everything before the authenticator: the header, flags included, and the payload."""
+        return bytes((Kind.DATA.first_byte,)) + _DATA.pack(
+            self.scheme, self.algorithm, self.flags, self.stream, self.sequence, self.sent_ns,
+            self.frame, self.epoch, self.position, self.bundle, len(self.payload)) + self.payload
+
+    def encode(self) -> bytes:
+        """The datagram."""
+        return self.signed() + self.authenticator
+
+
+def parse_data(data: bytes) -> Data:
+    """A packet of the stream. Raises PacketError."""
+    reader = Reader(data, Kind.DATA)
+    scheme, algorithm, *numbers, position, bundle, length = reader.take(_DATA)
+    flags, stream, sequence, sent_ns, frame, epoch = numbers
+    try:
+        packet = Data(Scheme(scheme), Algorithm(algorithm), flags, stream, sequence, sent_ns,
+                      frame, epoch, position, bundle, reader.raw(length), reader.rest())
+    except ValueError as error:
+        raise PacketError(str(error)) from None
+    if packet.position > packet.sequence or not (
+            packet.position < packet.bundle <= MAX_BUNDLE):
+        raise PacketError(f"packet {packet.position} of a group of {packet.bundle}")
+    return packet
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One signature over `size` packets from `first` on; their hashes are the receiver's own."""
+
+    algorithm: Algorithm
+    stream: int
+    epoch: int
+    first: int
+    size: int
+    signature: bytes = b""
+
+    def signed(self, hashes: bytes) -> bytes:
+        """What the signature covers: the header and the hash of every packet's signed part."""
+        return self._head() + hashes
+
+    def _head(self) -> bytes:
+        return bytes((Kind.BUNDLE.first_byte,)) + _BUNDLE.pack(
+            self.algorithm, self.stream, self.epoch, self.first, self.size)
+
+    def encode(self) -> bytes:
+        """The datagram."""
+        return self._head() + self.signature
+
+
+def parse_bundle(data: bytes) -> Bundle:
+    """A bundle's signature. Raises PacketError."""
+    reader = Reader(data, Kind.BUNDLE)
+    algorithm, stream, epoch, first, size = reader.take(_BUNDLE)
+    if not 1 <= size <= MAX_BUNDLE:
+        raise PacketError(f"a bundle of {size} packets")
+    try:
+        return Bundle(Algorithm(algorithm), stream, epoch, first, size, reader.rest())
+    except ValueError as error:
+        raise PacketError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Disclose:
+    """A TESLA key whose interval is over; it is checked against the chain, so nothing signs it."""
+
+    stream: int
+    epoch: int
+    interval: int
+    key: bytes
+
+    def encode(self) -> bytes:
+        """The datagram."""
+        return bytes((Kind.DISCLOSE.first_byte,)) + _DISCLOSE.pack(
+            self.stream, self.epoch, self.interval) + self.key
+
+
+def parse_disclose(data: bytes) -> Disclose:
+    """A disclosed key. Raises PacketError."""
+    reader = Reader(data, Kind.DISCLOSE)
+    stream, epoch, interval = reader.take(_DISCLOSE)
+    key = reader.raw(TESLA_KEY_BYTES)
+    reader.end()
+    return Disclose(stream, epoch, interval, key)

@@ -1,0 +1,280 @@
+"""The receiver of one stream: what is in force, what is verified, what the application gets.
+
+Nothing here touches a socket, a clock or a generator of random numbers: times are the caller's,
+the secret behind the choice of packets is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.authenticast import choice
+from protocols.authenticast.account import Account, Exposure
+from protocols.authenticast.crypto import Crypto, VerifyingKey
+from protocols.authenticast.effects import Deliver, Effect, Fate, Lose, Note
+from protocols.authenticast.epochs import Agreed, Epochs
+from protocols.authenticast.messages import Change, Report
+from protocols.authenticast.packets import Data, parse_bundle, parse_data, parse_disclose
+from protocols.authenticast.schemes.base import Verdict, Verifier
+from protocols.authenticast.schemes.delayed import DelayedOpener
+from protocols.authenticast.schemes.tesla import TeslaOpener
+from protocols.authenticast.settings import STEPS, Algorithm, Range, Scheme, Setting
+from protocols.authenticast.wire import Kind, PacketError, kind_of
+
+# Weight of the newest duration in the running means of what operations take.
+_NEWEST = 0.25
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the handshake led to.
+
+    The server's clock is at most `ahead_ns` ahead of ours; that was so at `agreed_ns`.
+    """
+
+    stream: int
+    session: bytes
+    agreed: Agreed
+    setting: Setting
+    ahead_ns: int
+    agreed_ns: int
+
+
+@dataclass
+class Took:
+    """Running means of what this receiver takes for a packet, and for a verification."""
+
+    handle_ns: float = 0.0
+    verify_ns: float = 0.0
+
+    def add(self, passed_ns: int, verifications: int) -> None:
+        """A datagram took so long, with so many signatures verified in it."""
+        if verifications:
+            sample_ns = max(0.0, passed_ns - self.handle_ns) / verifications
+            self.verify_ns += (sample_ns - self.verify_ns) * (_NEWEST if self.verify_ns else 1)
+        else:
+            self.handle_ns += (passed_ns - self.handle_ns) * (_NEWEST if self.handle_ns else 1)
+
+
+class Receiver:
+    """Verifies one stream, within the user's range whatever the server says."""
+
+    def __init__(self, crypto: Crypto, keys: Mapping[Algorithm, VerifyingKey], terms: Terms,
+                 permitted: Range, secret: bytes) -> None:
+        self.account = Account()
+        self.took = Took()
+        self.setting = terms.setting
+        self._crypto = crypto
+        self._terms = terms
+        self._permitted = permitted
+        self._secret = secret
+        self._verifier = Verifier(crypto, keys, terms.session)
+        self._epochs = Epochs(self._verifier, terms.agreed, terms.ahead_ns, terms.agreed_ns)
+        self._epochs.install(0, terms.setting, b"", b"")
+        # Held until their key comes, and not believed to be the stream's before.
+        self._far: set[int] = set()
+        self.exposure = Exposure(permitted, self.level, terms.agreed_ns)
+
+    # --- what is in force --------------------------------------------------------------------
+
+    @property
+    def level(self) -> float:
+        """The share of packets that is verified now."""
+        if self.setting.scheme is not Scheme.PERCENTAGE:
+            return 1.0
+        return self._permitted.clamp(self.setting.level)
+
+    @property
+    def newest_epoch(self) -> int:
+        """The epoch of the last change that was heard."""
+        return self._epochs.newest
+
+    @property
+    def waiting(self) -> int:
+        """Packets that are held until they can be verified."""
+        return sum(opener.waiting for opener in self._epochs.openers()
+                   if isinstance(opener, DelayedOpener | TeslaOpener))
+
+    def apply(self, change: Change, key: bytes, now_ns: int) -> list[Effect]:
+        """A change that the server has signed; `key` is a new secret key. Raises ValueError."""
+        self._epochs.install(change.epoch, change.setting, key, change.material)
+        self.setting = change.setting
+        self.exposure.change(self.level, self._permitted, now_ns)
+        if change.setting.scheme is not Scheme.PERCENTAGE:
+            return []
+        # Each packet of a bundle is signed, too: whoever lags catches up with these at once.
+        released = [packet for opener in self._epochs.openers()
+                    if isinstance(opener, DelayedOpener) for packet in opener.release()]
+        return self._settle([self._sample(packet) for packet in released], now_ns)
+
+    def permit(self, permitted: Range, now_ns: int) -> None:
+        """The user has turned the dial: it holds here from now on, whatever the server does."""
+        self._permitted = permitted
+        self.exposure.change(self.level, permitted, now_ns)
+
+    # --- datagrams ---------------------------------------------------------------------------
+
+    def receive(self, datagram: bytes, now_ns: int, dropped: int = 0,
+                arrived_ns: int | None = None) -> list[Effect]:
+        """A datagram of the data plane.
+
+        `dropped` is the kernel's count of drops with it, `arrived_ns` when the kernel had it.
+        """
+        self.account.arrivals.count_drops(dropped)
+        try:
+            verdicts = self._dispatch(datagram, now_ns,
+                                      now_ns if arrived_ns is None else arrived_ns)
+        except PacketError:
+            self.account.malformed += 1
+            return []
+        return self._settle(verdicts, now_ns)
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Whatever is due."""
+        self.exposure.advance(now_ns)
+        return self._settle([verdict for opener in self._epochs.openers()
+                             for verdict in opener.tick(now_ns)], now_ns)
+
+    def deadline_ns(self) -> int | None:
+        """When `tick` is due next."""
+        times = [opener.deadline_ns() for opener in self._epochs.openers()]
+        return min((time for time in times if time is not None), default=None)
+
+    def finish(self, end: int, now_ns: int) -> list[Effect]:
+        """The stream ended before sequence number `end`: what waits will not be completed."""
+        self.account.arrivals.reach(end)
+        self.exposure.advance(now_ns)
+        return self._settle([verdict for opener in self._epochs.openers()
+                             if isinstance(opener, DelayedOpener | TeslaOpener)
+                             for verdict in opener.give_up()], now_ns)
+
+    def summary(self) -> dict[str, Any]:
+        """The account and the exposure."""
+        exposure = self.exposure
+        return {**self.account.summary(self.waiting), "exposure_s": exposure.total_ns / 1e9,
+                "longest_exposure_s": exposure.longest_ns / 1e9,
+                "below_floor_s": exposure.below_floor_ns / 1e9,
+                # The stream is over, or the reader is its user: who has it can redo the choice.
+                "choice_secret": self._secret.hex()}
+
+    def report(self, stream: int, number: int) -> Report:
+        """How far it has come."""
+        account, arrivals = self.account, self.account.arrivals
+        return Report(
+            stream, number, arrivals.end, account.processing, account.processed,
+            account.fates[Fate.VERIFIED], arrivals.rejected, arrivals.buffer, arrivals.air,
+            self.waiting, account.holes, account.lag_ns, int(self.took.verify_ns),
+            int(self.took.handle_ns), round(account.level * STEPS))
+
+    def _dispatch(self, datagram: bytes, now_ns: int, arrived_ns: int) -> list[Verdict]:
+        kind = kind_of(datagram)
+        if kind is Kind.DATA:
+            packet = parse_data(datagram)
+            if packet.stream == self._terms.stream:
+                return self._judge(packet, now_ns, arrived_ns)
+        elif kind is Kind.BUNDLE:
+            bundle = parse_bundle(datagram)
+            opener = self._opener(bundle.stream, bundle.epoch, Scheme.DELAYED)
+            if isinstance(opener, DelayedOpener):
+                return opener.sign(bundle, now_ns)
+        else:
+            disclosed = parse_disclose(datagram)
+            opener = self._opener(disclosed.stream, disclosed.epoch, Scheme.TESLA)
+            if isinstance(opener, TeslaOpener):
+                return opener.disclose(disclosed, arrived_ns)
+        self.account.stray += 1
+        return []
+
+    def _opener(self, stream: int, number: int, scheme: Scheme) -> object:
+        epoch = self._epochs[number]
+        return epoch.openers.get(scheme) if epoch and stream == self._terms.stream else None
+
+    # --- verdicts ----------------------------------------------------------------------------
+
+    def _judge(self, packet: Data, now_ns: int, arrived_ns: int) -> list[Verdict]:
+        arrivals = self.account.arrivals
+        if not arrivals.is_new(packet.sequence):
+            return []
+        if not self._epochs.is_in_force(packet):
+            return [(packet, Fate.REFUSED)]
+        epoch = self._epochs[packet.epoch]
+        is_known = epoch is not None and epoch.setting is not None
+        # What would move the window or start an epoch is believed only when it is verified.
+        must = not is_known or arrivals.is_far(packet.sequence) or (
+            epoch is not None and epoch.first is None)
+        place = (packet.stream, packet.sequence)
+        if not must and choice.is_chosen(self._secret, b"shed", place, self.setting.shed):
+            arrivals.accept(packet.sequence)
+            return [(packet, Fate.SHED)]
+        if packet.scheme is Scheme.TESLA and arrivals.is_far(packet.sequence):
+            if packet.sequence in self._far:
+                arrivals.duplicates += 1
+                return []
+            self._far.add(packet.sequence)
+            return self._open(packet, now_ns, arrived_ns, must=must)
+        verdicts = self._open(packet, now_ns, arrived_ns, must=must)
+        if (packet, Fate.FAILED) not in verdicts:
+            arrivals.accept(packet.sequence)
+        return verdicts
+
+    def _believe(self, packet: Data, fate: Fate) -> Fate:
+        """A packet from far ahead counts when it was verified, and else it never was there."""
+        if packet.sequence not in self._far:
+            return fate
+        self._far.discard(packet.sequence)
+        if fate is Fate.VERIFIED:
+            self.account.arrivals.accept(packet.sequence)
+            return fate
+        return fate if fate is Fate.FAILED else Fate.REFUSED
+
+    def _open(self, packet: Data, now_ns: int, arrived_ns: int, *, must: bool) -> list[Verdict]:
+        opener = self._epochs.opener(packet)
+        is_lagging = self.setting.scheme is Scheme.PERCENTAGE and (
+            packet.epoch <= self.newest_epoch)
+        if isinstance(opener, DelayedOpener):
+            if is_lagging:
+                return [self._sample(packet, must=must)]
+            if self.account.arrivals.is_far(packet.sequence) and not (
+                    self._verifier.is_authentic(packet)):
+                return [(packet, Fate.FAILED)]
+            return opener.open(packet, now_ns)
+        if opener is not None:
+            return opener.open(packet, arrived_ns)
+        return [self._sample(packet, must=must)]
+
+    def _sample(self, packet: Data, *, must: bool = False) -> Verdict:
+        """By percentage: verified if it is chosen, or has to be."""
+        place = (packet.stream, packet.sequence)
+        if must or choice.is_chosen(self._secret, b"verify", place, self._level_of(packet)):
+            is_right = self._verifier.is_authentic(packet)
+            return packet, Fate.VERIFIED if is_right else Fate.FAILED
+        return packet, Fate.UNVERIFIED
+
+    def _level_of(self, packet: Data) -> float:
+        """The newest level; while the newest setting is another scheme, that of its own epoch."""
+        epoch = self._epochs[packet.epoch]
+        setting = self.setting
+        if setting.scheme is not Scheme.PERCENTAGE and epoch is not None and epoch.setting:
+            setting = epoch.setting
+        return self._permitted.clamp(setting.level)
+
+    def _settle(self, verdicts: list[Verdict], now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for packet, judged in verdicts:
+            fate = self._believe(packet, judged)
+            hole = self.account.settle(packet, fate, now_ns)
+            if hole:
+                effects.append(Note("hole", {"before": packet.sequence, "missing": hole}))
+            if fate is Fate.VERIFIED and self._epochs.confirm(packet):
+                effects.append(Note("epoch", {
+                    "epoch": packet.epoch, "sequence": packet.sequence,
+                    "scheme": packet.scheme.name.lower(),
+                    "algorithm": packet.algorithm.name.lower()}))
+            if fate.is_processed:
+                effects.append(Deliver(packet.sequence, packet.payload, packet.frame, packet.flags,
+                                       packet.sent_ns, fate is Fate.VERIFIED))
+            else:
+                effects.append(Lose(packet.sequence, fate))
+        return effects

@@ -1,0 +1,143 @@
+"""Tree chaining (Wong and Lam, 1998): one signature over a hash tree, a path in every packet.
+
+Any packet can be verified alone, so losses cost nobody else; the first one of a tree costs the
+receiver a signature, the others hashes. The sender holds packets until a tree is full.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+from protocols.authenticast.crypto import HASH_BYTES, Crypto
+from protocols.authenticast.effects import Fate
+from protocols.authenticast.packets import Data
+from protocols.authenticast.schemes.base import NeverWaits, Signer, Verdict, Verifier
+from protocols.authenticast.wire import block
+
+_ROOT = struct.Struct("!IIQH")
+_LEAF, _NODE = b"\0", b"\1"
+_MAX_ROOTS = 256
+
+
+def levels(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
+    """The tree from its leaves' hashes to its root; a node without a partner moves up as it is."""
+    tree = [leaves]
+    while len(tree[-1]) > 1:
+        below = tree[-1]
+        above = [crypto.digest(_NODE + below[n] + below[n + 1])
+                 for n in range(0, len(below) - 1, 2)]
+        tree.append(above + below[len(above) * 2:])
+    return tree
+
+
+def path(tree: list[list[bytes]], position: int) -> bytes:
+    """The partners on the way from a leaf to the root."""
+    partners = b""
+    for nodes in tree[:-1]:
+        partner = position ^ 1
+        partners += nodes[partner] if partner < len(nodes) else b""
+        position //= 2
+    return partners
+
+
+def climb(crypto: Crypto, leaf: bytes, place: tuple[int, int], partners: bytes) -> bytes | None:
+    """The root above a leaf at `place` (position, size); None if the path has the wrong length."""
+    position, size = place
+    node, used = leaf, 0
+    while size > 1:
+        if position ^ 1 < size:
+            partner = partners[used:used + HASH_BYTES]
+            used += HASH_BYTES
+            if len(partner) != HASH_BYTES:
+                return None
+            node = crypto.digest(_NODE + (partner + node if position & 1 else node + partner))
+        position, size = position // 2, (size + 1) // 2
+    return node if used == len(partners) else None
+
+
+def leaf_of(crypto: Crypto, signed: bytes) -> bytes:
+    """The hash of what a packet says."""
+    return crypto.digest(_LEAF + signed)
+
+
+def statement(packet: Data, root: bytes) -> bytes:
+    """What the signature of a tree covers."""
+    return _ROOT.pack(packet.stream, packet.epoch, packet.first, packet.bundle) + root
+
+
+class TreeSealer:
+    """Holds packets until there are `size`, or the first has waited for `hold_ns`."""
+
+    def __init__(self, signer: Signer, size: int, hold_ns: int) -> None:
+        self._signer = signer
+        self._size = size
+        self._hold_ns = hold_ns
+        self._open: list[Data] = []
+        self._since_ns = 0
+
+    @property
+    def held(self) -> int:
+        """Packets that wait for their tree."""
+        return len(self._open)
+
+    def add(self, packet: Data, now_ns: int) -> list[bytes]:
+        """Nothing, or a tree's packets."""
+        if not self._open:
+            self._since_ns = now_ns
+        self._open.append(packet)
+        return self.close(now_ns) if len(self._open) == self._size else []
+
+    def close(self, now_ns: int) -> list[bytes]:
+        """A tree of the packets there are."""
+        size, crypto = len(self._open), self._signer.crypto
+        if not size:
+            return []
+        packets = [replace(packet, position=position, bundle=size)
+                   for position, packet in enumerate(self._open)]
+        self._open = []
+        texts = [packet.signed() for packet in packets]
+        tree = levels(crypto, [leaf_of(crypto, text) for text in texts])
+        signature = block(self._signer.sign("tree", statement(packets[0], tree[-1][0])))
+        return [text + signature + path(tree, position) for position, text in enumerate(texts)]
+
+    def tick(self, now_ns: int) -> list[bytes]:
+        """A tree that has waited long enough."""
+        due_ns = self.deadline_ns()
+        return self.close(now_ns) if due_ns is not None and due_ns <= now_ns else []
+
+    def deadline_ns(self) -> int | None:
+        """When the first packet has waited long enough."""
+        return self._since_ns + self._hold_ns if self._open else None
+
+
+class TreeOpener(NeverWaits):
+    """Verifies each packet by its path to a root that was signed."""
+
+    waiting = 0
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._roots: dict[bytes, None] = {}
+
+    def open(self, packet: Data, now_ns: int) -> list[Verdict]:
+        """The verdict, at once."""
+        return [(packet, Fate.VERIFIED if self._is_authentic(packet) else Fate.FAILED)]
+
+    def _is_authentic(self, packet: Data) -> bool:
+        length = int.from_bytes(packet.authenticator[:2], "big")
+        signature = packet.authenticator[2:2 + length]
+        crypto = self._verifier.crypto
+        root = climb(crypto, leaf_of(crypto, packet.signed()), (packet.position, packet.bundle),
+                     packet.authenticator[2 + length:])
+        if root is None or len(signature) != length:
+            return False
+        stated = bytes((packet.algorithm,)) + statement(packet, root)
+        if stated in self._roots:
+            return True
+        if not self._verifier.is_signed(packet.algorithm, "tree", stated[1:], signature):
+            return False
+        self._roots[stated] = None
+        if len(self._roots) > _MAX_ROOTS:
+            del self._roots[next(iter(self._roots))]
+        return True

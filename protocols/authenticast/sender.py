@@ -1,0 +1,122 @@
+"""The sender of one stream: numbers packets, seals them by the scheme in force, switches schemes.
+
+No packet leaves without an authenticator: a switch closes the open group first, and the very next
+packet is sealed by the new scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from protocols.authenticast.crypto import Crypto, SigningKey
+from protocols.authenticast.packets import Data
+from protocols.authenticast.schemes.base import Sealer, Signer
+from protocols.authenticast.schemes.delayed import DelayedSealer
+from protocols.authenticast.schemes.percentage import PercentageSealer
+from protocols.authenticast.schemes.secret_key import SecretKeySealer
+from protocols.authenticast.schemes.tesla import Parameters, TeslaSealer
+from protocols.authenticast.schemes.tree import TreeSealer
+from protocols.authenticast.settings import Algorithm, Scheme, Setting
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a scheme needs beside a signing key: a secret key, or a TESLA chain."""
+
+    key: bytes = b""
+    parameters: Parameters | None = None
+    chain: tuple[bytes, ...] = ()
+
+
+class Sender:
+    """Seals one stream; `hold_ns` is how long a packet may wait for its tree to fill."""
+
+    def __init__(self, crypto: Crypto, keys: Mapping[Algorithm, SigningKey],
+                 place: tuple[int, bytes], setting: Setting, hold_ns: int) -> None:
+        self._crypto = crypto
+        self._keys = keys
+        self._stream, self._session = place
+        self._hold_ns = hold_ns
+        self.next_sequence = 0
+        self.epoch = 0
+        self.setting = setting
+        self._material = Material()
+        self._sealer = self._sealer_for(setting, self._material)
+        self._lingering: list[TeslaSealer] = []
+
+    def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[bytes]:
+        """Number a packet; the datagrams that are to be sent now.
+
+        Raises ValueError when a TESLA chain is used up: switch first.
+        """
+        setting = self.setting
+        packet = Data(setting.scheme, setting.algorithm, flags, self._stream, self.next_sequence,
+                      now_ns, frame, self.epoch, 0, 1, payload)
+        datagrams = self._sealer.add(packet, now_ns)
+        self.next_sequence += 1
+        return datagrams
+
+    def switch(self, epoch: int, setting: Setting, material: Material,
+               now_ns: int) -> list[bytes]:
+        """From the next packet on, another setting; what closes the open group goes out before."""
+        sealer = self._sealer_for(setting, self._keep(setting, material))
+        datagrams = self.close(now_ns)
+        if isinstance(self._sealer, TeslaSealer):
+            self._lingering.append(self._sealer)
+        self._sealer, self._material = sealer, self._keep(setting, material)
+        self.epoch, self.setting = epoch, setting
+        return datagrams
+
+    @property
+    def released(self) -> int:
+        """Sequence numbers before this one have left: they wait in no tree."""
+        held = self._sealer.held if isinstance(self._sealer, TreeSealer) else 0
+        return self.next_sequence - held
+
+    def close(self, now_ns: int) -> list[bytes]:
+        """Finish an open bundle or tree."""
+        return self._sealer.close(now_ns)
+
+    def tick(self, now_ns: int) -> list[bytes]:
+        """Whatever is due: trees that have waited, keys to disclose."""
+        datagrams = [datagram for sealer in (*self._lingering, self._sealer)
+                     for datagram in sealer.tick(now_ns)]
+        self._lingering = [sealer for sealer in self._lingering
+                           if sealer.deadline_ns() is not None]
+        return datagrams
+
+    def deadline_ns(self) -> int | None:
+        """When `tick` is due next."""
+        times = [sealer.deadline_ns() for sealer in (*self._lingering, self._sealer)]
+        return min((time for time in times if time is not None), default=None)
+
+    def chain_left(self, now_ns: int) -> int | None:
+        """Intervals that a TESLA chain still has; None for other schemes."""
+        return self._sealer.remaining(now_ns) if isinstance(self._sealer, TeslaSealer) else None
+
+    def _keep(self, setting: Setting, material: Material) -> Material:
+        """A secret key stays while its scheme does and no new one comes."""
+        if setting.scheme is Scheme.SECRET_KEY and not material.key:
+            return self._material
+        return material
+
+    def _sealer_for(self, setting: Setting, material: Material) -> Sealer:
+        if setting.scheme is Scheme.SECRET_KEY:
+            if not material.key:
+                raise ValueError("a secret key connection without a key")
+            return SecretKeySealer(self._crypto, material.key, self._session)
+        if setting.scheme is Scheme.TESLA:
+            if material.parameters is None:
+                raise ValueError("TESLA without parameters")
+            return TeslaSealer(self._crypto, self._session, material.parameters,
+                               list(material.chain))
+        key = self._keys.get(setting.algorithm)
+        if key is None:
+            raise ValueError(f"no key for {setting.algorithm.name}")
+        signer = Signer(self._crypto, key, self._session)
+        if setting.scheme is Scheme.DELAYED:
+            return DelayedSealer(signer, setting.bundle)
+        if setting.scheme is Scheme.TREE:
+            return TreeSealer(signer, setting.bundle, self._hold_ns)
+        return PercentageSealer(signer)

@@ -1,0 +1,147 @@
+"""Program: the server, `python3 -m protocols.authenticast serve CONFIG.json`."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protocols.authenticast.config import ServerConfig, load_server
+from protocols.authenticast.crypto import Crypto
+from protocols.authenticast.effects import Effect, Note, Send
+from protocols.authenticast.loop import Loop, bind, now_ns, say, send
+from protocols.authenticast.processor import Processor
+from protocols.authenticast.server import Server
+from protocols.authenticast.source import Item
+
+_MAX_DATAGRAM = 65535
+# Datagrams read before the streams get their turn again.
+_AT_ONCE = 16
+
+
+@dataclass
+class _Feed:
+    """What a client is still to get, and when the next of it."""
+
+    items: Iterator[Item]
+    item: Item | None
+    due_ns: int
+
+
+class Serving:
+    """Socket, sources and processors on one side, the server's logic on the other."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._processor = Processor(config.device.costs, config.device.count, config.device.steal,
+                                    now_ns())
+        self._server = Server(config.policy, Crypto(self._processor.charge,
+                                                    config.device.charged_as),
+                              secrets.token_bytes, config.controller)
+        self._socket = bind(config.address, config.port)
+        self._feeds: dict[str, _Feed] = {}
+        self._later: list[tuple[int, int, list[Effect]]] = []
+        self._order = itertools.count()
+        self._started = False
+        self._loop = Loop(self._obey)
+
+    def run(self) -> None:
+        """Until a signal, `stop` or the end of input."""
+        with self._loop as loop, self._socket:
+            loop.watch(self._socket)
+            say("ready", address=self._config.address, port=self._socket.getsockname()[1])
+            while not loop.ended:
+                if self._socket in loop.wait(self._due_ns()):
+                    self._read()
+                self._feed()
+                self._work()
+                self._perform_due()
+                due_ns = self._server.deadline_ns()
+                if due_ns is not None and due_ns <= now_ns():
+                    self._perform(self._server.tick(now_ns()))
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        if command == {"do": "stop"}:
+            self._loop.end()
+        else:
+            say("error", reason=f"unknown command {command!r}")
+
+    def _due_ns(self) -> int | None:
+        times = [self._server.deadline_ns()]
+        times += [feed.due_ns for name, feed in self._feeds.items()
+                  if feed.item is not None and self._server.has_room(name)]
+        times += [self._later[0][0]] if self._later else []
+        times += [self._processor.free_ns()] if self._server.has_work() else []
+        return min((time for time in times if time is not None), default=None)
+
+    def _read(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                datagram, source = self._socket.recvfrom(_MAX_DATAGRAM)
+            except BlockingIOError:
+                return
+            except ConnectionRefusedError:
+                continue  # a client is gone; its silence will end the stream
+            self._after(self._server.message(datagram, source, now_ns()))
+
+    def _after(self, effects: list[Effect]) -> None:
+        """Carry out when the processor is done with it."""
+        due_ns = self._processor.settle(now_ns())
+        heapq.heappush(self._later, (due_ns, next(self._order), effects))
+
+    def _perform_due(self) -> None:
+        while self._later and self._later[0][0] <= now_ns():
+            self._perform(heapq.heappop(self._later)[2])
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.to, tuple):
+                send(self._socket, effect.payload, effect.to)
+            elif isinstance(effect, Note):
+                say(effect.event, **effect.fields)
+
+    # --- the streams -------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        """Hand over packets that are due; a source waits where signing cannot follow."""
+        clients = self._server.clients
+        self._started = self._started or len(clients) >= self._config.start_with
+        if not self._started:
+            return
+        for name in clients:
+            if name not in self._feeds:
+                items = self._config.source.items()
+                self._feeds[name] = _Feed(items, next(items, None), now_ns())
+        for name in self._feeds.keys() - set(clients):
+            del self._feeds[name]
+        for name, feed in self._feeds.items():
+            self._offer(name, feed)
+
+    def _offer(self, name: str, feed: _Feed) -> None:
+        while feed.item is not None and feed.due_ns <= now_ns() and self._server.has_room(name):
+            item = feed.item
+            self._server.offer(name, item.payload, item.frame, item.flags)
+            # A source that had to wait does not make up for it: it has become slower.
+            late_ns = max(0, now_ns() - feed.due_ns - item.gap_ns)
+            feed.due_ns += item.gap_ns + late_ns
+            feed.item = next(feed.items, None)
+            if feed.item is None:
+                feed.due_ns = now_ns() + 1
+
+    def _work(self) -> None:
+        while self._server.has_work() and self._processor.free_ns() <= now_ns():
+            self._after(self._server.work(now_ns()))
+        for name, feed in self._feeds.items():
+            if feed.item is None and feed.due_ns and name in self._server.clients and (
+                    not self._server.waiting(name)):
+                feed.due_ns = 0
+                self._after(self._server.finish(name, now_ns()))
+
+
+def run(path: Path) -> None:
+    """Serve. Raises ConfigError, OSError."""
+    Serving(load_server(path)).run()

@@ -1,0 +1,286 @@
+"""The server: hellos become streams, messages find theirs, signing is shared fairly among them.
+
+Nothing here touches a socket. Addresses are (host, port) as the caller hands them in; a client's
+data go to the host of its hello and the port that it names there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from protocols.authenticast import messages, session
+from protocols.authenticast.controllers.state import Controller
+from protocols.authenticast.crypto import Crypto, VerifyingKey
+from protocols.authenticast.effects import Effect, Note, Send
+from protocols.authenticast.epochs import Agreed
+from protocols.authenticast.fairness import FairQueue
+from protocols.authenticast.messages import (
+    EXCHANGE_BYTES,
+    NONCE_BYTES,
+    Ack,
+    Bye,
+    Control,
+    Hello,
+    HelloAck,
+    Received,
+    Report,
+)
+from protocols.authenticast.settings import SIGNATURES, Algorithm, Scheme, Setting
+from protocols.authenticast.stream import Address, Peer, Stream, StreamPolicy, signed_instead
+from protocols.authenticast.wire import PacketError
+
+SILENCE_NS = 5_000_000_000
+BYE_NS = 200_000_000
+_BYES = 10
+_QUEUE = 64
+# A tag costs next to nothing; but nothing at all would not be fair either.
+_TAG_COST = 0.01
+
+
+@dataclass(frozen=True)
+class ServerPolicy:
+    """Who the server is, whose hellos it answers, and with what weight."""
+
+    name: str
+    stream: StreamPolicy
+    clients: Mapping[str, Mapping[Algorithm, VerifyingKey]]
+    schemes: frozenset[Scheme] = frozenset(Scheme)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Served:
+    """A stream, what was answered to its hello, and how alive it is."""
+
+    stream: Stream
+    hello: bytes
+    hello_ns: int
+    answer: bytes
+    heard_ns: int
+    confirmed: bool = False
+    byes: int = 0
+    bye_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    payload: bytes
+    frame: int
+    flags: int
+
+
+class Server:
+    """All streams of one server."""
+
+    def __init__(self, policy: ServerPolicy, crypto: Crypto, random: Callable[[int], bytes],
+                 controller: Callable[[], Controller]) -> None:
+        self.policy = policy
+        self._crypto = crypto
+        self._random = random
+        self._controller = controller
+        self._served: dict[str, _Served] = {}
+        self._offered: dict[str, _Served] = {}
+        self._queue: FairQueue[str, _Job] = FairQueue()
+
+    # --- messages ----------------------------------------------------------------------------
+
+    def message(self, datagram: bytes, source: Address, now_ns: int) -> list[Effect]:
+        """A datagram on the control port."""
+        try:
+            received = messages.parse(datagram)
+        except PacketError:
+            return []
+        message = received.message
+        if isinstance(message, Hello):
+            return self._hello(message, received, datagram, source, now_ns)
+        if isinstance(message, HelloAck | messages.Change):
+            return []
+        offered = self._by_number(self._offered, message.stream)
+        if offered is not None and self._is_clients(offered, received):
+            return self._confirm(offered, now_ns) + self._hear(offered, received, now_ns)
+        served = self._by_number(self._served, message.stream)
+        return self._hear(served, received, now_ns) if served is not None else []
+
+    def _hear(self, served: _Served, received: Received, now_ns: int) -> list[Effect]:
+        stream, message = served.stream, received.message
+        if self._is_clients(served, received):
+            served.heard_ns = now_ns
+        if isinstance(message, Report):
+            return stream.report(message, received, now_ns)
+        if isinstance(message, Control):
+            return stream.control(message, received, now_ns)
+        if isinstance(message, Ack):
+            return stream.ack(message, received, now_ns)
+        if isinstance(message, Bye) and session.is_sealed(
+                self._crypto, stream.peer.session.client_key, received):
+            return self._leave(stream.peer.name, "the client is done")
+        return []
+
+    def _is_clients(self, served: _Served, received: Received) -> bool:
+        """Whether the session's MAC is right, whatever follows it."""
+        return session.is_from(self._crypto, served.stream.peer.session.client_key, received)
+
+    # --- handshake ---------------------------------------------------------------------------
+
+    def _hello(self, hello: Hello, received: Received, datagram: bytes, source: Address,
+               now_ns: int) -> list[Effect]:
+        keys = self.policy.clients.get(hello.name)
+        known = [served for served in (self._offered.get(hello.name),
+                                       self._served.get(hello.name)) if served is not None]
+        for served in known:
+            if served.hello == datagram:
+                return [Send(served.answer, source)]
+        if keys is None or any(hello.time_ns <= served.hello_ns for served in known) or (
+                not session.is_signed(self._crypto, keys, session.context("hello", b"")
+                                      + received.body, received.authentication)):
+            return [Note("refused", {"client": hello.name, "reason": "hello: unknown, replayed "
+                                     "or not the client's"})]
+        agreed = Agreed(session.algorithms_in(hello.algorithms) & (
+            self.policy.stream.keys.keys() & SIGNATURES),
+            session.schemes_in(hello.schemes) & self.policy.schemes)
+        setting = self._start_with(hello, agreed)
+        if setting is None:
+            return [Note("refused", {"client": hello.name, "reason": "hello: no algorithm or "
+                                     "scheme that both have"})]
+        return self._offer(hello, datagram, (keys, agreed, setting), source, now_ns)
+
+    def _start_with(self, hello: Hello, agreed: Agreed) -> Setting | None:
+        wish = hello.wish
+        if agreed.permits(wish.setting.scheme, wish.setting.algorithm) and (
+                wish.setting.scheme.is_signed):
+            return wish.setting
+        setting = signed_instead(self.policy.stream.identity.algorithm, wish)
+        possible = agreed.permits(wish.setting.scheme, wish.setting.algorithm)
+        return setting if possible and agreed.permits(setting.scheme, setting.algorithm) else None
+
+    def _offer(self, hello: Hello, datagram: bytes, terms: tuple[
+            Mapping[Algorithm, VerifyingKey], Agreed, Setting], source: Address,
+            now_ns: int) -> list[Effect]:
+        keys, agreed, setting = terms
+        private = self._random(EXCHANGE_BYTES)
+        number = int.from_bytes(self._random(4), "big")
+        ack = HelloAck(self.policy.name, number, now_ns, session.mask(agreed.algorithms),
+                       session.mask(agreed.schemes), self._crypto.digest(datagram),
+                       self._random(NONCE_BYTES), self._crypto.exchange_public(private), setting)
+        body = ack.encode()
+        said = session.context("hello-ack", b"") + datagram + body
+        answer = body + session.signature_block(self._crypto, self.policy.stream.identity, said)
+        try:
+            made = session.establish(self._crypto, private, hello.exchange, datagram, answer)
+        except ValueError as error:
+            return [Note("refused", {"client": hello.name, "reason": f"hello: {error}"})]
+        peer = Peer(hello.name, keys, source, (source[0], hello.data_port), number, made, agreed)
+        stream = Stream(self.policy.stream, peer, hello.wish, setting, now_ns,
+                        (self._crypto, self._random, self._controller()))
+        self._offered[hello.name] = _Served(stream, datagram, hello.time_ns, answer, now_ns)
+        return [Send(answer, source)]
+
+    def _confirm(self, offered: _Served, now_ns: int) -> list[Effect]:
+        """The client has the session's keys: now, and not before, an older stream of it ends."""
+        name = offered.stream.peer.name
+        effects = self._leave(name, "replaced") if name in self._served else []
+        del self._offered[name]
+        self._served[name] = offered
+        offered.heard_ns = now_ns
+        self._queue.join(name, self.policy.weights.get(name, 1.0))
+        setting = offered.stream.setting
+        return [*effects, Note("stream", {
+            "client": name, "stream": offered.stream.peer.number,
+            "session": offered.stream.peer.session.digest.hex(),
+            "scheme": setting.scheme.name.lower(), "algorithm": setting.algorithm.name.lower()}),
+            *offered.stream.begin(now_ns)]
+
+    # --- the streams -------------------------------------------------------------------------
+
+    @property
+    def clients(self) -> list[str]:
+        """Who is listening."""
+        return [name for name, served in self._served.items() if served.bye_ns is None]
+
+    def stream(self, client: str) -> Stream:
+        """A client's stream. Raises KeyError."""
+        return self._served[client].stream
+
+    def has_room(self, client: str) -> bool:
+        """Whether an application that is ahead of the signing has to wait."""
+        return client in self._served and self._queue.waiting(client) < _QUEUE
+
+    def waiting(self, client: str) -> int:
+        """Packets of a client that are not sealed yet."""
+        return self._queue.waiting(client)
+
+    def offer(self, client: str, payload: bytes, frame: int = 0, flags: int = 0) -> None:
+        """A packet of the application, to be sealed when it is the client's turn."""
+        cost = cost_of(self._served[client].stream.setting)
+        self._queue.push(client, cost, _Job(payload, frame, flags))
+
+    def has_work(self) -> bool:
+        """Whether `work` would do something."""
+        return len(self._queue) > 0
+
+    def work(self, now_ns: int) -> list[Effect]:
+        """Seal the packet whose turn it is."""
+        client, job = self._queue.pop()
+        return self._served[client].stream.send(job.payload, now_ns, job.frame, job.flags)
+
+    def finish(self, client: str, now_ns: int) -> list[Effect]:
+        """The application has no more; what is open is closed, and the client told."""
+        served = self._served[client]
+        served.bye_ns = now_ns
+        return served.stream.close(now_ns)
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Whatever is due."""
+        effects: list[Effect] = []
+        for name, served in list(self._served.items()):
+            effects += served.stream.tick(now_ns)
+            if now_ns - served.heard_ns >= SILENCE_NS:
+                effects += self._leave(name, f"silent for {SILENCE_NS / 1e9:g} s")
+            elif served.bye_ns is not None and served.bye_ns <= now_ns:
+                effects += self._say_bye(name, served, now_ns)
+        for name, offered in list(self._offered.items()):
+            if now_ns - offered.heard_ns >= SILENCE_NS:
+                del self._offered[name]
+        return effects
+
+    def deadline_ns(self) -> int | None:
+        """When `tick` is due next."""
+        times: list[int | None] = [served.stream.deadline_ns()
+                                   for served in self._served.values()]
+        times += [served.bye_ns for served in self._served.values()]
+        times += [served.heard_ns + SILENCE_NS
+                  for served in (*self._served.values(), *self._offered.values())]
+        return min((time for time in times if time is not None), default=None)
+
+    def _say_bye(self, name: str, served: _Served, now_ns: int) -> list[Effect]:
+        if served.stream.sender_deadline_ns() is not None or self._queue.waiting(name):
+            served.bye_ns = now_ns + BYE_NS  # keys are still to be disclosed
+            return []
+        if served.byes >= _BYES:
+            return self._leave(name, "no answer to the end")
+        served.byes += 1
+        served.bye_ns = now_ns + BYE_NS
+        return [served.stream.bye()]
+
+    def _leave(self, name: str, reason: str) -> list[Effect]:
+        served = self._served.pop(name)
+        self._queue.leave(name)
+        return [Note("left", {"client": name, "reason": reason, "sent": served.stream.sent,
+                              "max_delta": served.stream.max_delta,
+                              "signatures_made": self._crypto.signed,
+                              "signatures_verified": self._crypto.verified})]
+
+    @staticmethod
+    def _by_number(among: dict[str, _Served], number: int) -> _Served | None:
+        return next((served for served in among.values()
+                     if served.stream.peer.number == number), None)
+
+
+def cost_of(setting: Setting) -> float:
+    """What sealing a packet takes of the server, in signatures."""
+    if setting.scheme is Scheme.PERCENTAGE:
+        return 1.0
+    if setting.scheme is Scheme.DELAYED:
+        return 1 + 1 / setting.bundle
+    return 1 / setting.bundle if setting.scheme is Scheme.TREE else _TAG_COST

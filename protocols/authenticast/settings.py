@@ -1,0 +1,142 @@
+"""Settings of a stream say scheme, algorithm, bundle and level, within the user's range."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+# Levels travel as hundredths of a per cent.
+STEPS = 10_000
+MAX_BUNDLE = 1024
+_FORM = struct.Struct("!BBHHH")
+_RANGE = struct.Struct("!HH")
+
+
+class SettingError(ValueError):
+    """A setting that makes no sense; the text says which and what to do."""
+
+
+class Algorithm(enum.IntEnum):
+    """The algorithm flag of a packet."""
+
+    DSA = 1
+    RSA = 2
+    ED25519 = 3
+    ECDSA = 4
+    HMAC = 16
+
+
+SIGNATURES = frozenset({Algorithm.DSA, Algorithm.RSA, Algorithm.ED25519, Algorithm.ECDSA})
+
+
+class Scheme(enum.IntEnum):
+    """How packets are authenticated, and so what stands behind their payload."""
+
+    PERCENTAGE = 1
+    DELAYED = 2
+    SECRET_KEY = 3
+    TREE = 4
+    TESLA = 5
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether a third party can be convinced: signatures, and no keys that both ends know."""
+        return self in {Scheme.PERCENTAGE, Scheme.DELAYED, Scheme.TREE}
+
+    @property
+    def has_bundles(self) -> bool:
+        """Whether packets are signed in groups."""
+        return self in {Scheme.DELAYED, Scheme.TREE}
+
+
+@dataclass(frozen=True)
+class Range:
+    """The security levels that the user permits, as shares; `low` is the floor."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("low", self.low), ("high", self.high)):
+            if not 0 <= value <= 1:
+                raise SettingError(f"range: {name} is {_percent(value)}; give 0 to 100 %")
+        if self.low > self.high:
+            raise SettingError(f"range: {_percent(self.low)} to {_percent(self.high)} is upside "
+                               "down; give the lower level first")
+
+    def clamp(self, level: float) -> float:
+        """The nearest level inside."""
+        return min(max(level, self.low), self.high)
+
+    def encode(self) -> bytes:
+        """Four bytes."""
+        return _RANGE.pack(_steps(self.low), _steps(self.high))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is in force on a stream.
+
+    `level` is the share of packets verified before they are processed, `shed` the share that is
+    dropped unseen so that the rest can be verified at that level.
+    """
+
+    scheme: Scheme
+    algorithm: Algorithm
+    bundle: int = 1
+    level: float = 1.0
+    shed: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bundle <= MAX_BUNDLE:
+            raise SettingError(f"bundle: {self.bundle} packets; give 1 to {MAX_BUNDLE}")
+        for name, value in (("level", self.level), ("shed", self.shed)):
+            if not 0 <= value <= 1:
+                raise SettingError(f"{name}: {_percent(value)}; give 0 to 100 %")
+        if self.scheme is not Scheme.PERCENTAGE and self.level != 1:
+            raise SettingError(f"level: {_percent(self.level)}; {self.scheme.name.lower()} verifies"
+                               " every packet, so only 100 % will do")
+        if (self.algorithm in SIGNATURES) != self.scheme.is_signed:
+            raise SettingError(f"algorithm: {self.algorithm.name} does not serve "
+                               f"{self.scheme.name.lower()}; give "
+                               f"{'a signature' if self.scheme.is_signed else 'HMAC'}")
+
+    def check(self, permitted: Range) -> Setting:
+        """Itself, if its level is in the user's range. Raises SettingError."""
+        if self.level < permitted.low:
+            raise SettingError(f"level: {_percent(self.level)} is below the floor of "
+                               f"{_percent(permitted.low)}; raise it, or lower the range")
+        if self.scheme is Scheme.PERCENTAGE and self.level > permitted.high:
+            raise SettingError(f"level: {_percent(self.level)} is above the range, which ends at "
+                               f"{_percent(permitted.high)}")
+        return self
+
+    def encode(self) -> bytes:
+        """Eight bytes."""
+        return _FORM.pack(self.scheme, self.algorithm, self.bundle, _steps(self.level),
+                          _steps(self.shed))
+
+
+SETTING_BYTES = _FORM.size
+RANGE_BYTES = _RANGE.size
+
+
+def parse_setting(data: bytes) -> Setting:
+    """The setting in eight bytes. Raises ValueError."""
+    scheme, algorithm, bundle, level, shed = _FORM.unpack(data)
+    return Setting(Scheme(scheme), Algorithm(algorithm), bundle, level / STEPS, shed / STEPS)
+
+
+def parse_range(data: bytes) -> Range:
+    """The range in four bytes. Raises ValueError."""
+    low, high = _RANGE.unpack(data)
+    return Range(low / STEPS, high / STEPS)
+
+
+def _steps(share: float) -> int:
+    return round(share * STEPS)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"

@@ -1,0 +1,75 @@
+"""Sources make packets: at a constant rate, or the frames of a trace cut into packets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocols.authenticast.packets import FIRST_OF_FRAME, FRAME_TYPES, LAST_OF_FRAME
+
+
+@dataclass(frozen=True)
+class Item:
+    """A packet's payload, its place in its frame, and the time to the next packet."""
+
+    payload: bytes
+    frame: int
+    flags: int
+    gap_ns: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Packets of one size at a constant rate; each counts as a frame."""
+
+    packets: int
+    packets_per_s: float
+    payload_bytes: int
+    seed: int = 1
+
+    def items(self) -> Iterator[Item]:
+        """All packets."""
+        rng = random.Random(self.seed)  # noqa: S311 - a picture, no secret
+        gap_ns = round(1e9 / self.packets_per_s)
+        for number in range(self.packets):
+            yield Item(rng.randbytes(self.payload_bytes), number,
+                       FIRST_OF_FRAME | LAST_OF_FRAME, gap_ns)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of a trace, over and over, each spread evenly over its time."""
+
+    frames: tuple[tuple[str, int], ...]
+    frames_per_s: float
+    payload_bytes: int
+    rounds: int = 1
+    seed: int = 1
+
+    def items(self) -> Iterator[Item]:
+        """All packets."""
+        rng = random.Random(self.seed)  # noqa: S311 - a picture, no secret
+        for number, (kind, size) in enumerate(self.frames * self.rounds):
+            count = -(-size // self.payload_bytes)
+            gap_ns = round(1e9 / self.frames_per_s / count)
+            for part in range(count):
+                flags = (FRAME_TYPES.index(kind) | FIRST_OF_FRAME * (part == 0)
+                         | LAST_OF_FRAME * (part == count - 1))
+                length = min(self.payload_bytes, size - part * self.payload_bytes)
+                yield Item(rng.randbytes(length), number, flags, gap_ns)
+
+
+def read_frames(path: Path) -> tuple[tuple[str, int], ...]:
+    """A trace: a line a frame, `I,9000`. Raises ValueError, OSError."""
+    frames = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        kind, _, size = line.partition(",")
+        if kind not in FRAME_TYPES[1:] or not size.isascii() or not size.isdigit() or (
+                int(size) == 0):
+            raise ValueError(f"{path.name}, line {number}: give I, P or B, a comma, and bytes")
+        frames.append((kind, int(size)))
+    if not frames:
+        raise ValueError(f"{path.name}: no frames")
+    return tuple(frames)

@@ -1,0 +1,292 @@
+"""The server's side of one stream: sends, hears reports, obeys the dial, announces changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from protocols.authenticast import session
+from protocols.authenticast.controllers.state import Controller, Observation
+from protocols.authenticast.crypto import Crypto, SigningKey, VerifyingKey
+from protocols.authenticast.effects import Effect, Note, Send
+from protocols.authenticast.epochs import Agreed
+from protocols.authenticast.messages import (
+    EXCHANGE_BYTES,
+    Ack,
+    Bye,
+    Change,
+    Control,
+    Received,
+    Report,
+    Wish,
+)
+from protocols.authenticast.schemes.tesla import Parameters, Schedule, chain
+from protocols.authenticast.sender import Material, Sender
+from protocols.authenticast.session import Session
+from protocols.authenticast.settings import Algorithm, Scheme, Setting
+
+RETRY_NS = 200_000_000
+MAX_TRIES = 25
+# An application that pauses is no server that died.
+KEEPALIVE_NS = 1_000_000_000
+_RATE_NS = 2_000_000_000
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class StreamPolicy:
+    """What all streams of a server have in common; `identity` signs what the server announces."""
+
+    keys: Mapping[Algorithm, SigningKey]
+    identity: SigningKey
+    delay_bound_s: float = 1.0
+    hold_ns: int = 500_000_000
+    tesla: Schedule = field(default_factory=Schedule)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Who listens: name, keys, addresses of both planes, and what was agreed with it."""
+
+    name: str
+    keys: Mapping[Algorithm, VerifyingKey]
+    control: Address
+    data: Address
+    number: int
+    session: Session
+    agreed: Agreed
+
+
+@dataclass
+class _Pending:
+    """A change that was not acknowledged yet; with `material` it is in force only then."""
+
+    change: Change
+    datagram: bytes
+    retry_ns: int
+    material: Material | None
+    tries: int = 1
+
+
+class Stream:
+    """One client's stream."""
+
+    def __init__(self, policy: StreamPolicy, peer: Peer, wish: Wish, setting: Setting, now_ns: int,
+                 tools: tuple[Crypto, Callable[[int], bytes], Controller]) -> None:
+        self._crypto, self._random, self._controller = tools
+        self.peer = peer
+        self.wish = wish
+        self._policy = policy
+        self._sender = Sender(self._crypto, policy.keys, (peer.number, peer.session.digest),
+                              setting, policy.hold_ns)
+        self._epoch = 0
+        self._pending: _Pending | None = None
+        self._last_report = self._last_control = 0
+        self._sent_ns: deque[int] = deque()
+        self._spoke_ns = now_ns
+        self.delta = 0
+        self.max_delta = 0
+
+    @property
+    def setting(self) -> Setting:
+        """What the next packet is sealed by."""
+        return self._sender.setting
+
+    @property
+    def sent(self) -> int:
+        """Packets so far."""
+        return self._sender.next_sequence
+
+    # --- the stream --------------------------------------------------------------------------
+
+    def begin(self, now_ns: int) -> list[Effect]:
+        """The client has confirmed; schemes that need more than a signature are changed to."""
+        if self.wish.setting.scheme is Scheme.TESLA:
+            return self._change(self.wish.setting, "asked for", b"", now_ns)
+        return []
+
+    def send(self, payload: bytes, now_ns: int, frame: int = 0, flags: int = 0) -> list[Effect]:
+        """A packet of the application."""
+        effects = self._renew_chain(now_ns)
+        self._spoke_ns = now_ns
+        self._sent_ns.append(now_ns)
+        while self._sent_ns[0] + _RATE_NS < now_ns:
+            self._sent_ns.popleft()
+        return effects + self._data(self._sender.send(payload, now_ns, frame, flags))
+
+    def close(self, now_ns: int) -> list[Effect]:
+        """Finish an open bundle or tree."""
+        return self._data(self._sender.close(now_ns))
+
+    def bye(self) -> Send:
+        """The end, to be repeated until the client says so, too."""
+        return self._sealed(Bye(self.peer.number, self.sent))
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Whatever is due: trees, keys to disclose, changes to repeat."""
+        effects = self._data(self._sender.tick(now_ns))
+        if self._spoke_ns + KEEPALIVE_NS <= now_ns:
+            self._spoke_ns = now_ns
+            effects.append(self._sealed(Ack(self.peer.number, self._epoch)))
+        pending = self._pending
+        if pending is None or pending.retry_ns > now_ns:
+            return effects
+        if pending.tries >= MAX_TRIES:
+            self._pending = None
+            return [*effects, Note("unacknowledged", {"client": self.peer.name,
+                                                      "epoch": pending.change.epoch})]
+        pending.tries += 1
+        pending.retry_ns = now_ns + RETRY_NS
+        return [*effects, Send(pending.datagram, self.peer.control)]
+
+    def sender_deadline_ns(self) -> int | None:
+        """When trees or keys are due; None when nothing is open."""
+        return self._sender.deadline_ns()
+
+    def deadline_ns(self) -> int:
+        """When `tick` is due next."""
+        times = [self._sender.deadline_ns(), self._spoke_ns + KEEPALIVE_NS]
+        times += [self._pending.retry_ns] if self._pending else []
+        return min(time for time in times if time is not None)
+
+    # --- what the client says ----------------------------------------------------------------
+
+    def report(self, report: Report, received: Received, now_ns: int) -> list[Effect]:
+        """How far the client has come; what the controller makes of it."""
+        if report.number <= self._last_report or not session.is_sealed(
+                self._crypto, self.peer.session.client_key, received):
+            return [self._refused("report")]
+        self._last_report = report.number
+        self.delta = max(0, self._sender.released - report.highest)
+        self.max_delta = max(self.max_delta, self.delta)
+        note = Note("report", {
+            "client": self.peer.name, "sent": self.sent, "delta": self.delta,
+            "processed": report.processed, "verified": report.verified, "failed": report.failed,
+            "buffer": report.buffer, "air": report.air, "holes": report.holes,
+            "level": report.level / 1e4, "lag_s": report.lag_ns / 1e9})
+        if not self.wish.automatic or (self._pending and self._pending.material is not None):
+            return [note]
+        decision = self._controller.decide(self._observe(report, now_ns))
+        if decision is None or not self._is_possible(decision.setting):
+            return [note]
+        return [note, *self._change(decision.setting, decision.cause, b"", now_ns)]
+
+    def control(self, control: Control, received: Received, now_ns: int) -> list[Effect]:
+        """The user has turned the dial."""
+        if control.number <= self._last_control:
+            return [self._refused("control")]
+        if not session.is_sealed_and_signed(self._crypto, self.peer.session.client_key,
+                                            self.peer.keys, self.peer.session.digest, received):
+            return [self._refused("control")]
+        self._last_control = control.number
+        setting = control.wish.setting
+        if not self._is_possible(setting):
+            return [self._refused("control"), *self._change(
+                self.setting, f"{setting.scheme.name} is not agreed", b"", now_ns)]
+        self.wish = control.wish
+        return self._change(setting, "asked for", control.exchange, now_ns)
+
+    def ack(self, ack: Ack, received: Received, now_ns: int) -> list[Effect]:
+        """The client knows the newest change."""
+        pending = self._pending
+        if pending is None or ack.epoch != pending.change.epoch or not session.is_sealed(
+                self._crypto, self.peer.session.client_key, received):
+            return []
+        if pending.material is not None and pending.material.key and ack.proof != session.proof(
+                self._crypto, pending.material.key, ack.epoch):
+            return [self._refused("ack")]
+        self._pending = None
+        if pending.material is None:
+            return []
+        return self._switch(pending.change, pending.material, now_ns)
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def _is_possible(self, setting: Setting) -> bool:
+        return self.peer.agreed.permits(setting.scheme, setting.algorithm) and (
+            not setting.scheme.is_signed or setting.algorithm in self._policy.keys)
+
+    def _change(self, setting: Setting, cause: str, exchange: bytes,
+                now_ns: int) -> list[Effect]:
+        """Announce a setting; in force at once, or when the client has what it needs for it."""
+        self._epoch += 1
+        try:
+            material, said = self._material(setting, exchange, now_ns)
+        except ValueError:
+            return [self._refused("control")]
+        change = Change(self.peer.number, self._epoch, self.sent, self._last_control, setting,
+                        cause[:200], said)
+        datagram = session.seal_signed(self._crypto, self.peer.session.server_key,
+                                       self._policy.identity, self.peer.session.digest,
+                                       change.encode())
+        self._pending = _Pending(change, datagram, now_ns + RETRY_NS, material)
+        announced: list[Effect] = [Send(datagram, self.peer.control)]
+        return announced + ([] if material else self._switch(change, Material(), now_ns))
+
+    def _material(self, setting: Setting, exchange: bytes,
+                  now_ns: int) -> tuple[Material | None, bytes]:
+        """What the scheme needs, and what of it is said. Raises ValueError."""
+        if setting.scheme is Scheme.SECRET_KEY:
+            if len(exchange) != EXCHANGE_BYTES:
+                raise ValueError("a secret key connection is made on a client's request")
+            private = self._random(EXCHANGE_BYTES)
+            key = session.secret_key(self._crypto, private, exchange,
+                                     self.peer.session.digest, self._epoch)
+            return Material(key), self._crypto.exchange_public(private)
+        if setting.scheme is Scheme.TESLA:
+            tesla = self._policy.tesla
+            keys = chain(self._crypto, self._random(32), tesla.intervals)
+            parameters = Parameters(now_ns, tesla.interval_ns, tesla.intervals, tesla.delay,
+                                    keys[0])
+            return Material(parameters=parameters, chain=tuple(keys)), parameters.encode()
+        return None, b""
+
+    def _switch(self, change: Change, material: Material, now_ns: int) -> list[Effect]:
+        setting = change.setting
+        closing = self._sender.switch(change.epoch, setting, material, now_ns)
+        return [*self._data(closing), Note("switched", {
+            "client": self.peer.name, "epoch": change.epoch, "sequence": self.sent,
+            "scheme": setting.scheme.name.lower(), "algorithm": setting.algorithm.name.lower(),
+            "bundle": setting.bundle, "level": setting.level, "shed": setting.shed,
+            "cause": change.cause})]
+
+    def _renew_chain(self, now_ns: int) -> list[Effect]:
+        """A new TESLA chain in time; where the client does not answer, signatures instead."""
+        left = self._sender.chain_left(now_ns)
+        if left is None or left > self._policy.tesla.intervals // 4:
+            return []
+        if left < 1:
+            return self._change(signed_instead(self._policy.identity.algorithm, self.wish),
+                                "the TESLA chain is used up", b"", now_ns)
+        if self._pending is not None:
+            return []
+        return self._change(self.setting, "a new TESLA chain", b"", now_ns)
+
+    # --- small things ------------------------------------------------------------------------
+
+    def _observe(self, report: Report, now_ns: int) -> Observation:
+        span_ns = max(1, now_ns - self._sent_ns[0]) if self._sent_ns else 1
+        rate_pps = len(self._sent_ns) / max(span_ns / 1e9, 0.1)
+        return Observation(
+            now_s=now_ns / 1e9, setting=self.setting, permitted=self.wish.permitted,
+            sent=self.sent, processed=report.processed, delta=self.delta, rate_pps=rate_pps,
+            holes=report.holes, buffer_drops=report.buffer, verify_s=report.verify_ns / 1e9,
+            handle_s=report.handle_ns / 1e9, delay_bound_s=self._policy.delay_bound_s,
+            algorithm_change=self.wish.algorithm_change)
+
+    def _data(self, datagrams: list[bytes]) -> list[Effect]:
+        return [Send(datagram, self.peer.data) for datagram in datagrams]
+
+    def _sealed(self, message: Ack | Bye) -> Send:
+        return Send(session.seal(self._crypto, self.peer.session.server_key, message.encode()),
+                    self.peer.control)
+
+    def _refused(self, what: str) -> Note:
+        return Note("refused", {"client": self.peer.name, "reason": f"{what}: replayed, not the "
+                                "client's, or impossible"})
+
+
+def signed_instead(algorithm: Algorithm, wish: Wish) -> Setting:
+    """Where keys are not there yet, or no more: signatures, as many as the user permits."""
+    return Setting(Scheme.PERCENTAGE, algorithm, level=wish.permitted.high)
