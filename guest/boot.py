@@ -12,9 +12,10 @@ import signal
 import tempfile
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from guest.image import Image
 from guest.processes import members, memory_of_group
@@ -24,8 +25,16 @@ MOUNTS = Path("/proc/self/mountinfo")
 INIT = Path(__file__).parent / "init"
 LINE_LIMIT = 64 * 1024 * 1024
 CONSOLE_LINES = 8
+#: Real time passes, too, while the guest waits; the others skip that. Virtual time takes computing
+#: for nothing; the processor clock has it take as long as the work that was really done.
+Clock = Literal["real", "virtual", "processor"]
 #: The second keeps the kernel from measuring jitter, which never ends where nothing takes time.
-_VIRTUAL_TIME = ("time-travel=inf-cpu", "initcall_blacklist=jent_mod_init")
+_NO_JITTER = "initcall_blacklist=jent_mod_init"
+_CLOCK_LINES: Mapping[Clock, tuple[str, ...]] = {
+    "real": (),
+    "virtual": ("time-travel=inf-cpu", _NO_JITTER),
+    "processor": ("time-travel=processor", _NO_JITTER),
+}
 _turn = itertools.count()
 
 
@@ -148,26 +157,28 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
     scratch: Path,
     command: Sequence[str] | None = None,
     extra_tty: tuple[int, int] | None = None,
-    virtual_time: bool = False,
+    clock: Clock = "real",
 ) -> Guest:
     """Start a guest that runs the worker (or `command`) with `job_dir` as its /host.
 
     Call it from the main thread: the kernel ends the guest together with the thread that started
     it. `cpu` is the one core it stays on, by default each in turn. `console_log` takes kernel
     messages and standard error. `scratch` holds the guest's memory where /dev/shm cannot.
-    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. With `virtual_time` its clock
-    skips whatever waits, and what the processor does takes none of it. No privileges are needed.
+    `extra_tty` is a pair of descriptors that become its /dev/ttyS2. `clock` is what its time passes
+    by. No privileges are needed.
     """
     if memory_mb < 64:
         raise GuestError(f"a guest needs 64 MB of memory or more, not {memory_mb}")
+    if clock == "processor" and not image.processor_clock:
+        raise GuestError(f"clock processor: {lack_of_processor_clock(image)}; use another clock")
     _prepare_job(job_dir, command)
     memory_dir = _memory_dir(memory_mb, scratch)
     home = _make_home(image, job_dir, console_log, scratch)
     core = cpu if cpu is not None else _next_core()
     line = ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), str(image.kernel)]
     line += _kernel_line(image, memory_mb, extra_tty)
-    if virtual_time:
-        line += _VIRTUAL_TIME
+    if clock != "real":
+        line += _CLOCK_LINES[clock]
         (job_dir / "image").unlink(missing_ok=True)
         (job_dir / "image").symlink_to(image.root.parent.resolve())
     try:
@@ -189,6 +200,15 @@ async def boot(  # noqa: PLR0913 - circumstances with defaults, all by name
         shutil.rmtree(home, ignore_errors=True)
         raise GuestError(f"cannot start the guest: {error}") from error
     return Guest(process, job_dir, home)
+
+
+def lack_of_processor_clock(image: Image) -> str:
+    """Why a guest of this image cannot have the processor clock."""
+    left_out = image.manifest.get("kernel", {}).get("patches_left_out")
+    if left_out is None:
+        return "the guest's kernel is from before it; ./qop provision builds one that has it"
+    return (f"the guest's kernel is {image.manifest['kernel']['version']}, to which "
+            f"{', '.join(left_out)} cannot be applied")
 
 
 def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None) -> list[str]:

@@ -35,6 +35,11 @@ class Image:
     key: str
     manifest: Mapping[str, Any]
 
+    @property
+    def processor_clock(self) -> bool:
+        """Whether its kernel has the processor clock; one from before does not say so."""
+        return bool(self.manifest.get("kernel", {}).get("processor_clock"))
+
 
 class Recipe(Protocol):
     """What makes a part; a module can be one."""

@@ -26,21 +26,29 @@ SOURCES: tuple[tuple[str, str, str | None], ...] = (
 BUILD_SUITE = "bookworm"
 BUILD_PACKAGES = (
     *("gcc", "make", "flex", "bison", "bc", "libelf-dev", "xz-utils", "libc6-dev"),
-    "python3-minimal",
+    *("python3-minimal", "patch"),
 )
 # Usual seconds on 2 cores, until this machine's own are known; objects for the share done.
 EXPECTED_S = {"download": 10, "root": 12, "unpack": 20, "configure": 8, "compile": 170}
 OBJECTS = 1470
 OBJECT_LINE = re.compile(r"^  (CC|AS|AR|HOSTCC)\s")
-# The options are this kernel's; what an older one lacks of them is recorded, not refused.
+# Options and patches are this kernel's; what an older one lacks of them is recorded, not refused.
 STRICT = "linux-source-7.2"
+# Without one of these there is no processor clock.
+PROCESSOR_CLOCK = "processor"
 
 
 def key() -> str:
     """Changes with everything that goes into the kernel."""
     inputs = {name: (HERE / name).read_bytes() for name in ("kernel.config", "kernel.sh")}
+    inputs |= {f"patches/{path.name}": path.read_bytes() for path in patches()}
     inputs["choice"] = repr((SOURCES, BUILD_SUITE, BUILD_PACKAGES)).encode()
     return key_of(inputs)
+
+
+def patches() -> list[Path]:
+    """The changes to the kernel, in the order in which they are applied."""
+    return sorted((HERE / "patches").glob("*.patch"))
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
@@ -62,13 +70,15 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
         archive.sources(BUILD_SUITE, f"{BUILD_SUITE}-security"),
         BUILD_PACKAGES,
         [
-            '--customize-hook=mkdir "$1/qop"',
+            '--customize-hook=mkdir -p "$1/qop/patches"',
             hook("upload", source, "/qop/source.deb"),
             hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
             hook("upload", HERE / "kernel.sh", "/qop/kernel.sh"),
-            in_root("sh", "/qop/kernel.sh", "/qop/source.deb", "/qop"),
-            hook("download", "/qop/linux", unfinished / "linux"),
-            hook("download", "/qop/config", unfinished / "config"),
+            hook("sync-in", HERE / "patches", "/qop/patches"),
+            in_root("sh", "/qop/kernel.sh", "/qop/source.deb", "/qop",
+                    "all" if package == STRICT else "some"),
+            *(hook("download", f"/qop/{name}", unfinished / name)
+              for name in ("linux", "config", "left-out")),
         ],
     )
     commands.run(
@@ -115,10 +125,14 @@ def _manifest(
     missing = missing_options(wanted, (unfinished / "config").read_text())
     if missing and package == STRICT:
         raise commands.error("the kernel's configuration lacks " + ", ".join(missing))
+    left_out = (unfinished / "left-out").read_text().split()
+    seccomp = b"seccomp=<on/auto/off>" in kernel.read_bytes()
     return {
         "package": package,
         "version": version,
-        "seccomp": b"seccomp=<on/auto/off>" in kernel.read_bytes(),
+        "seccomp": seccomp,
+        "patches_left_out": left_out,
+        "processor_clock": seccomp and not any(PROCESSOR_CLOCK in name for name in left_out),
         "clock_read_ticks": 20,
         "options_missing": missing,
     }

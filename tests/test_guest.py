@@ -64,6 +64,10 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
         _append(tmp_path / "guest" / name)
         assert kernel.key() != kernel_key
         kernel_key = kernel.key()
+    for patch in sorted((tmp_path / "guest/patches").glob("*.patch")):
+        _append(patch)
+        assert kernel.key() != kernel_key, patch
+        kernel_key = kernel.key()
     assert root.key() == root_key
     for name in (
         "guest/first-init",
@@ -206,6 +210,52 @@ def test_missing_kernel_options_are_named():
     config = "CONFIG_A=y\n# CONFIG_C is not set\nCONFIG_D=y\n"
     wanted = "CONFIG_A=y\nCONFIG_B=y\nCONFIG_C=n\nCONFIG_D=n\n"
     assert kernel.missing_options(wanted, config) == ["CONFIG_B=y", "CONFIG_D=n"]
+
+
+def test_every_patch_says_what_it_is_for():
+    """A patch begins with its reason, and has no diff without one."""
+    assert kernel.patches()
+    for patch in kernel.patches():
+        reason, _, diff = patch.read_text().partition("\n--- ")
+        assert len(reason.split()) > 7, patch
+        assert "\n+++ " in diff, patch
+
+
+def _apply(tmp_path: Path, must: str, source: str) -> tuple[int, str, list[str]]:
+    """What the build's own lines do with two patches: how they end, what they say, what is left."""
+    text = (PROJECT / "guest/kernel.sh").read_text()
+    lines = text[text.index("echo '@stage patch'"):text.index("echo '@stage configure'")]
+    (tmp_path / "patches").mkdir()
+    for name, old in (("10-first", "one"), ("20-second", "two")):
+        (tmp_path / "patches" / f"{name}.patch").write_text(
+            f"Why.\n\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-{old}\n+changed\n")
+    (tmp_path / "10-first").write_text("one\n")
+    (tmp_path / "20-second").write_text(source)
+    done = subprocess.run(["sh", "-euc", f"out={tmp_path} must={must}\n{lines}"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    assert (tmp_path / "10-first").read_text() == "changed\n"
+    return done.returncode, done.stdout, (tmp_path / "left-out").read_text().split()
+
+
+def test_patches_apply_strictly(tmp_path):
+    """Where a patch does not fit the pinned kernel, the build stops and names it."""
+    status, said, _ = _apply(tmp_path, "all", "2\n")
+    assert status == 1
+    assert "guest/patches/20-second.patch does not apply to this kernel" in said
+
+
+def test_older_kernel_does_without_a_patch(tmp_path):
+    """An older kernel is built without what does not fit, and the build knows what that is."""
+    status, _, left_out = _apply(tmp_path, "some", "2\n")
+    assert (status, left_out) == (0, ["20-second"])
+    assert (tmp_path / "20-second").read_text() == "2\n"
+
+
+def test_fitting_patches_leave_nothing_out(tmp_path):
+    """All that fit are applied, for either kernel."""
+    status, _, left_out = _apply(tmp_path, "all", "two\n")
+    assert (status, left_out) == (0, [])
+    assert (tmp_path / "20-second").read_text() == "changed\n"
 
 
 def test_packages_are_read_from_the_role():

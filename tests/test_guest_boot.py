@@ -271,7 +271,7 @@ async def test_virtual_time(bench):
     """In virtual time an hour of waiting passes at once."""
     started = time.monotonic()
     wait = "sleep 3600; cat /proc/uptime"
-    output, end = await bench.run(*SHELL, wait, virtual_time=True)
+    output, end = await bench.run(*SHELL, wait, clock="virtual")
     assert end.ok
     assert float(output.split()[0]) > 3600
     assert time.monotonic() - started < 30
@@ -367,6 +367,22 @@ async def test_too_little_memory(tmp_path):
         await boot(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
     with pytest.raises(GuestError, match="can hold a guest"):
         await boot(image, tmp_path, memory_mb=1 << 30, console_log=tmp_path / "c", scratch=tmp_path)
+
+
+@pytest.mark.parametrize(("manifest", "reason"), [
+    ({}, "the guest's kernel is from before it"),
+    ({"kernel": {"version": "6.12.1", "processor_clock": False,
+                 "patches_left_out": ["50-processor-clock"]}},
+     "the guest's kernel is 6.12.1, to which 50-processor-clock cannot be applied"),
+])
+async def test_kernel_without_processor_clock(tmp_path, manifest, reason):
+    """A kernel that lacks the clock is refused in one line with the reason, and nothing starts."""
+    image = Image(Path("linux"), Path("root"), True, "", manifest)
+    with pytest.raises(GuestError, match=reason) as caught:
+        await boot(image, tmp_path / "job", clock="processor", console_log=tmp_path / "c",
+                   scratch=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "job").exists()
 
 
 def test_where_memory_may_go(tmp_path):
