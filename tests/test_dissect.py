@@ -113,7 +113,7 @@ SHOWN: list[tuple[str, str, Callable[[Packet], object], object]] = [
 ]
 
 
-@pytest.mark.parametrize("case", SHOWN, ids=str)
+@pytest.mark.parametrize("case", SHOWN, ids=lambda case: f"{case[0]}-{case[1]}")
 def test_field_on_a_real_capture(
     case: tuple[str, str, Callable[[Packet], object], object],
 ) -> None:
