@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import shared
 
 from measure import record
 from measure.record import Record
@@ -111,6 +112,12 @@ def markers(path: Path) -> list[str]:
     """The markers of a test's file, by its folders below tests/."""
     room, *below = path.relative_to(TESTS).parent.parts or [""]
     return [f"room_{room}", *(below[:1] if room == "studies" else [])] if room else []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `shared.once` keeps what it makes."""
+    return shared.in_folder(tmp_path_factory)
 
 
 @pytest.fixture

@@ -159,6 +159,15 @@ def refuse(folder: Path, job: Job) -> str:
     return " ".join(outcome.text.split())
 
 
+def failures(text: str) -> dict[int, str]:
+    """What Ansible says of the hosts that failed, by the number of their job, on one line each."""
+    said: dict[int, str] = {}
+    for number, reason in re.findall(r"^fatal: \[[\w-]+\.(\d+)\]: FAILED! => (.*?)$(?=\n\S|\n\n)",
+                                     text, re.S | re.M):
+        said[int(number)] = said.get(int(number), "") + " ".join(reason.split())
+    return said
+
+
 def tree(folder: Path) -> dict[str, tuple[int, bytes | None]]:
     """Everything below `folder`: path -> (mode, content; None for a folder)."""
     return {

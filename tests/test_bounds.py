@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.bounds.packets import Esp, esp_of, fragments
-from measure import dissect
 from policies import Policy
 from studies.qop2007.report.paths import between_agents, path
 from tests.fabricated import POLICIES
@@ -40,7 +40,7 @@ def test_frames_have_the_length_that_was_captured(cell: str) -> None:
     """
     policy, _, scenario = cell.partition("-")
     way = path(POLICIES[policy], SCENARIOS[scenario or "N2"])
-    packets = dissect.read(RECORDED / cell / "traffic-air.pcap")
+    packets = recorded.packets(cell, "traffic-air")
     found = Counter(packet.length - packet.radiotap_bytes for packet in packets if packet.is_data)
     for inner in (DATAGRAM, ACK):
         expected = way.hops[0].packet_bytes(inner) + 8 + way.cipher_bytes + SHORT.mac_bytes - 4
@@ -55,7 +55,7 @@ def test_packets_between_agents_have_the_length_that_was_captured(cell: str) -> 
     between = between_agents(POLICIES[policy], SCENARIOS[scenario])
     assert between is not None
     sizes = Counter(packet.length - ETHERNET
-                    for packet in dissect.read(RECORDED / cell / "traffic-core.pcap"))
+                    for packet in recorded.packets(cell, "traffic-core"))
     for inner in (DATAGRAM, ACK):
         from_air = way.hops[0].packet_bytes(inner) if between.ip_in_ip else inner
         assert sizes[between.packet_bytes(from_air)] >= 5, (inner, sizes)
