@@ -8,7 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class Job:
     pki: Path
     secrets: dict[str, dict[str, Any]] | None = None
     nodes: dict[str, dict[str, dict[str, Any]]] | None = None
+    #: Of every host, beside its inputs.
+    variables: dict[str, Any] = field(default_factory=dict)
 
     def qop(self) -> dict[str, Any]:
         """The variable of policy.yml."""
@@ -114,6 +116,7 @@ def inventory(jobs: list[Job]) -> dict[str, Any]:
                         "address": node["address"],
                         group: {"name": name, **node},
                     },
+                    **job.variables,
                 }
     return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import shared
 from rendering import (
     ANSIBLE,
     MOUNT,
@@ -46,27 +47,93 @@ def example(name: str) -> dict[str, Any]:
     return policies.load(path).layers.model_dump(mode="json")
 
 
+#: Policies that are none of the twelve.
+OWN: dict[str, dict[str, Any]] = {
+    "wpa2-psk": example("wpa2-psk"),
+    "wpa3-sae": example("wpa3-sae"),
+    "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
+    "wep-40": {"link": {"cipher": "WEP-40", "keys": "static"}},
+    "wpa2-enterprise": {
+        "link": {
+            "cipher": "GCMP-256", "keys": "eap", "pmf": 1,
+            "options": {
+                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256"},
+                "wpa_supplicant": {"group_mgmt": "BIP-GMAC-256", "sae_pwe": 2},
+            },
+        },
+        "dot1x": {
+            "eap": "TLS",
+            "options": {
+                "hostapd": {"eap_reauth_period": 60},
+                "wpa_supplicant": {"phase1": "tls_disable_session_ticket=1"},
+            },
+        },
+    },
+    "ikev2-transport": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
+        "mode": "transport"}},
+}
+WRONG = "d" * 26
+#: Negative controls: of which policy, and what is spoilt.
+SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "rogue-anchor": ("P8", lambda secrets: secrets["station"].update(trust="rogue")),
+    "unknown-peer": ("P3", lambda secrets: secrets["gateway"].update(peers="unknown")),
+    "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
+    "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
+}
+#: What is not there where a role is told to leave nothing.
+GONE = {
+    "hostapd": {"ap-a/hostapd.conf"},
+    "wpa_supplicant": {"a2/wpa_supplicant.conf"},
+    "freeradius": {f"ha-a/freeradius/{name}" for name in
+                   ("radiusd.conf", "clients.conf", "users")},
+    "strongswan": {f"{node}/{name}" for node in ("a2", "ha-a")
+                   for name in ("strongswan.conf", "swanctl/swanctl.conf")},
+}
+
+
+def many_nodes() -> dict[str, dict[str, dict[str, Any]]]:
+    """A second station and a second access point."""
+    nodes = deepcopy(NODES)
+    nodes["station"]["a1"] = {**nodes["station"]["a2"], "address": "10.1.0.11"}
+    nodes["access_point"]["ap-b"] = {**nodes["access_point"]["ap-a"], "address": "10.1.0.3"}
+    gateway = nodes["home_agent"]["ha-a"]
+    gateway["mobile_nodes"].append({"name": "a1", "address": "10.1.0.11"})
+    gateway["radius_clients"].append({"name": "ap-b", "address": "10.1.0.3"})
+    return nodes
+
+
 #: What stands in every file before a policy is rendered.
 LEFT_OVER = b"another policy's\n"
 
 
 class Rendered:
-    """All twelve policies, rendered once, each into a folder of its own, over one store.
+    """All twelve policies and what else is only looked at, each in a folder, over one store.
 
-    Before, each folder holds every file that any of them makes.
+    Before, each folder holds every file that any of the twelve makes. One start of
+    ansible-playbook, as that takes longer than to render.
     """
 
     def __init__(self, root: Path) -> None:
         self.root, self.pki = root, root / "pki"
-        self.jobs = {name: self.job(name, name) for name in IDS}
-        for path in {path for layers in LAYERS.values() for path in expected_files(layers)}:
-            for job in self.jobs.values():
-                make_private(job.output / path)
-        render(root / "scratch", list(self.jobs.values()))
 
-    def job(self, policy: str, folder: str) -> Job:
-        """What renders `policy` into `folder`, with the shared store."""
-        return Job(LAYERS[policy], self.root / "conf" / folder, self.pki)
+    def make(self) -> None:
+        """Render everything."""
+        layers = {**LAYERS, **OWN, **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
+                  **{f"without-{role}": LAYERS["P9"] for role in GONE}}
+        jobs = {name: Job(layers[name], self.path(name), self.pki) for name in layers}
+        for name, (_, spoil) in SPOILT.items():
+            spoil(spoilt := secrets())
+            jobs[name] = replace(jobs[name], secrets=spoilt)
+        for role in GONE:
+            jobs[f"without-{role}"] = replace(
+                jobs[f"without-{role}"], variables={f"{role}_state": "absent"})
+        jobs["many-nodes"] = Job(LAYERS["P12"], self.path("many-nodes"), self.pki,
+                                 nodes=many_nodes())
+        for path in {path for layers in LAYERS.values() for path in expected_files(layers)}:
+            for job in jobs.values():
+                make_private(job.output / path)
+        render(self.root / "scratch", list(jobs.values()))
 
     def path(self, policy: str, *parts: str) -> Path:
         """A file or folder of a rendered policy."""
@@ -83,8 +150,13 @@ def make_private(file: Path) -> None:
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The twelve, for all tests that only look."""
-    return Rendered(tmp_path_factory.mktemp("rendered"))
+    """For all tests that only look; once a test run, as it is dear."""
+    def make() -> Path:
+        made = Rendered(tmp_path_factory.mktemp("rendered"))
+        made.make()
+        return made.root
+
+    return Rendered(shared.once("rendered", make))
 
 
 def expected_files(layers: dict[str, Any]) -> set[str]:
@@ -207,7 +279,7 @@ def test_both_ends_of_the_tunnel_match(rendered: Rendered, policy: str) -> None:
         assert public == rendered.path(policy, peer, "swanctl", "pubkey", f"{node}.pem").read_text()
 
 
-# --- rendering again ---------------------------------------------------------------------------------
+# --- rendering again ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", IDS)
@@ -246,39 +318,14 @@ def test_check_mode_writes_nothing(rendered: Rendered, tmp_path: Path) -> None:
     assert not job.pki.exists()
 
 
-@pytest.mark.parametrize(
-    ("role", "gone"),
-    [
-        ("hostapd", {"ap-a/hostapd.conf"}),
-        ("wpa_supplicant", {"a2/wpa_supplicant.conf"}),
-        (
-            "freeradius",
-            {f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users")},
-        ),
-        (
-            "strongswan",
-            {
-                f"{node}/{name}"
-                for node in ("a2", "ha-a")
-                for name in ("strongswan.conf", "swanctl/swanctl.conf")
-            },
-        ),
-    ],
-)
-def test_absent_entry_removes_what_the_role_makes(
-    tmp_path: Path, rendered: Rendered, role: str, gone: set[str]
-) -> None:
+@pytest.mark.parametrize("role", GONE)
+def test_absent_entry_removes_what_the_role_makes(rendered: Rendered, role: str) -> None:
     """Any role can be told to leave nothing, and leaves the others' files alone."""
-    job = Job(LAYERS["P9"], tmp_path / "conf", rendered.pki)
-    render(tmp_path / "scratch", [job])
-    before = tree(job.output)
-    render(tmp_path / "scratch", [job], "-e", f"{role}_state=absent")
-    missing = {
-        path
-        for path in before.keys() - tree(job.output).keys()
-        if before[path][1] is not None and "/private/" not in path and "/pubkey/" not in path
-    }
-    assert missing == gone
+    whole, rest = tree(rendered.path("P9")), tree(rendered.path(f"without-{role}"))
+    missing = {path for path in whole.keys() - rest.keys() if whole[path][1] is not None
+               and "/private/" not in path and "/pubkey/" not in path}
+    assert missing == GONE[role]
+    assert not rest.keys() - whole.keys()
 
 
 def test_a_file_made_readable_or_changed_is_put_right(tmp_path: Path) -> None:
@@ -349,11 +396,10 @@ def test_servers_flight_fits_two_fragments(rendered: Rendered) -> None:
 
 def test_only_what_a_policy_needs_is_made(tmp_path: Path) -> None:
     """P1 needs no store at all, an IPsec policy no certificates, an EAP-TLS policy no raw keys."""
-    made = {}
-    for policy in ("P2", "P3", "P6"):
-        job = Job(LAYERS[policy], tmp_path / policy, tmp_path / f"pki-{policy}")
-        render(tmp_path / "scratch", [job])
-        made[policy] = {path.name for path in job.pki.glob("[!.]*")}
+    jobs = {policy: Job(LAYERS[policy], tmp_path / policy, tmp_path / f"pki-{policy}")
+            for policy in ("P2", "P3", "P6")}
+    render(tmp_path / "scratch", list(jobs.values()))
+    made = {policy: {path.name for path in job.pki.glob("[!.]*")} for policy, job in jobs.items()}
     assert made == {
         "P2": set(),
         "P3": {"ipsec-a2", "ipsec-ha-a"},
@@ -384,72 +430,58 @@ def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
     }
 
 
-def test_rogue_trust_anchor_refuses_the_real_server(rendered: Rendered, tmp_path: Path) -> None:
+def differing(rendered: Rendered, policy: str, spoilt: str) -> list[str]:
+    """The files of a policy that a spoilt secret changes."""
+    real, wrong = tree(rendered.path(policy)), tree(rendered.path(spoilt))
+    assert real.keys() == wrong.keys()
+    return [path for path in real if real[path] != wrong[path]]
+
+
+def test_rogue_trust_anchor_refuses_the_real_server(rendered: Rendered) -> None:
     """Negative control: only the station's anchor differs, and the server does not verify by it."""
-    spoilt = secrets()
-    spoilt["station"]["trust"] = "rogue"
-    job = Job(LAYERS["P8"], tmp_path / "conf", rendered.pki, spoilt)
-    render(tmp_path / "scratch", [job])
-    real, wrong = tree(rendered.path("P8")), tree(job.output)
-    assert [path for path in real if real[path] != wrong[path]] == ["a2/pki/ca.pem"]
-    cert = job.output / "ha-a/freeradius/pki/cert.pem"
+    assert differing(rendered, "P8", "rogue-anchor") == ["a2/pki/ca.pem"]
+    cert = rendered.path("rogue-anchor", "ha-a/freeradius/pki/cert.pem")
     assert "verification failed" in openssl(
         "verify",
         "-no-CApath",
         "-no-CAstore",
         "-CAfile",
-        job.output / "a2/pki/ca.pem",
+        rendered.path("rogue-anchor", "a2/pki/ca.pem"),
         "-untrusted",
         cert,
         cert,
     )
 
 
-def test_unknown_peers_key_is_another_one(rendered: Rendered, tmp_path: Path) -> None:
+def test_unknown_peers_key_is_another_one(rendered: Rendered) -> None:
     """Negative control: only the key that the gateway holds for the mobile node differs."""
-    spoilt = secrets()
-    spoilt["gateway"]["peers"] = "unknown"
-    job = Job(LAYERS["P3"], tmp_path / "conf", rendered.pki, spoilt)
-    render(tmp_path / "scratch", [job])
-    real, wrong = tree(rendered.path("P3")), tree(job.output)
-    assert [path for path in real if real[path] != wrong[path]] == ["ha-a/swanctl/pubkey/a2.pem"]
-    assert b"BEGIN PUBLIC KEY" in (wrong["ha-a/swanctl/pubkey/a2.pem"][1] or b"")
+    path = "ha-a/swanctl/pubkey/a2.pem"
+    assert differing(rendered, "P3", "unknown-peer") == [path]
+    assert "BEGIN PUBLIC KEY" in rendered.path("unknown-peer", path).read_text()
 
 
-@pytest.mark.parametrize(
-    ("policy", "key", "changed"),
-    [("P5", "eap_password", "password"), ("P2", "wep_key", "wep_key0")],
-)
+@pytest.mark.parametrize(("policy", "spoilt", "key"), [
+    ("P5", "wrong-password", "password"), ("P2", "wrong-wep-key", "wep_key0")])
 def test_stations_own_secrets_reach_only_the_station(
-    rendered: Rendered, tmp_path: Path, policy: str, key: str, changed: str
+    rendered: Rendered, policy: str, spoilt: str, key: str
 ) -> None:
     """Negative controls: a wrong password or WEP key differs in the station's file alone."""
-    spoilt = secrets()
-    spoilt["station"][key] = "d" * 26
-    job = Job(LAYERS[policy], tmp_path / "conf", rendered.pki, spoilt)
-    render(tmp_path / "scratch", [job])
-    real, wrong = tree(rendered.path(policy)), tree(job.output)
-    assert [path for path in real if real[path] != wrong[path]] == ["a2/wpa_supplicant.conf"]
-    assert "d" * 26 in settings(job.output / "a2/wpa_supplicant.conf")[changed]
+    assert differing(rendered, policy, spoilt) == ["a2/wpa_supplicant.conf"]
+    assert WRONG in settings(rendered.path(spoilt, "a2/wpa_supplicant.conf"))[key]
 
 
 # --- policies of one's own ---------------------------------------------------------------------
 
 
-def both(folder: Path, layers: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def both(rendered: Rendered, name: str) -> tuple[dict[str, str], dict[str, str]]:
     """The settings of hostapd and of wpa_supplicant under a policy."""
-    job = Job(layers, folder / "conf", folder / "pki")
-    render(folder / "scratch", [job])
-    return (
-        settings(job.output / "ap-a/hostapd.conf"),
-        settings(job.output / "a2/wpa_supplicant.conf"),
-    )
+    return (settings(rendered.path(name, "ap-a/hostapd.conf")),
+            settings(rendered.path(name, "a2/wpa_supplicant.conf")))
 
 
-def test_wpa2_psk(tmp_path: Path) -> None:
+def test_wpa2_psk(rendered: Rendered) -> None:
     """The modern example: RSN with CCMP and one passphrase at both ends, and no other file."""
-    layers = example("wpa2-psk")
-    ap, station = both(tmp_path, layers)
+    ap, station = both(rendered, "wpa2-psk")
     assert {
         "wpa": "2",
         "wpa_key_mgmt": "WPA-PSK",
@@ -465,41 +497,24 @@ def test_wpa2_psk(tmp_path: Path) -> None:
         "ieee80211w": "0",
         "psk": '"correct horse"',
     }.items() <= station.items()
-    assert {path for path, (_, content) in tree(tmp_path / "conf").items() if content} == (
-        expected_files(layers)
+    made = tree(rendered.path("wpa2-psk"))
+    assert {path for path, (_, content) in made.items() if content} == (
+        expected_files(OWN["wpa2-psk"])
     )
 
 
-def test_wpa3_sae(tmp_path: Path) -> None:
+def test_wpa3_sae(rendered: Rendered) -> None:
     """SAE with management frames protected, as both daemons call it."""
-    ap, station = both(tmp_path, example("wpa3-sae"))
+    ap, station = both(rendered, "wpa3-sae")
     assert {"wpa": "2", "wpa_key_mgmt": "SAE", "ieee80211w": "2"}.items() <= ap.items()
     assert {"key_mgmt": "SAE", "ieee80211w": "2", "psk": '"correct horse"'}.items() <= (
         station.items()
     )
 
 
-def test_wpa2_enterprise_with_daemon_options(tmp_path: Path) -> None:
+def test_wpa2_enterprise_with_daemon_options(rendered: Rendered) -> None:
     """WPA2 with EAP-TLS; options of both layers come last, quoted where the parser wants it."""
-    layers = {
-        "link": {
-            "cipher": "GCMP-256",
-            "keys": "eap",
-            "pmf": 1,
-            "options": {
-                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256"},
-                "wpa_supplicant": {"group_mgmt": "BIP-GMAC-256", "sae_pwe": 2},
-            },
-        },
-        "dot1x": {
-            "eap": "TLS",
-            "options": {
-                "hostapd": {"eap_reauth_period": 60},
-                "wpa_supplicant": {"phase1": "tls_disable_session_ticket=1"},
-            },
-        },
-    }
-    ap, station = both(tmp_path, layers)
+    ap, station = both(rendered, "wpa2-enterprise")
     assert {
         "wpa_key_mgmt": "WPA-EAP",
         "rsn_pairwise": "GCMP-256",
@@ -512,33 +527,24 @@ def test_wpa2_enterprise_with_daemon_options(tmp_path: Path) -> None:
         "phase1": '"tls_disable_session_ticket=1"',
         "group_mgmt": "BIP-GMAC-256",
     }.items() <= station.items()
-    lines = (tmp_path / "conf/a2/wpa_supplicant.conf").read_text().splitlines()
+    lines = rendered.path("wpa2-enterprise", "a2/wpa_supplicant.conf").read_text().splitlines()
     assert lines.index("sae_pwe=2") < lines.index("network={")  # a global option of the daemon
-    assert (
-        "default_eap_type = tls\n" in (tmp_path / "conf/ha-a/freeradius/radiusd.conf").read_text()
-    )
+    radiusd = rendered.path("wpa2-enterprise", "ha-a/freeradius/radiusd.conf").read_text()
+    assert "default_eap_type = tls\n" in radiusd
 
 
-def test_tkip_and_short_wep(tmp_path: Path) -> None:
+def test_tkip_and_short_wep(rendered: Rendered) -> None:
     """TKIP means WPA rather than RSN; WEP-40 takes the first ten digits of the key."""
-    ap, station = both(tmp_path / "tkip", {"link": {"cipher": "TKIP", "keys": "psk"}})
+    ap, station = both(rendered, "tkip")
     assert (ap["wpa"], ap["wpa_pairwise"], station["proto"]) == ("1", "TKIP", "WPA")
-    ap, station = both(tmp_path / "wep", {"link": {"cipher": "WEP-40", "keys": "static"}})
+    ap, station = both(rendered, "wep-40")
     assert ap["wep_key0"] == station["wep_key0"] == "0102030405"
 
 
-def test_ikev2_transport_between_the_two_addresses(tmp_path: Path) -> None:
+def test_ikev2_transport_between_the_two_addresses(rendered: Rendered) -> None:
     """Transport mode protects the two ends' own addresses and nothing else."""
-    ipsec = {
-        "ike": 2,
-        "ike_proposal": "aes128gcm16-prfsha256-ecp256",
-        "esp_proposal": "aes128gcm16",
-        "mode": "transport",
-    }
-    job = Job({"ipsec": ipsec}, tmp_path / "conf", tmp_path / "pki")
-    render(tmp_path / "scratch", [job])
     for node, own, other in (("a2", "10.1.0.12", "10.1.0.1"), ("ha-a", "10.1.0.1", "10.1.0.12")):
-        text = (job.output / node / "swanctl/swanctl.conf").read_text()
+        text = rendered.path("ikev2-transport", node, "swanctl/swanctl.conf").read_text()
         for line in (
             "version = 2",
             "mode = transport",
@@ -548,17 +554,9 @@ def test_ikev2_transport_between_the_two_addresses(tmp_path: Path) -> None:
             assert f"{line}\n" in text
 
 
-def test_gateway_knows_every_mobile_node(tmp_path: Path) -> None:
+def test_gateway_knows_every_mobile_node(rendered: Rendered) -> None:
     """A second subnet is data: more stations and access points, one connection and client each."""
-    nodes = deepcopy(NODES)
-    nodes["station"]["a1"] = {**nodes["station"]["a2"], "address": "10.1.0.11"}
-    nodes["access_point"]["ap-b"] = {**nodes["access_point"]["ap-a"], "address": "10.1.0.3"}
-    gateway = nodes["home_agent"]["ha-a"]
-    gateway["mobile_nodes"].append({"name": "a1", "address": "10.1.0.11"})
-    gateway["radius_clients"].append({"name": "ap-b", "address": "10.1.0.3"})
-    job = Job(LAYERS["P12"], tmp_path / "conf", tmp_path / "pki", nodes=nodes)
-    render(tmp_path / "scratch", [job])
-    folder = job.output / "ha-a"
+    folder = rendered.path("many-nodes", "ha-a")
     swanctl = (folder / "swanctl/swanctl.conf").read_text()
     assert "\tqop-a2 {\n" in swanctl
     assert "\tqop-a1 {\n" in swanctl

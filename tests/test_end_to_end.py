@@ -149,8 +149,6 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
     if found.measured is not None:
         judged = body(found)
         assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
-    # In seconds, not a hang: the longest deadline in a repetition is 8 s.
-    assert found.elapsed_s < 15
 
 
 def test_lab_runs_a_command_on_any_node(qop: Qop) -> None:

@@ -280,8 +280,6 @@ def test_wrong_mobile_ip_key_is_denied(qop: Qop, scenario: str) -> None:
     assert found.tcp is None
     assert found.udp is None
     assert found.authentication_time_s is None
-    # In seconds, not a hang.
-    assert found.elapsed_s < 15
 
 
 def test_roaming_to_another_channel(qop: Qop) -> None:

@@ -169,21 +169,18 @@ def test_no_reply_is_given_up(
     monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 0.1)
     with Control(peer.path, "hostapd on ap") as control:
         peer.answer = lambda _: None
-        began = time.monotonic()
         with pytest.raises(MeasureError, match="hostapd on ap: no reply to DEAUTHENTICATE"):
             getattr(control, how)("DEAUTHENTICATE 02:00:00:00:a2:00")
-        assert time.monotonic() - began < 2
 
 
-def test_daemon_that_went_away(tmp_path: Path) -> None:
+def test_daemon_that_went_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command to a daemon that died is an error at once, not after the time limit."""
+    monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 100_000)
     peer = Peer(tmp_path / "wlan0")
     with Control(peer.path, "hostapd on ap") as control:
         peer.close()
-        began = time.monotonic()
         with pytest.raises(MeasureError, match=r"no reply to PING .*refused"):
             control.request("PING")
-        assert time.monotonic() - began < 1
 
 
 # Events --------------------------------------------------------------------------------------
@@ -219,9 +216,7 @@ def test_wait_wakes_at_the_event_not_at_the_deadline(control: Control, peer: Pee
     """An event a moment later ends the wait then: nothing sleeps or polls."""
     timer = threading.Timer(0.1, peer.event, ["<3>AP-STA-CONNECTED 02:00"])
     timer.start()
-    began = time.monotonic()
-    assert control.wait({"AP-STA-CONNECTED"}, soon(30)) is not None
-    assert time.monotonic() - began < 5
+    assert control.wait({"AP-STA-CONNECTED"}, soon(100_000)) is not None
     timer.join()
 
 
@@ -249,7 +244,7 @@ def test_deadline_passes(control: Control, peer: Peer) -> None:
     try:
         began = time.monotonic()
         assert control.wait({"CTRL-EVENT-CONNECTED"}, began + 0.3) is None
-        assert 0.29 <= time.monotonic() - began < 3
+        assert time.monotonic() - began >= 0.29
     finally:
         stop.set()
         talker.join()
