@@ -44,8 +44,8 @@ class Worker:
         self.clock: str = self.job.get("clock", "real")
         self.logs = job_dir / "out" / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
-        is_virtual = self.clock == "virtual"
-        self._inbox = Inbox(Files(job_dir / "commands") if is_virtual else Lines())
+        is_real = self.clock == "real"
+        self._inbox = Inbox(Lines() if is_real else Files(job_dir / "commands"))
         # Before anything is built: what it lacks is said at once.
         self._workload_class: type[Workload] = importlib.import_module(self.job["inside"]).Workload
         self._workload: Workload | None = None
