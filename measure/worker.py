@@ -115,6 +115,7 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
+               "processor_clock": kernel.processor_clock(),
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))
