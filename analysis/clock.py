@@ -11,16 +11,20 @@ from analysis.table import Table
 if TYPE_CHECKING:
     from analysis.records import Frame
 
-REAL, VIRTUAL = "real", "virtual"
+REAL, VIRTUAL, PROCESSOR = "real", "virtual", "processor"
 #: The one sentence that goes wherever numbers of the virtual clock are shown.
 CAVEAT = ("Virtual time: processors take none of it (cryptography, EAP's public-key work, "
           "scheduling), so times and overheads are airtime and protocol only.")
+_CAVEATS = {
+    VIRTUAL: CAVEAT,
+    PROCESSOR: ("Processor clock: time passes by work done, and what waits is skipped; each node "
+                "computes on a processor of its own, without the host's caches and contention.")}
 _MAX_NAMES = 10
 
 
 def caveat(clock: str) -> str:
     """What a reader of numbers of this clock must know; "" where there is nothing to know."""
-    return CAVEAT if VIRTUAL in clock else ""
+    return _CAVEATS.get(clock, "")
 
 
 def separated(frame: Frame, planned: str,

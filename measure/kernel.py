@@ -80,3 +80,15 @@ def processor_seconds(stat: str | None = None) -> dict[str, float]:
     line = (stat if stat is not None else Path("/proc/stat").read_text()).splitlines()[0]
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     return {name: int(ticks) / 100 for name, ticks in zip(names, line.split()[1:], strict=False)}
+
+
+def processor_clock() -> dict[str, str]:
+    """What the processor clock counts work by, and what it has counted; empty under other clocks.
+
+    Keys are those of the guest's kernel: `counter`, `calibration_ns`, `work_total_ns`, ...
+    """
+    try:
+        text = Path("/proc/processor_clock").read_text()
+    except OSError:
+        return {}
+    return dict(line.split(None, 1) for line in text.splitlines() if " " in line.strip())

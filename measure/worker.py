@@ -44,8 +44,8 @@ class Worker:
         self.clock: str = self.job.get("clock", "real")
         self.logs = job_dir / "out" / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
-        is_virtual = self.clock == "virtual"
-        self._inbox = Inbox(Files(job_dir / "commands") if is_virtual else Lines())
+        is_real = self.clock == "real"
+        self._inbox = Inbox(Lines() if is_real else Files(job_dir / "commands"))
         # Before anything is built: what it lacks is said at once.
         self._workload_class: type[Workload] = importlib.import_module(self.job["inside"]).Workload
         self._workload: Workload | None = None
@@ -115,6 +115,7 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
+               "processor_clock": kernel.processor_clock(),
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))

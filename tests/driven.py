@@ -35,7 +35,7 @@ class Driven:
         self.folder = folder / "job"
         self.events: list[dict[str, Any]] = []
         self._told = told
-        self._is_virtual = told["clock"] == "virtual"
+        self._skips_waiting = told["clock"] != "real"
         self._sent = 0
         (self.folder / "out" / "logs").mkdir(parents=True)
         (self.folder / "commands").mkdir()
@@ -48,7 +48,7 @@ class Driven:
     async def __aenter__(self) -> Driven:
         memory_mb = 100 + 23 * len(self._told["network"]["nodes"])
         self.guest: Guest = await boot(
-            ensure(), self.folder, memory_mb=memory_mb, virtual_time=self._is_virtual,
+            ensure(), self.folder, memory_mb=memory_mb, clock=self._told["clock"],
             console_log=self.folder / "out" / "logs" / "console.log",
             scratch=self.folder.parent / "scratch")
         return self
@@ -60,7 +60,7 @@ class Driven:
     def send(self, **command: Any) -> None:
         """A command: a line, or in virtual time the next file."""
         line = json.dumps(command).encode() + b"\n"
-        if not self._is_virtual:
+        if not self._skips_waiting:
             self.guest.stdin.write(line)
             return
         self._sent += 1
@@ -78,7 +78,7 @@ class Driven:
             said: dict[str, Any] = json.loads(line)
             self.events.append(said)
             if said["event"] == name:
-                if self._is_virtual and name not in ("hello", "report"):
+                if self._skips_waiting and name not in ("hello", "report"):
                     self.guest.hold()
                 return said
             assert said["event"] != "failed" or name == "failed", said

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 import studies
+from guest.boot import Clock
 from harness.engine import builders, profiles, request
 from harness.engine.request import Request
 from harness.engine.results import CAPTURES
@@ -178,9 +179,10 @@ def engine(study: Study) -> list[click.Parameter]:
                      type=click.IntRange(2, 999), help="Where --until-ci gives up on a cell."),
         # What it was called at first.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
-        click.Option(["--clock"], type=click.Choice(["real", "virtual"]), default="real",
-                     show_default=True, help="Virtual time skips what waits: the air costs none, "
-                     "but neither does computing."),
+        click.Option(["--clock"], type=click.Choice(get_args(Clock)), default="real",
+                     show_default=True, help="Virtual time skips what waits, and computing takes "
+                     "none of it; by the processor clock computing takes as long as the work that "
+                     "was done, whatever else the host does."),
         click.Option(["--seed"], default=1, show_default=True,
                      help="Decides the order of repetitions."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,

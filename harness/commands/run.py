@@ -66,8 +66,8 @@ command = options.StudyCommand("run", _run, params=options.of_run, named=options
 def _plan(study: str, *, clock: str, seed: int, on: str, builder: str, out: Path | None,
           is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
     """What is to be measured; raises UserError for anything wrong about it."""
-    if clock == "virtual" and on == "host":
-        raise UserError("--clock virtual: only embedded guests have it; leave out --on host")
+    if clock != "real" and on == "host":
+        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on host")
     return request.plan(
         options.of_request(studies.load(study), **asked),
         {"seed": seed, "fault": fault, "on": on, "clock": clock,

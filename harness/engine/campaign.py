@@ -249,9 +249,13 @@ class Campaign:
 
     def _contention(self, measured: _Measured) -> dict[str, Any]:
         """What the processor had to do with a repetition, as its record keeps it."""
-        if self.plan.settings.clock != "real" or self.plan.settings.on != "guest":
+        if self.plan.settings.on != "guest":
             return {}
-        stamps = json.loads((measured.out / "raw.json").read_text())["stamps"]
+        raw = json.loads((measured.out / "raw.json").read_text())
+        if not self.plan.settings.waits:
+            counted = raw.get("processor_clock")
+            return {"processor_clock": counted} if counted else {}
+        stamps = raw["stamps"]
         shares = contention.judge(measured.waits, stamps, self.plan.study.stages)
         if not measured.exclusive:
             self.scheduler.waited(shares["severity"])

@@ -76,7 +76,7 @@ class Machine(Protocol):
         """What a testbed of this many nodes may take of memory."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    virtual_time: bool = False) -> Running:
+                    clock: boot.Clock = "real") -> Running:
         """Start a worker for a job folder of a study; its network has this many nodes."""
 
     def mount(self, job_dir: Path) -> str:
@@ -106,7 +106,7 @@ class EmbeddedMachine:
         return "/tmp/qop/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    virtual_time: bool = False) -> Running:
+                    clock: boot.Clock = "real") -> Running:
         """Boot a guest on the job folder, with a copy of the worker's code in it."""
         copy_code(job_dir / "code", study)
         try:
@@ -114,7 +114,7 @@ class EmbeddedMachine:
                 self.image, job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal,
-                virtual_time=virtual_time))
+                clock=clock))
         except boot.GuestError as error:
             raise UserError(str(error), status=1) from None
 
@@ -174,9 +174,9 @@ class HostMachine:
         return f"/tmp/qop-{os.getpid()}/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    virtual_time: bool = False) -> Running:
+                    clock: boot.Clock = "real") -> Running:
         """Start the worker as a process of this machine, which has but the real time."""
-        assert not virtual_time
+        assert clock == "real"
         code = job_dir / "code"
         copy_code(code, study)
         log = (job_dir / "out" / "logs" / "console.log").open("wb")

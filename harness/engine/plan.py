@@ -12,6 +12,7 @@ from measure import manifest
 from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
 from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
+from guest.boot import Clock
 from topologies import builders, loader
 
 #: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
@@ -26,7 +27,7 @@ class Settings:
     seed: int = 1
     fault: str | None = None
     on: str = "guest"
-    clock: str = "real"
+    clock: Clock = "real"
     warm_up: int = 1
     builder: str = builders.MININET
 

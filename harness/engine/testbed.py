@@ -68,11 +68,11 @@ class Testbed:
         (self.job_dir / "job.json").write_text(json.dumps(self._job(mount, made)))
         rendering = asyncio.create_task(self._render(renderer, mount))
         try:
-            if self._is_virtual:
+            if self._skips_waiting:
                 await rendering  # nothing of it must take the machine's time
             self._running = await self.machine.start(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
-                study=self._plan.study.id, virtual_time=self._is_virtual)
+                study=self._plan.study.id, clock=self._plan.settings.clock)
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S)
             self.environment = ready["environment"]
@@ -157,8 +157,8 @@ class Testbed:
         return self.job_dir / "out" / "logs"
 
     @property
-    def _is_virtual(self) -> bool:
-        return self._plan.settings.clock == "virtual"
+    def _skips_waiting(self) -> bool:
+        return not self._plan.settings.waits
 
     def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
         """What the worker is told of its testbed."""
@@ -177,7 +177,7 @@ class Testbed:
     def _send(self, **command: Any) -> None:
         assert self._running is not None
         line = json.dumps(command).encode() + b"\n"
-        if not self._is_virtual:
+        if not self._skips_waiting:
             self._running.stdin.write(line)
             return
         # By file, and only then may the machine go on: see measure.worker.commands.
@@ -211,7 +211,7 @@ class Testbed:
             said: dict[str, Any] = json.loads(line)
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
-        if self._is_virtual and said["event"] not in _UNDER_WAY:
+        if self._skips_waiting and said["event"] not in _UNDER_WAY:
             self._running.hold()
         if said["event"] == "failed":
             raise TestbedFailed(said["reason"])

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from guest.boot import Clock
 from guest.processes import PROC
 from harness import cli
 from harness.engine import setup
@@ -53,13 +54,13 @@ class ObedientMachine(EmbeddedMachine):
     """The embedded machine, whose guests run what a fault injector puts into their job folder."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    virtual_time: bool = False) -> Running:
+                    clock: Clock = "real") -> Running:
         """Boot a guest with a listener."""
         (job_dir / "code").mkdir()
         (job_dir / "code" / "sitecustomize.py").write_text(_SITECUSTOMIZE)
         (job_dir / _ORDERS).mkdir()
         return await super().start(job_dir, processor, nodes, study=study,
-                                   virtual_time=virtual_time)
+                                   clock=clock)
 
 
 def kill_daemon(names: Sequence[str]) -> str:
