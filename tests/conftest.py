@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import shared
 
+import shared
 from measure import record
 from measure.record import Record
 
 PROJECT = Path(__file__).parent.parent
-# Tests are of one builder, whatever this machine has beside it; tests/test_builders.py is of both.
+# Tests are of one builder, whatever this machine has beside it; tests/topologies/test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
 
 

@@ -7,11 +7,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import import_graph
 import pytest
-from import_graph import ROOT, imports, module_name, sources
 
+import import_graph
 import studies
+from import_graph import ROOT, imports, module_name, sources
 
 #: What each package may import of the others: packages, or single modules of them.
 ALLOWED: dict[str, set[str]] = {

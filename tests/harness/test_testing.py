@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import conftest
 import pytest
 
+import conftest
 from harness.commands import test as testing
 
 PROJECT = conftest.PROJECT

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import shared
-
 from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Observed, observe

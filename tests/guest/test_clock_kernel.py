@@ -1,0 +1,347 @@
+"""The processor clock, in really booted guests: what takes time, whose and how much, what not.
+
+Every figure is of the guest's own clock, and compared with another of the same guest, or with the
+work that its kernel counted: none depends on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from test_guest_boot import Bench
+
+from guest.image import Image, ensure
+
+pytestmark = pytest.mark.guest
+
+#: What programs in the guest have at hand.
+PRELUDE = '''
+import ctypes, json, os, signal, socket, subprocess, sys, time
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def run(*words):
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def enter(node):
+    """Be a program of that node."""
+    with open(f"/run/netns/{node}") as file:
+        assert libc.setns(file.fileno(), 0x40000000) == 0
+
+
+def slow(node, *permille):
+    """Processor factors of a node, in thousandths: other, public key, cipher, hash."""
+    values = " ".join(map(str, permille if len(permille) > 1 else 4 * permille))
+    run("ip", "netns", "exec", node, "sysctl", "-qw", f"net.core.processor_permille={values}")
+
+
+def compute(rounds=200000):
+    """Milliseconds that a fixed piece of work takes."""
+    begin = time.monotonic()
+    value = 0
+    for number in range(rounds):
+        value += number * number
+    return (time.monotonic() - begin) * 1e3
+
+
+def start(node, function, *arguments):
+    """A process of that node that writes what the function returns; read it with `result`."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        enter(node)
+        os.write(into, json.dumps(function(*arguments)).encode())
+        os._exit(0)
+    os.close(into)
+    return child, out
+
+
+def result(started):
+    text = b""
+    while part := os.read(started[1], 4096):
+        text += part
+    os.waitpid(started[0], 0)
+    return json.loads(text)
+
+
+def within(node, function, *arguments):
+    return result(start(node, function, *arguments))
+
+
+def counted(node):
+    """What the kernel counted for a node."""
+    return within(node, lambda: {name: int(value) for name, value in
+                                 map(str.split, open("/proc/net/processor"))})
+
+
+def lateness(ticks):
+    """How late a program is that wants to wake every millisecond, at its worst, in milliseconds."""
+    libc.prctl(29, 1, 0, 0, 0)  # no slack for timers
+    begin, worst = time.monotonic(), 0.0
+    for tick in range(1, ticks + 1):
+        time.sleep(max(0.0, begin + tick * 1e-3 - time.monotonic()))
+        worst = max(worst, time.monotonic() - begin - tick * 1e-3)
+    return worst * 1e3
+
+
+for name in ("A", "B", "C"):
+    run("ip", "netns", "add", name)
+'''
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    """The real image, built if this machine has none."""
+    found = ensure()
+    assert found.processor_clock, "the pinned kernel has the processor clock"
+    return found
+
+
+@pytest.fixture
+def bench(image: Image, tmp_path: Path) -> Bench:
+    """A place to boot guests at."""
+    return Bench(image, tmp_path)
+
+
+async def measure(bench: Bench, program: str, cpu: int | None = None) -> Any:
+    """What a program in a guest on the processor clock prints, as JSON."""
+    (bench.job / "program.py").write_text(PRELUDE + program)
+    output, end = await bench.run("python3", "/host/program.py", clock="processor", cpu=cpu)
+    assert end.ok, (bench.folder / "console.log").read_text()
+    return json.loads(output)
+
+
+async def test_waiting_is_skipped_and_computing_is_not(bench):
+    """A node's hour of sleep is skipped; the same work takes time there, none in the first one."""
+    slept, node, first = await measure(bench, """
+def sleep():
+    begin = time.monotonic()
+    time.sleep(3600)
+    return time.monotonic() - begin
+print(json.dumps([within("A", sleep), within("A", compute), compute()]))
+""")
+    assert slept == pytest.approx(3600, abs=0.1)
+    assert node > 2
+    assert first < node / 20
+
+
+async def test_factor_of_a_node(bench):
+    """Ten times slower is ten times the time, for that node only."""
+    pairs = await measure(bench, """
+def pair():
+    slow("A", 10000)
+    return within("A", compute), within("B", compute)
+print(json.dumps([pair() for _ in range(9)]))
+""")
+    ratio = median(slow for slow, _ in pairs) / median(neutral for _, neutral in pairs)
+    assert ratio == pytest.approx(10, rel=0.1)
+
+
+async def test_nodes_compute_beside_each_other(bench):
+    """What one node computes delays none of another's programs, but all of its own."""
+    alone, beside, same, other_tick, own_tick = await measure(bench, """
+alone = median = within("A", compute)
+slow("A", 10000)
+load = start("A", compute)
+beside = within("B", compute)
+other_tick = within("B", lateness, 20)
+result(load)
+load = start("A", compute)
+own_tick = within("A", lateness, 20)
+result(load)
+load = start("B", compute, 2000000)
+same = within("B", compute)
+result(load)
+print(json.dumps([alone, beside, same, other_tick, own_tick]))
+""")
+    assert beside == pytest.approx(alone, rel=0.25)
+    assert same > 1.5 * beside
+    assert other_tick < 0.3
+    assert own_tick > 3
+
+
+async def test_events_come_at_their_time(bench):
+    """Timers of other nodes fire on time inside a computation of many times their period."""
+    worst, took = await measure(bench, """
+slow("A", 100000)
+load = start("A", compute)
+worst = within("B", lateness, 100)
+print(json.dumps([worst, result(load)]))
+""")
+    assert took > 100
+    assert worst < 0.3
+
+
+async def test_spinner_is_preempted(bench):
+    """A program that never enters the kernel leaves others of its node about half the processor."""
+    alone, beside, slept = await measure(bench, """
+def spin():
+    while True:
+        pass
+alone = within("A", compute, 2000000)
+spinner = start("A", spin)
+begin = time.monotonic()
+time.sleep(0.5)
+slept = time.monotonic() - begin
+beside = within("A", compute, 2000000)
+os.kill(spinner[0], signal.SIGKILL)
+print(json.dumps([alone, beside, slept]))
+""")
+    assert slept == pytest.approx(0.5, abs=0.01)
+    assert 1.5 < beside / alone < 3
+
+
+async def test_signal_interrupts_a_computation(bench):
+    """A program's own timer ends its endless loop, after a slice at the most."""
+    fired = await measure(bench, """
+def wait_computing():
+    fired = []
+    signal.signal(signal.SIGALRM, lambda *_: fired.append(time.monotonic()))
+    begin = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    while not fired:
+        pass
+    return (fired[0] - begin) * 1e3
+print(json.dumps(within("A", wait_computing)))
+""")
+    assert 20 <= fired < 25
+
+
+async def test_hogs_of_the_host_change_little(bench):
+    """Two programs that want the guest's core make its computing no longer; real time doubles."""
+    core = max(os.sched_getaffinity(0))
+    program = """
+print(json.dumps(sorted(within("A", compute) for _ in range(21))))
+"""
+    alone = await measure(bench, program, cpu=core)
+    hogs = [subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+        ["taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    try:
+        beside = await measure(bench, program, cpu=core)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert median(beside) == pytest.approx(median(alone), rel=0.15)
+
+
+async def test_kinds_of_work_have_their_own_factors(bench):
+    """A program says by prctl what it computes; that takes its kind's factor, and is counted so."""
+    other, public_key, restored, work = await measure(bench, """
+def kinds():
+    other = compute()
+    assert libc.prctl(0x716f7001, 1, 0, 0, 0) == 0
+    public_key = compute()
+    assert libc.prctl(0x716f7001, 0, 0, 0, 0) == 1
+    return other, public_key, compute()
+slow("A", 1000, 5000, 1000, 1000)
+print(json.dumps([*within("A", kinds), counted("A")]))
+""")
+    assert public_key / other == pytest.approx(5, rel=0.25)
+    assert restored == pytest.approx(other, rel=0.25)
+    assert work["work_public_key_ns"] / 1e6 == pytest.approx(public_key / 5, rel=0.1)
+
+
+async def test_system_calls_cost_what_the_node_says(bench):
+    """A system call costs its constant beside the work that was counted."""
+    free, dear = await measure(bench, """
+def calls():
+    begin = time.monotonic()
+    for _ in range(2000):
+        os.getppid()
+    return (time.monotonic() - begin) / 2000 * 1e6
+free = within("A", calls)
+run("ip", "netns", "exec", "A", "sysctl", "-qw", "net.core.processor_entry_ns=100000")
+print(json.dumps([free, within("A", calls)]))
+""")
+    assert dear - free == pytest.approx(100, rel=0.05)
+
+
+async def test_guest_says_what_was_counted_and_how(bench):
+    """The kernel names its counter, the calibration beside it, and each node's work."""
+    about, work = await measure(bench, """
+within("A", compute)
+print(json.dumps([dict(map(str.split, open("/proc/processor_clock"))), counted("A")]))
+""")
+    assert about["counter"] == "processor-time"
+    assert int(about["calibration_base_ns"]) > 0
+    assert int(about["calibrations"]) > 0
+    assert int(about["work_total_ns"]) >= work["work_other_ns"] > 0
+    assert work["entries"] > 0
+
+
+async def test_negative_factor_is_refused(bench):
+    """A factor below zero is no device; the kernel does not take it."""
+    refused = await measure(bench, """
+done = subprocess.run(["sysctl", "-w", "net.core.processor_permille=-1 1 1 1"], capture_output=True)
+print(json.dumps(done.returncode != 0))
+""")
+    assert refused
+
+
+NETWORK = """
+for near, far, left, right, subnet in (("A", "B", "ab", "ba", 1), ("B", "C", "bc", "cb", 2)):
+    run("ip", "link", "add", left, "netns", near, "type", "veth", "peer", "name", right,
+        "netns", far)
+    for node, link, host in ((near, left, 1), (far, right, 2)):
+        run("ip", "-n", node, "addr", "add", f"10.0.{subnet}.{host}/24", "dev", link)
+        run("ip", "-n", node, "link", "set", link, "up")
+run("ip", "-n", "A", "route", "add", "default", "via", "10.0.1.2")
+run("ip", "-n", "C", "route", "add", "default", "via", "10.0.2.1")
+run("ip", "netns", "exec", "B", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+COUNT, SIZE = 1500, 1000
+
+
+def receive():
+    socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    socket_.bind(("10.0.2.2", 5000))
+    at = []
+    socket_.settimeout(5)
+    try:
+        while True:
+            socket_.recv(2000)
+            at.append(time.monotonic())
+            if len(at) == 1:
+                socket_.settimeout(1)
+    except TimeoutError:
+        return len(at), at[-1] - at[0]
+
+
+def send():
+    socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    socket_.connect(("10.0.2.2", 5000))
+    for _ in range(COUNT):
+        socket_.send(bytes(SIZE))
+
+
+def work(node):
+    return sum(value for name, value in counted(node).items() if name.startswith("work_"))
+
+
+def stream(node, factor):
+    receiver = start("C", receive)
+    time.sleep(1)
+    slow(node, factor * 1000)
+    before = work(node)
+    within("A", send)
+    received, took = result(receiver)
+    return received, took, (work(node) - before) * factor / 1e9
+"""
+
+
+@pytest.mark.parametrize(("node", "factor"), [("A", 50), ("B", 200)])
+async def test_slow_node_gives_the_rate_of_its_own_cost(bench, node, factor):
+    """A stream through a slow sender or forwarder takes as long as that node has work for it."""
+    received, took, busy = await measure(bench, NETWORK + f"""
+print(json.dumps(stream("{node}", {factor})))
+""")
+    assert received == 1500
+    assert took == pytest.approx(busy, rel=0.1)
