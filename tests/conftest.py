@@ -16,8 +16,12 @@ from measure import record
 from measure.record import Record
 
 PROJECT = Path(__file__).parent.parent
-# Tests are of one builder, whatever this machine has beside it; tests/topologies/test_builders.py is of both.
+# Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
+
+
+#: How long tests wait for what has to come about, on whatever machine.
+PATIENCE_S = 300.0
 
 
 class Qop:
@@ -36,7 +40,8 @@ class Qop:
                                 env={**os.environ, "PYTHONPATH": str(PROJECT)},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def __call__(self, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str,
+                 timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         return subprocess.run(self.argv(*arguments), cwd=self.folder, text=True, timeout=timeout_s,
                               capture_output=True, check=False,
@@ -126,6 +131,21 @@ def qop(tmp_path: Path) -> Qop:
     return Qop(tmp_path)
 
 
+#: What tests share that look at results: six policies at home and away, see `measured`.
+MEASURED = ("P1", "P2", "P3", "P7", "P8", "P12")
+#: The clock of tests whose claim is about what happens, and not about how long it takes.
+VIRTUAL = ("--clock", "virtual")
+
+
+@pytest.fixture(scope="session")
+def measured(shared_qop: Qop) -> dict[str, Record]:
+    """A run in real time, whose folder `measured` many tests look at: its records by name."""
+    done, records = shared_qop.run("measured", "--policies", ",".join(MEASURED), "--scenarios",
+                                   "N2,R1", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    return records
+
+
 @pytest.fixture(scope="session")
 def shared_qop(tmp_path_factory: pytest.TempPathFactory) -> Qop:
     """The command line in a folder that all tests of a session share."""
@@ -137,7 +157,7 @@ def checks(found: Record) -> dict[str, str]:
     return {check.check: check.detail for check in found.evidence if check.ok}
 
 
-def wait_until(condition: Sequence[object] | object, seconds: float = 60) -> None:
+def wait_until(condition: Sequence[object] | object, seconds: float = PATIENCE_S) -> None:
     """Wait for a callable to become true; fails the test at the deadline."""
     assert callable(condition)
     until = time.monotonic() + seconds

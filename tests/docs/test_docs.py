@@ -26,18 +26,19 @@ EXECUTED = {
 }
 #: What no test can run, and why. Options are checked all the same.
 UNEXECUTED = {
-    "./qop run --cluster ssh:lab1,lab2,lab3": "needs three hosts; tests/harness/test_cluster_guest.py logs "
-                                              "in to this one instead",
+    "./qop run --cluster ssh:lab1,lab2,lab3": "needs three hosts; tests/harness/"
+                                              "test_cluster_guest.py logs in to this one",
     "vagrant up": "needs a hypervisor", "vagrant ssh": "needs a hypervisor",
-    "./qop import box.tar.gz": "needs what vagrant ssh has fetched; tests/guest/test_box.py fetches "
-                               "it by plain ssh and imports it",
+    "./qop import box.tar.gz": "needs what vagrant ssh has fetched; tests/guest/test_box.py "
+                               "fetches it by plain ssh and imports it",
     "tar -xf qop.box": "is for the next one",
-    "qemu-system-x86_64 ": "has no hypervisor here, and a console for people; tests/guest/test_box.py "
-                           "starts the box with options of its own",
+    "qemu-system-x86_64 ": "has no hypervisor here, and a console for people; tests/guest/"
+                           "test_box.py starts the box with options of its own",
     "./qop provision --mininet-wifi": "fetches from upstream",
     "sudo ./qop provision --on host": "fetches from upstream, and changes the machine",
     "./qop run --builder mininet-wifi": "needs what is fetched from upstream; "
-                                        "tests/topologies/test_builders.py measures where it is there",
+                                        "tests/topologies/test_builders.py measures "
+                                        "where it is there",
     "docker ": "needs docker's daemon", "skopeo copy": "needs docker's daemon, or a registry",
     "for name in ansible harness": "asks the package index for the newest versions of everything",
 }

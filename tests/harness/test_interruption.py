@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROJECT, Qop, wait_until
+from conftest import PATIENCE_S, VIRTUAL, Qop, wait_until
+from harness.engine import events
 
 pytestmark = pytest.mark.guest
 
+#: Long enough to have something under way when the first record is there.
 ARGUMENTS = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P1,P2",
-             "--repetitions", "3", "--stream-bytes", "1M")
+             "--repetitions", "3", "--stream-bytes", "300k")
 
 
 def record_files(qop: Qop) -> list[Path]:
@@ -34,93 +36,102 @@ def guests(qop: Qop) -> list[int]:
     return [int(line.split(":")[0]) for line in qop.left_over(0) if "mac80211_hwsim" in line]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop, how: signal.Signals) -> None:
-    """After Ctrl-C, kill or kill -9: no process, no mount, no half record; then all six."""
+def interrupted(qop: Qop, how: signal.Signals, running: subprocess.Popen[str]) -> dict[str, int]:
+    """Send a signal when there is a record; each whole record's file, and when it was written."""
     before = mounts()
-    running = qop.start(*ARGUMENTS)
     wait_until(lambda: record_files(qop))
     assert guests(qop), running.poll()
     running.send_signal(how)
-    running.communicate(timeout=30)
+    running.communicate(timeout=PATIENCE_S)
     assert qop.left_over() == []
     assert mounts() == before
     for path in record_files(qop):
-        if how != signal.SIGKILL:
-            assert path.suffix == ".json"
+        assert path.suffix == ".json" or how == signal.SIGKILL
         if path.suffix == ".json":
             json.loads(path.read_text())
-    kept = {path.name: path.stat().st_mtime_ns for path in record_files(qop)
+    return {path.name: path.stat().st_mtime_ns for path in record_files(qop)
             if path.suffix == ".json"}
-    flagged = {path.name for path in record_files(qop) if path.suffix == ".json"
-               and json.loads(path.read_text())["environment"].get("flags")}
-    done = subprocess.run(qop.argv(*ARGUMENTS), cwd=qop.folder, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(PROJECT)},
-                          timeout=200, check=False)
+
+
+def resumed(qop: Qop, kept: dict[str, int]) -> None:
+    """The same run once more measures what is missing, and touches nothing that is there."""
+    folder = qop.folder / "out" / "records"
+    flagged = {name for name in kept
+               if json.loads((folder / name).read_text())["environment"].get("flags")}
+    done = qop(*ARGUMENTS)
     assert done.returncode == 0, done.stderr
     assert f"{len(kept)} of them measured already" in done.stderr
     records = qop.records("out")
     assert len(records) == 6 and all(found.status == "ok" for found in records.values())
-    for name, stamp in kept.items():
-        if name in flagged:
-            continue  # waited for the processor: measured again, alone, by rule
-        assert (qop.folder / "out" / "records" / name).stat().st_mtime_ns == stamp
+    for name in kept.keys() - flagged:  # what waited for the processor is measured again, by rule
+        assert (folder / name).stat().st_mtime_ns == kept[name]
 
 
-def test_killed_guest_is_retried_and_reported(qop: Qop) -> None:
-    """A guest that dies in the middle costs a second attempt, which the record tells of."""
+def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
+    """While it lasts, another shell sees it, and no second run writes there; after Ctrl-C: nothing.
+
+    No process, no mount, no half record; then all six, made with the same things.
+    """
+    running = qop.start(*ARGUMENTS)
+    wait_until(lambda: "running: " in (said := qop("status", "out").stdout) or "1 of 6" in said)
+    assert "out: running" in qop("status", "out").stdout
+    second = qop(*ARGUMENTS)
+    assert second.returncode == 2
+    assert second.stderr.count("\n") == 1 and "another run is writing there" in second.stderr
+    resumed(qop, interrupted(qop, signal.SIGINT, running))
+    assert len(json.loads((qop.folder / "out" / "provenance.json").read_text())) == 1
+    said = qop("status", "out").stdout
+    assert "not running; 6 of 6 repetitions ok, 0 failed" in said and "running: " not in said
+
+
+def test_ended_run_leaves_nothing(qop: Qop) -> None:
+    """After SIGTERM: no process, no mount, no half record."""
+    assert interrupted(qop, signal.SIGTERM, qop.start(*ARGUMENTS))
+
+
+def test_killed_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
+    """After kill -9: no process, no mount; what is half written does not count; then all six."""
+    resumed(qop, interrupted(qop, signal.SIGKILL, qop.start(*ARGUMENTS)))
+
+
+def test_lost_guests_are_replaced_and_reported(
+        qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that dies and one that hangs cost a second attempt each, and the run says so."""
+    monkeypatch.setenv("QOP_WATCHDOG_S", "5")
     running = qop.start(*ARGUMENTS)
     wait_until(lambda: record_files(qop))
-    os.kill(guests(qop)[0], signal.SIGKILL)
-    _, errors = running.communicate(timeout=200)
+    dying, hanging = guests(qop)
+    os.kill(dying, signal.SIGKILL)
+    os.kill(hanging, signal.SIGSTOP)
+    _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, errors
     records = qop.records("out")
     assert len(records) == 6 and all(found.status == "ok" for found in records.values())
-    again = [found for found in records.values() if found.attempt == 2]
-    assert again and "SIGKILL" in again[0].environment["first_attempt"]
+    happened = list(events.read(qop.folder / "out" / events.FILE))
+    lost = [event["reason"] for event in happened if event["event"] == "testbed-lost"]
+    assert any("SIGKILL" in reason for reason in lost), lost
+    assert any("watchdog" in reason for reason in lost), lost
+    # By the events, as one that is flagged is measured once more, and its record is of that.
+    assert len({event["name"] for event in happened
+                if event["event"] == "repetition-recorded" and event["attempt"] == 2}) >= 2
     assert "second attempt" in errors
     assert qop.left_over() == []
 
 
-def test_hung_guest_is_killed_by_the_watchdog(qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A guest that stops answering is killed in time; its repetition succeeds on a fresh one."""
-    monkeypatch.setenv("QOP_WATCHDOG_S", "12")
-    running = qop.start(*ARGUMENTS)
-    wait_until(lambda: record_files(qop))
-    hung = guests(qop)[0]
-    os.kill(hung, signal.SIGSTOP)
-    _, errors = running.communicate(timeout=200)
-    assert running.returncode == 0, errors
-    again = [found for found in qop.records("out").values() if found.attempt == 2]
-    assert again and "watchdog" in again[0].environment["first_attempt"]
-    assert qop.left_over() == []
-
-
-def test_second_run_on_one_folder_is_refused(qop: Qop) -> None:
-    """Two runs cannot write to one folder: the second says so on one line and changes nothing."""
-    running = qop.start(*ARGUMENTS)
-    wait_until(lambda: record_files(qop))
-    second = qop(*ARGUMENTS)
-    assert second.returncode == 2
-    assert second.stderr.count("\n") == 1 and "another run is writing there" in second.stderr
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=30)
-
-
 def test_full_disk_ends_the_run_and_loses_nothing(qop: Qop) -> None:
     """Where a record cannot be kept, one line says so; what was kept stays, and the run goes on."""
-    done, before = qop.run("out", "--policies", "P1", "--repetitions", "1")
+    done, before = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "1")
     assert done.returncode == 0, done.stderr
     # Nothing can be made inside a file: the captures' folder is one now.
     kept = qop.folder / "out" / "captures"
     kept.rename(qop.folder / "captures")
     kept.write_text("no folder")
-    done, after = qop.run("out", "--policies", "P1", "--repetitions", "2")
+    done, after = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "2")
     assert done.returncode == 1
     assert "P1-N2-002 cannot be kept" in done.stderr and "Traceback" not in done.stderr
     assert after == before
     kept.unlink()
-    done, records = qop.run("out", "--policies", "P1", "--repetitions", "2")
+    done, records = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "2")
     assert done.returncode == 0, done.stderr
     assert len(records) == 2
     assert qop.left_over() == []

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from conftest import Qop
+from conftest import VIRTUAL, Qop
 from measure.record import Record
 from plans import body
 from topologies.loader import load_medium
 
 pytestmark = pytest.mark.guest
 
-RUN = ("--clock", "virtual", "--policies", "P1,P4,P8", "--scenarios", "N2,R1", "--repetitions", "2",
-       "--stream-bytes", "2M")
+RUN = (*VIRTUAL, "--policies", "P1,P8", "--scenarios", "N2,R1", "--repetitions", "1",
+       "--stream-bytes", "1M")
 #: The most datagrams that UDP's sender sends at a time, see measure.iperf.
 LAST_TICK = 9
 #: Negotiations as the mobile node sees them: what an exchange consists of does not depend on keys.
@@ -28,7 +26,7 @@ def twice(shared_qop: Qop) -> tuple[dict[str, Record], dict[str, Record]]:
     for name in ("virtual-1", "virtual-2"):
         done, records = shared_qop.run(name, *RUN)
         assert done.returncode == 0, done.stderr
-        assert len(records) == 12
+        assert len(records) == 4
         both.append(records)
     return both[0], both[1]
 
@@ -59,9 +57,8 @@ def test_the_air_is_the_air(twice: tuple[dict[str, Record], dict[str, Record]]) 
     """UDP fills the air as it does in real time; nothing is lost to the processor."""
     ceiling_bps = load_medium("802.11b-short").udp_ceiling_bps(1400)
     for records in twice:
-        for repetition in (1, 2):
-            udp = body(records[f"P1-N2-{repetition:03d}"]).udp
-            assert udp and udp.goodput_bps == pytest.approx(ceiling_bps, rel=0.01)
+        udp = body(records["P1-N2-001"]).udp
+        assert udp and udp.goodput_bps == pytest.approx(ceiling_bps, rel=0.01)
 
 
 def test_virtual_seconds_are_not_the_hosts(
@@ -71,15 +68,3 @@ def test_virtual_seconds_are_not_the_hosts(
     assert exchange.packets == 17
     # 17 frames of the exchange pay for some 15 ms of air; computing would add as much again.
     assert 0.010 < exchange.duration_s < 0.020
-
-
-def test_waiting_costs_nothing(qop: Qop) -> None:
-    """Streams of 80 s on the air take a fraction of that."""
-    begun = time.monotonic()
-    done, records = qop.run("long", "--clock", "virtual", "--policies", "P1", "--repetitions", "1",
-                            "--stream-bytes", "30M")
-    lasted_s = time.monotonic() - begun
-    assert done.returncode == 0, done.stderr
-    [found] = records.values()
-    assert found.elapsed_s > 75
-    assert lasted_s < found.elapsed_s
