@@ -10,7 +10,7 @@ from analysis.comparison import compare
 from analysis.contention import flagged_line
 from analysis.present import latex, terminal
 from analysis.present.markdown import to_markdown
-from harness.engine import results
+from harness.engine import choosing
 from measure.record import Record, read, write
 from tests import results_folder
 from tests.fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
