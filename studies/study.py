@@ -32,6 +32,8 @@ from studies.parts import (
 from studies.units import Bytes
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from analysis.cells import Cells
     from analysis.clock_comparison import Part
     from analysis.present.report import Report
@@ -119,6 +121,13 @@ class Study:
         """
         return {name: value for name, value in measured
                 if isinstance(value, int | float) and not isinstance(value, bool)}
+
+    def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged | None:
+        """What a repetition might come to, of the size and shape of a measured one; None: unknown.
+
+        For benchmarks of what reads records. It says nothing about the cell.
+        """
+        return None
 
     def impossible(self, measured: Any) -> str:
         """What of a record's body cannot be, in a few words; empty where nothing is amiss.
