@@ -43,8 +43,8 @@ _MAC_HEADER_BYTES = 24
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
 _NICELY = ("nice", "-n", "10")
-# A user's own preferences may hide columns and disable protocols.
-_UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+#: A user's own preferences may hide columns and disable protocols.
+UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
 _TAB = "\t"
 _TABS = _TAB * (len(_FIELDS) - 1)
 
@@ -158,7 +158,7 @@ def read_all(captures: Sequence[Path], wep_key: str = "",
     Raises MeasureError if a tool is missing or a file cannot be read.
     """
     for capture in captures:
-        _refuse_others(capture)
+        refuse_others(capture)
     if not captures:
         return []
     try:
@@ -189,7 +189,7 @@ def _dissect(captures: Sequence[Path], wep_key: str, timeout_s: float) -> str:
         try:
             done = subprocess.run(_tshark(wep_key), stdin=merging.stdout, capture_output=True,
                                   text=True, timeout=timeout_s, check=False,
-                                  env=os.environ | _UNCONFIGURED)
+                                  env=os.environ | UNCONFIGURED)
         except BaseException:
             merging.kill()  # it may be what tshark waits for
             raise
@@ -215,7 +215,8 @@ def _tshark(wep_key: str) -> list[str]:
             *_LEFT_OUT, *_decryption(wep_key)]
 
 
-def _refuse_others(capture: Path) -> None:
+def refuse_others(capture: Path) -> None:
+    """Raise MeasureError unless a file is a capture, whatever tshark would take it for."""
     try:
         with capture.open("rb") as file:
             is_capture = file.read(4) in _MAGIC

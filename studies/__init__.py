@@ -1,4 +1,4 @@
-"""Studies: one folder each, found by their `STUDY`; nobody but the composition root looks here.
+"""Studies, a folder each with a `STUDY` in its study.py; only the composition root looks here.
 
 Nothing is imported before it is asked for: inside a machine, which has no pydantic, a study's own
 module there is imported by this package's name.
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 def names() -> list[str]:
     """The studies that there are, the default first."""
-    others = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py"))
+    others = sorted(path.parent.name for path in FOLDER.glob("*/study.py"))
     return [DEFAULT, *(name for name in others if name != DEFAULT)]
 
 
@@ -38,17 +38,19 @@ def load(name: str) -> Study:
     """A study by its id. Raises StudyError for one that there is not, or that lacks a part."""
     from studies.study import Study, StudyError
 
-    if name not in names():
-        raise StudyError(f"no study {name!r}; choose from {', '.join(names())}")
     where = f"studies/{name}"
+    if name not in names():
+        raise StudyError(f"{where}: has no study.py; docs/first-study.md tells what belongs there"
+                         if name.isidentifier() and (FOLDER / name).is_dir() else
+                         f"no study {name!r}; choose from {', '.join(names())}")
     try:
-        study = getattr(importlib.import_module(f"studies.{name}"), "STUDY", None)
+        study = getattr(importlib.import_module(f"studies.{name}.study"), "STUDY", None)
     except (ImportError, SyntaxError, AttributeError, LookupError, TypeError, ValueError) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise StudyError(f"{where}: cannot be loaded ({said}); correct it, or move the folder "
                          "out of studies/") from None
     if not isinstance(study, Study):
-        raise StudyError(f"{where}/__init__.py: has no STUDY; give it an instance of "
+        raise StudyError(f"{where}/study.py: has no STUDY; give it an instance of "
                          "studies.study.Study")
     lacking = [part for part in _PARTS if not hasattr(study, part)]
     if lacking:

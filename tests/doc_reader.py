@@ -84,7 +84,9 @@ class Reader:
     def save(self, block: Block) -> None:
         """Write a block's text to the file that it names."""
         assert block.file is not None
-        (self.here / block.file).write_text(block.text)
+        path = self.here / block.file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.text)
 
     def left_over(self) -> list[str]:
         """Processes that still work here."""
