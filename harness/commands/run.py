@@ -24,7 +24,6 @@ from harness.engine import (
 )
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
-from harness.engine.machine import HostMachine, Machine
 from harness.engine.plan import Plan, Step
 from harness.engine.progress import Progress
 from harness.errors import UserError
@@ -124,8 +123,7 @@ def _here(plan: Plan, folder: Path) -> Begin:
     """Measure on this machine."""
     def begin(kept: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Campaign:
-        machine: Machine = HostMachine() if plan.settings.on == "host" \
-            else setup.embedded(plan.settings.builder)
+        machine = setup.machine(plan)
         with disk_full.reported(folder):
             provenance.write(folder, plan, machine)
         return Campaign(plan, machine, kept, events, more)
