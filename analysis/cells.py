@@ -45,10 +45,11 @@ def stated(value: float, origin: Origin) -> Observation:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Where the rows of a cell are in the frame: all, and those that count."""
+    """Where the rows of a cell are in the frame: all, and those that count, with their blocks."""
 
     all: np.ndarray[tuple[int], np.dtype[np.intp]]
     good: np.ndarray[tuple[int], np.dtype[np.intp]]
+    blocks: tuple[int, ...]
     records: tuple[str, ...]
 
 
@@ -60,6 +61,7 @@ class Cells:
         self.baseline = baseline.choose(results, asked)
         self._columns: dict[str, Sample] = {}
         self._words: dict[str, list[Any]] = {}
+        self._blocks: dict[Key, Mapping[int, float]] = {}
         self._values: dict[tuple[Key, bool], Value] = {}
         self._standings: dict[Ids, Standing] = {}
 
@@ -105,9 +107,11 @@ class Cells:
 
     def _difference(self, metric: Metric, ids: Ids) -> Value:
         reference = self.baseline.of(self.results, ids)
+        value = self.value(metric.name, ids)
+        if value is Missing.ABSENT:
+            return value
         if self.baseline.holds(self.results, ids):
             return Missing.REFERENCE
-        value = self.value(metric.name, ids)
         if isinstance(value, Missing):
             return value
         base = self.blocks(metric.name, reference) if reference else {}
@@ -181,7 +185,8 @@ class Cells:
         for ids, every in cells.items():
             good = [row for row in every if ok[row]]
             rows[ids] = _Rows(np.array(every, dtype=np.intp), np.array(good, dtype=np.intp),
-                              tuple(record_name(ids, int(repetitions[row])) for row in good))
+                              tuple(repetitions[row] for row in good),
+                              tuple(record_name(ids, repetitions[row]) for row in good))
         return rows
 
     @cached_property
@@ -196,14 +201,22 @@ class Cells:
                 else np.full(len(frame), np.nan)
         return self._columns[name]
 
-    def blocks(self, name: str, ids: Ids) -> dict[int, float]:
+    def blocks(self, name: str, ids: Ids) -> Mapping[int, float]:
         """The values of a cell's good repetitions by block (repetition), those that there are."""
+        if (name, *ids) not in self._blocks:
+            self._blocks[name, *ids] = self._by_block(name, ids)
+        return self._blocks[name, *ids]
+
+    def _by_block(self, name: str, ids: Ids) -> dict[int, float]:
         rows = self._rows.get(ids)
         if rows is None:
             return {}
-        values, numbers = self._column(name)[rows.good], self._column("repetition")[rows.good]
-        return {int(number): value for number, value in
-                zip(numbers.tolist(), values.tolist(), strict=True) if np.isfinite(value)}
+        values = self._column(name)[rows.good]
+        there = np.isfinite(values)
+        blocks = dict(zip(rows.blocks, values.tolist(), strict=True))
+        return blocks if there.all() else {
+            block: blocks[block]
+            for block, is_there in zip(rows.blocks, there.tolist(), strict=True) if is_there}
 
     def _estimate(self, name: str, ids: Ids, *, filled: bool) -> Value:
         standing = self.standing(ids)
@@ -213,20 +226,19 @@ class Cells:
         if not blocks:
             return Missing.ABSENT
         if filled:
-            numbers = self._column("repetition")[self._rows[ids].good]
-            blocks = {int(number): blocks.get(int(number), 0.0) for number in numbers}
+            blocks = {block: blocks.get(block, 0.0) for block in self._rows[ids].blocks}
         if len(blocks) < standing.enough:
             return Missing.TOO_FEW
         if len(blocks) < len(records):
-            numbers = self._column("repetition")[self._rows[ids].good]
-            records = tuple(name for name, number in zip(records, numbers, strict=True)
-                            if int(number) in blocks)
+            records = tuple(record for record, block in
+                            zip(records, self._rows[ids].blocks, strict=True) if block in blocks)
         return Observation(statistics.mean(blocks.values()), blocks, records)
 
     def _stand(self, ids: Ids) -> Standing:
         rows = self._rows.get(ids)
         if rows is None:
             return not_run(self.results.repetitions)
-        columns = zip(*([column[row] for row in rows.all] for column in self._circumstances),
+        columns = zip(*([column[row] for row in rows.all.tolist()]
+                        for column in self._circumstances),
                       strict=True)
         return standing_of([Repetition(*row) for row in columns], self.results.repetitions)

@@ -203,23 +203,23 @@ def body_of(record: Record, study: Body, where: str) -> Any:
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
     """Rows as columns; what is measured is a float, and NaN where it was not measured."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return pd.DataFrame({name: _column(name, [row.get(name) for row in rows]) for name in names})
+    return pd.DataFrame({printable(name): _column(name, [row.get(name) for row in rows])
+                         for name in names})
 
 
 def _column(name: str, values: list[Any]) -> Any:
-    if any(isinstance(value, str) for value in values):
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, str):
         return ["" if value is None else str(value) for value in values]
-    if name.endswith(_MEASURED) or any(value is None or isinstance(value, float)
-                                       for value in values):
-        return np.array([np.nan if value is None else value for value in values],
-                        dtype=np.float64)
+    if name.endswith(_MEASURED) or not isinstance(first, int) or None in values:
+        return np.array(values, dtype=np.float64)  # None becomes NaN
     return values
 
 
 def _values(body: Any, study: Body) -> dict[str, Any]:
     if body is None:
         return {}
-    return {printable(name): printable(value) if isinstance(value, str) else value
+    return {name: printable(value) if isinstance(value, str) else value
             for name, value in study.values(body).items()}
 
 

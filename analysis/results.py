@@ -56,8 +56,8 @@ class Results:
     """A run's repetitions, all of one clock; what is no record, and what was planned.
 
     `complaints` has a line for each file that is no record. `left_out` is a line about the records
-    of another clock, "" where there are none; `name` is the folder's. `manifest` is None where a folder has none. `samples`
-    and `series` have the lists of each row of the frame, by name.
+    of another clock, "" where there are none; `name` is the folder's. `manifest` is None where a
+    folder has none. `samples` and `series` have the lists of each row of the frame, by name.
     """
 
     study: StudyParts
@@ -153,14 +153,16 @@ class Results:
         """The levels of some factors in a cell."""
         return tuple(ids[self.names.index(name)] for name in factors)
 
-    def changed(self, factor: str) -> set[str]:
-        """Levels whose records are of another content than the manifest's level of that name."""
-        if self.manifest is None:
-            return set()
-        pairs = set(zip(self.frame[factor], self.frame[f"{factor}_sha256"], strict=True))
-        return {name for name, digest in pairs
-                if digest and (level := self.level(factor, name)) and level.digest
-                and level.digest != digest}
+    @cached_property
+    def changed(self) -> Mapping[str, frozenset[str]]:
+        """By factor, levels whose records are of another content than the manifest's level."""
+        changed = {}
+        for factor in self.names:
+            pairs = set(zip(self.frame[factor], self.frame[f"{factor}_sha256"], strict=True))
+            changed[factor] = frozenset(
+                name for name, digest in pairs if digest and (level := self.level(factor, name))
+                and level.digest and level.digest != digest)
+        return changed
 
     def _planned(self, factor: str) -> tuple[str, ...]:
         return tuple(self.manifest.levels.get(factor, {})) if self.manifest else ()

@@ -15,6 +15,7 @@ from guest import debian, kernel, root
 from guest.cache import Store, cache_root
 from guest.commands import BuildError, Commands
 from guest.mininet_wifi import WithMininetWifi
+from guest.packages import Packages, WithPackages
 from guest.progress import Printer, Status, Track, status_of
 
 POLL_S = 0.2
@@ -64,20 +65,35 @@ class Part:
     recipe: Recipe
 
 
-def parts(cache: Path | None = None, variant: str = PLAIN, source: str = "") -> tuple[Part, Part]:
+def parts(
+    cache: Path | None = None,
+    variant: str = PLAIN,
+    source: str = "",
+    packages: Packages | None = None,
+) -> tuple[Part, Part]:
     """Kernel and root file system apart: another package list rebuilds no kernel."""
     base = cache or cache_root()
-    roots = Store(base / "roots", "root file system", debian.dispose)
+    name = "-".join(["root", *([variant] if variant != PLAIN else []),
+                     *([packages.name] if packages else [])])
     return (
         Part("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
-        Part("root", roots, root) if variant == PLAIN else
-        Part(f"root-{variant}", roots, WithMininetWifi(source)),
+        Part(name, Store(base / "roots", "root file system", debian.dispose),
+             _root(variant, source, packages)),
     )
 
 
-def find(cache: Path | None = None, variant: str = PLAIN) -> Image | None:
+def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
+    """What makes a root file system: the testbed, Mininet-WiFi on it, more packages on either."""
+    mininet_wifi = WithMininetWifi(source) if variant == MININET_WIFI else None
+    return WithPackages(packages, mininet_wifi) if packages else mininet_wifi or root
+
+
+def find(
+    cache: Path | None = None, variant: str = PLAIN, packages: Packages | None = None
+) -> Image | None:
     """The image for the project as it is now, if it was built; nothing is started."""
-    places = [part.store.find(part.recipe.key()) for part in parts(cache, variant)]
+    places = [part.store.find(part.recipe.key())
+              for part in parts(cache, variant, packages=packages)]
     if places[0] is None or places[1] is None:
         return None
     return _image(places[0], places[1])
@@ -88,22 +104,24 @@ def ensure(
     cache: Path | None = None,
     variant: str = PLAIN,
     source: str = "",
+    packages: Packages | None = None,
 ) -> Image:
     """The image, built first where necessary (minutes; needs the Debian archive and pip's index).
 
     `source` is where the variant with Mininet-WiFi fetches it from, "" the address in its role.
+    `packages` are added to either variant, in an image of its own.
     `progress` is called with a Status a few times a second, in this thread; what it raises (and
     Ctrl-C) stops the build. Without it, a line on standard error says how far the build is.
     Raises BuildError, whose text is for the user.
     """
-    found = find(cache, variant)
+    found = find(cache, variant, packages)
     if found:
         return found
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    build_all(parts(cache, variant, source), cache or cache_root(), progress)
-    built = find(cache, variant)
+    build_all(parts(cache, variant, source, packages), cache or cache_root(), progress)
+    built = find(cache, variant, packages)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")
     return built

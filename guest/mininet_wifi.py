@@ -30,11 +30,22 @@ class WithMininetWifi:
 
     def key(self) -> str:
         """Changes with the plain root, the role and the revision in it; not with the source."""
+        return key_of(self.inputs())
+
+    def inputs(self) -> dict[str, bytes]:
+        """Everything that goes into this root file system, by path."""
         files = [root.HERE / "mininet_wifi.py", PLAYBOOK, *ROLE.rglob("*")]
-        return key_of({**root.inputs(), **root.contents(files)})
+        return {**root.inputs(), **root.contents(files)}
 
     def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Leave `root.squashfs` in the folder; returns the manifest."""
+        addition, about = self.addition(unfinished, commands, track)
+        return {**root.build(unfinished, commands, track, addition), **about}
+
+    def addition(
+        self, unfinished: Path, commands: Commands, track: Track
+    ) -> tuple[root.Addition, Mapping[str, Any]]:
+        """What the root gets beside the testbed, fetched into the folder, and its manifest."""
         track.stage("fetch")
         defaults = (ROLE / DEFAULTS).read_text()
         revision = setting(defaults, "revision")
@@ -47,8 +58,7 @@ class WithMininetWifi:
             variables={"mininet_wifi_tree": "/qop/mininet-wifi"},
             compiled=(setting(defaults, "home") + "/mn_wifi",),
         )
-        manifest = root.build(unfinished, commands, track, addition)
-        return {**manifest, "mininet_wifi": {"version": version, "revision": revision}}
+        return addition, {"mininet_wifi": {"version": version, "revision": revision}}
 
 
 def setting(defaults: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Chosen fields of a capture's packets, by Wireshark's names, for what a study asks of its own.
+"""Fields of packets are read from captures by Wireshark's names, for what a study asks of its own.
 
 `dissect` reads what link, port, tunnel and registration are proven by; a study with protocols of
 its own names its fields here.

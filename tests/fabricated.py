@@ -11,6 +11,7 @@ import analysis
 import studies
 from analysis.cells import Cells
 from analysis.present import terminal
+from analysis.standing import Missing, Standing
 from analysis.table import Table
 from measure import phases as measured
 from measure.manifest import Manifest, digest_of
@@ -221,6 +222,20 @@ def load(folder: Path) -> analysis.Results:
 def handoffs_of(cells: Cells) -> Table:
     """The handoffs' table."""
     return handoff.table(cells)
+
+
+def standing_of(cells: Cells, policy: str, scenario: str = "N2") -> Standing:
+    """Where the cell of a policy in a scenario stands."""
+    return cells.standing((policy, scenario))
+
+
+def value_of(cells: Cells, name: str, policy: str, scenario: str = "N2") -> Any:
+    """A value of a cell as the run's table has it: its estimate, or why there is none."""
+    metric = next((metric for metric in STUDY.metrics if metric.difference
+                   and metric.difference.name == name), None)
+    ids = (policy, scenario)
+    value = cells.difference(metric, ids) if metric else cells.value(name, ids)
+    return value if isinstance(value, Missing) else value.estimate
 
 
 def lines_of(cells: Cells, width: int) -> list[str]:

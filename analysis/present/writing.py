@@ -19,8 +19,9 @@ PAGE = "report.html"
 def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
     """Write `report.html` and `tables/`; the page, and the document of all tables. Raises OSError.
 
-    The page links the records and captures that are in the folder. Each file is whole or not there: it is written beside its place and renamed. A `frame` of
-    repetitions becomes `tables/records.parquet`.
+    The page links the records and captures that are in the folder. Each file is whole or not there:
+    it is written beside its place and renamed. A `frame` of repetitions becomes
+    `tables/records.parquet`.
     """
     report = replace(report, links=_links(folder))
     tables = folder / "tables"

@@ -6,11 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest import image
 from harness.cluster import member
 from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
 from harness.cluster.wire import Identity
-from harness.engine import builders, provenance
+from harness.engine import provenance, variants
 from harness.engine.plan import Plan
 from harness.errors import UserError
 
@@ -36,10 +35,9 @@ class Checker:
         self._seen: set[str] = set()
         self._labelled = 0
         self._builder = plan.settings.builder
-        self._advice = f"give '{builders.PROVISION[self._builder]}'"
-        built = image.find(variant=builders.VARIANTS[self._builder])
+        self._advice = f"give '{variants.provision(plan)}'"
         # Without an image of its own this machine takes the first worker's for the right one.
-        self._image = built.key if built else None
+        self._image = variants.key_of(variants.built(plan))
 
     async def first(self, patience_s: float) -> dict[str, Worker]:
         """The workers to begin with, by address, once there is one. Raises UserError.

@@ -12,11 +12,9 @@ from typing import Protocol
 
 from distributed import get_worker
 
-from guest import image
 from harness.cluster.session import Session
 from harness.cluster.wire import Identity, Said, Share
-from harness.engine import builders, provenance
-from harness.engine.machine import EmbeddedMachine
+from harness.engine import provenance, setup, variants
 from harness.engine.plan import Plan
 
 _NO_SESSION = "the worker does not know of the share"
@@ -42,11 +40,12 @@ _lock = threading.Lock()
 def identify(plan: Plan) -> Identity:
     """What this worker measures with."""
     code = provenance.code_digest(plan.study.id)
-    built = image.find(variant=builders.VARIANTS[plan.settings.builder])
-    if built is None:
+    images = variants.built(plan)
+    key = variants.key_of(images)
+    if not key:
         return Identity(code, "", 0)
-    machine = EmbeddedMachine(built)
-    return Identity(code, built.key, len(machine.processors), provenance.describe(plan, machine))
+    machine = setup.machine(plan)
+    return Identity(code, key, len(machine.processors), provenance.describe(plan, machine))
 
 
 def begin(share: Share, start: Start = Session) -> None:

@@ -56,7 +56,7 @@ async def measure(share: Share, folder: Path, say: Say) -> None:
     """Measure a share; cancelled, it ends everything that it started."""
     with ResultsFolder(folder / "results", share.captures) as kept:
         outbox = Outbox(folder / "outbox", kept, say)
-        machine = setup.embedded(share.plan.settings.builder)
+        machine = setup.machine(share.plan)
 
         def tell(event: Event) -> None:
             # Records are sent as files; what the client makes of them is its own event.

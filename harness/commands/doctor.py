@@ -11,10 +11,12 @@ from pathlib import Path
 
 import click
 
+import studies
 from guest import boot, image
 from guest.cache import cache_root
-from harness.engine import builders, memory
+from harness.engine import builders, memory, variants
 from harness.engine.machine import TESTBED_PYTHON
+from studies.study import StudyError
 
 _GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
 _BUILD_TOOLS = ("mmdebstrap", "tar2sqfs", "apt-get")
@@ -44,8 +46,8 @@ def _measuring_tools() -> Finding:
 
 
 def _building_tools() -> Finding:
-    found = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
-    return Finding(found.ok, found.what, found.remedy, needed=_image() is None)
+    tools = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
+    return Finding(tools.ok, tools.what, tools.remedy, needed=_image() is None)
 
 
 def _image() -> image.Image | None:
@@ -66,11 +68,28 @@ def _builders() -> Finding:
 
 
 def _guest_image() -> Finding:
-    found = _image()
-    if found is None:
+    built = _image()
+    if built is None:
         return Finding(False, "guest image", "not built yet; './qop provision' or './qop run' "
                        "builds it (some minutes)", needed=False)
-    return Finding(True, f"guest image {found.key[:12]} in {cache_root()}")
+    return Finding(True, f"guest image {built.key[:12]} in {cache_root()}")
+
+
+def _packages() -> Finding:
+    """The images with packages that studies bring."""
+    variant = builders.VARIANTS[builders.resolve(builders.AUTO, "guest")]
+    try:
+        brought = [(study, packages) for study in studies.names()
+                   for packages in variants.declared(study).values()]
+    except StudyError as error:
+        return Finding(False, "packages that studies bring", str(error), needed=False)
+    lacking = [study for study, packages in brought
+               if image.find(variant=variant, packages=packages) is None]
+    names = [f"{packages.name} of {study}" for study, packages in brought]
+    return Finding(not lacking, f"packages that studies bring: {', '.join(names) or 'none'}",
+                   "not every image is built yet; './qop run' builds what it needs, now: "
+                   + ", ".join(f"'./qop provision --study {study}'"
+                               for study in dict.fromkeys(lacking)), needed=False)
 
 
 def _x86() -> Finding:
@@ -131,7 +150,7 @@ def _host_mode() -> Finding:
 
 _CHECKS: tuple[Callable[[], Finding], ...] = (
     _x86, _processors, _memory, _shared_memory, _disk, _seccomp, _measuring_tools,
-    _building_tools, _guest_image, _builders, _host_mode)
+    _building_tools, _guest_image, _packages, _builders, _host_mode)
 
 
 @click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})

@@ -19,7 +19,7 @@ import studies
 from harness import render, secrets
 from harness.commands import options
 from harness.engine import builders, request, setup
-from harness.engine.machine import EmbeddedMachine, HostMachine, Machine
+from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
 from harness.engine.request import Request
 from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
@@ -64,7 +64,7 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
     if node not in network.nodes:
         raise UserError(f"--node {node}: no such node; choose from {', '.join(network.nodes)}")
-    machine: Machine = HostMachine() if on == "host" else setup.embedded(builder)
+    machine = setup.machine(plan)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
         [planned] = plan.testbeds.values()
         testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))

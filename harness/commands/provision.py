@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+import studies
 from guest import image
-from harness.engine import builders, setup
+from guest.packages import Packages
+from harness.engine import builders, request, setup, variants
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 from topologies.builders import MININET_WIFI
@@ -26,34 +31,53 @@ _ANSIBLE = ROOT / "ansible"
               "succeed.)")
 @click.option("--mininet-wifi-source", "source", default="", metavar="PATH_OR_URL",
               help="Where to fetch Mininet-WiFi from: a clone, or another address.")
-def command(on: str, mininet_wifi: bool, source: str) -> None:
+@click.option("--study", metavar="STUDY",
+              help="With the packages that a study brings, too, each in an image of its own.")
+def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None:
     """Build what measuring needs, now; './qop run' would do it by itself.
 
     The guest's image with Mininet-WiFi is one of its own, beside the plain one, and only this
     command builds it.
     """
-    wanted = mininet_wifi or bool(source)
+    with_mininet_wifi = mininet_wifi or bool(source)
+    with request.of_user():
+        added = variants.declared(studies.load(study).id) if study else {}
     if on == "host":
-        _install(source, must_have=wanted)
+        _install(source, list(added.values()), must_have=with_mininet_wifi)
         return
-    found = setup.build(image.MININET_WIFI if wanted else image.PLAIN, source)
-    click.echo(f"guest image ready: kernel {found.kernel}, root file system {found.root}")
+    variant = image.MININET_WIFI if with_mininet_wifi else image.PLAIN
+    for packages in (None, *added.values()):
+        built = setup.build(variant, source, packages)
+        beside = f" with packages {packages.name}" if packages else ""
+        click.echo(f"guest image{beside} ready: kernel {built.kernel}, "
+                   f"root file system {built.root}")
 
 
-def _install(source: str, *, must_have: bool) -> None:
+def _install(source: str, added: Sequence[Packages], *, must_have: bool) -> None:
     if os.geteuid() != 0:
         raise UserError("provision --on host installs packages; run it with sudo")
     # Ansible works in the playbooks' folder, git in yet another.
     where = str(Path(source).absolute()) if Path(source).exists() and source else source
     extra = ["-e", f"mininet_wifi_source={where}"] if where else []
-    playbook = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(playbook), "-i", "localhost,", "-c", "local", *extra, str(_ANSIBLE / "testbed.yml"),
-         str(_ANSIBLE / "mininet_wifi.yml")],
-        env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg")}, check=False)
-    if done.returncode:
-        raise UserError("provision --on host: ansible-playbook failed, see above", status=1)
+    _play(*extra, str(_ANSIBLE / "testbed.yml"), str(_ANSIBLE / "mininet_wifi.yml"))
+    for packages in added:
+        with tempfile.NamedTemporaryFile("w", suffix=".lock") as lock:
+            lock.write(packages.lock)
+            lock.flush()
+            variables = {"packages_debian": packages.debian,
+                         "packages_lock": lock.name if packages.lock else ""}
+            _play("-e", json.dumps(variables), str(_ANSIBLE / "packages.yml"))
     lacking = builders.lacking("host")[MININET_WIFI]
     if lacking and must_have:
         raise UserError(f"provision --on host --mininet-wifi: {lacking}", status=1)
     click.echo(f"testbed ready; builders: {', '.join(builders.working('host'))}")
+
+
+def _play(*arguments: str) -> None:
+    """Have Ansible work on this machine. Raises UserError."""
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [str(playbook), "-i", "localhost,", "-c", "local", *arguments],
+        env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg")}, check=False)
+    if done.returncode:
+        raise UserError("provision --on host: ansible-playbook failed, see above", status=1)

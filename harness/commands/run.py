@@ -13,6 +13,7 @@ from harness.cluster import extra
 from harness.commands import options
 from harness.engine import (
     builders,
+    choosing,
     disk_full,
     preview,
     provenance,
@@ -23,7 +24,6 @@ from harness.engine import (
 )
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
-from harness.engine.machine import HostMachine, Machine
 from harness.engine.plan import Plan, Step
 from harness.engine.progress import Progress
 from harness.errors import UserError
@@ -49,8 +49,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
     rule = stopping.parse(until_ci, most_repetitions or max_repetitions, plan.study) \
         if until_ci else None
     if fresh and out is not None:
-        results.refuse_used(out)
-    folder = results.choose(out, results.RESULTS, plan, fresh=fresh)
+        choosing.refuse_used(out)
+    folder = choosing.choose(out, results.RESULTS, plan, fresh=fresh)
     if dry_run:
         preview.show(plan, folder, captures)
         return 0
@@ -123,8 +123,7 @@ def _here(plan: Plan, folder: Path) -> Begin:
     """Measure on this machine."""
     def begin(kept: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Campaign:
-        machine: Machine = HostMachine() if plan.settings.on == "host" \
-            else setup.embedded(plan.settings.builder)
+        machine = setup.machine(plan)
         with disk_full.reported(folder):
             provenance.write(folder, plan, machine)
         return Campaign(plan, machine, kept, events, more)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import click
 
 import studies
-from harness.engine import preview, profiles, request
+from guest import image
+from guest.packages import Packages
+from harness.engine import preview, profiles, request, variants
 from harness.engine.progress import lasting
 from harness.engine.request import Request
 from harness.errors import UserError
@@ -20,7 +22,7 @@ _SHOWN = 12
 
 @click.command("studies", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> int:
-    """List the studies, their factors and metrics, and the time that each profile takes.
+    """List the studies, their factors, metrics and packages, and the time that each profile takes.
 
     Exit status: 0, or 1 if a study's folder lacks a part.
     """
@@ -52,9 +54,19 @@ def _described(study: Study) -> Iterator[str]:
         better = f", {metric.better} is better" if metric.better else ""
         unit = f" in {metric.unit}" if metric.unit else ""
         yield f"  metric {metric.name}: {metric.title}{unit}{better}"
+    for name, packages in variants.declared(study.id).items():
+        yield f"  packages {name}: {_packages(packages)}"
     processors = len(os.sched_getaffinity(0))
     for name in profiles.names(study):
         yield f"  profile {name}: {_profile(study, name, processors)}"
+
+
+def _packages(packages: Packages) -> str:
+    """What a variant of the guest's image has, and whether it is there."""
+    lists = [("Debian", packages.debian), ("Python", packages.python)]
+    brought = "; ".join(f"{where}'s {', '.join(names)}" for where, names in lists if names)
+    state = "built" if image.find(packages=packages) else "built when it is first needed"
+    return f"{brought}; its guest image is {state}"
 
 
 def _profile(study: Study, name: str, processors: int) -> str:

@@ -276,7 +276,9 @@ class Campaign:
             self.kept(entry)
 
     def _environment(self, step: Step, testbed: Testbed | None) -> dict[str, Any]:
-        return {**recording.circumstances(self.plan, step), "image": self.machine.image_key,
+        spec = self.plan.testbeds[self.plan.testbed_of(step.cell)].spec
+        return {**recording.circumstances(self.plan, step),
+                "image": self.machine.image_key(spec.packages),
                 "guests": len(self._testbeds), "side_by_side": len(self.scheduler.running),
                 **(testbed.environment if testbed else {})}
 

@@ -62,8 +62,6 @@ class Running(Protocol):
 class Machine(Protocol):
     """Somewhere to run workers."""
 
-    #: Which guest image it boots, "" where it boots none.
-    image_key: str
     #: Where workers are kept: each stays on one of these.
     processors: list[int]
     #: How many may measure at once on one of them, if it has the power: while the air is busy, it
@@ -72,12 +70,18 @@ class Machine(Protocol):
     #: Testbeds that may exist side by side, if memory allows.
     max_testbeds: int
 
+    def image_key(self, packages: str = "") -> str:
+        """Which guest image it boots for a study's packages, "" where it boots none."""
+
     def memory_mb(self, nodes: int) -> int:
         """What a testbed of this many nodes may take of memory."""
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    clock: boot.Clock = "real") -> Running:
-        """Start a worker for a job folder of a study; its network has this many nodes."""
+                    packages: str = "", clock: boot.Clock = "real") -> Running:
+        """Start a worker for a job folder of a study; its network has this many nodes.
+
+        `packages` names those of the study that it is to have.
+        """
 
     def mount(self, job_dir: Path) -> str:
         """Where daemons inside will find the policy's files."""
@@ -88,7 +92,8 @@ class EmbeddedMachine:
 
     def __init__(self, built: image.Image) -> None:
         self.image = built
-        self.image_key = built.key
+        #: Further images, by the name of a study's packages.
+        self.variants: dict[str, image.Image] = {}
         self.at_once = _AT_ONCE
         self.max_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
@@ -96,6 +101,13 @@ class EmbeddedMachine:
         self.processors = sorted(os.sched_getaffinity(0))
         has_mininet_wifi = "mininet_wifi" in built.manifest.get("root", {})
         self._base_mb = _MEMORY_MB + (_MININET_WIFI_MB if has_mininet_wifi else 0)
+
+    def image_key(self, packages: str = "") -> str:
+        """The key of the image with these packages."""
+        return self._image(packages).key
+
+    def _image(self, packages: str) -> image.Image:
+        return self.variants[packages] if packages else self.image
 
     def memory_mb(self, nodes: int) -> int:
         """The memory that a guest is given; its kernel fills what its programs leave."""
@@ -106,12 +118,12 @@ class EmbeddedMachine:
         return "/tmp/qop/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    clock: boot.Clock = "real") -> Running:
+                    packages: str = "", clock: boot.Clock = "real") -> Running:
         """Boot a guest on the job folder, with a copy of the worker's code in it."""
         copy_code(job_dir / "code", study)
         try:
             return _Guest(await boot.boot(
-                self.image, job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
+                self._image(packages), job_dir, cpu=processor, memory_mb=self.memory_mb(nodes),
                 console_log=job_dir / "out" / "logs" / "console.log",
                 scratch=job_dir.parent.parent / "scratch", extra_tty=self.terminal,
                 clock=clock))
@@ -159,11 +171,14 @@ class HostMachine:
         if not TESTBED_PYTHON.exists():
             raise UserError("--on host: the testbed is not installed here; run "
                             "'./qop provision --on host' first")
-        self.image_key = ""
         # The testbeds share one kernel and one air, so one at a time.
         self.processors = [min(os.sched_getaffinity(0))]
         self.at_once = 1
         self.max_testbeds = 1
+
+    def image_key(self, packages: str = "") -> str:
+        """None: it is there already."""
+        return ""
 
     def memory_mb(self, nodes: int) -> int:
         """About what the daemons of one testbed take."""
@@ -174,7 +189,7 @@ class HostMachine:
         return f"/tmp/qop-{os.getpid()}/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    clock: boot.Clock = "real") -> Running:
+                    packages: str = "", clock: boot.Clock = "real") -> Running:
         """Start the worker as a process of this machine, which has but the real time."""
         assert clock == "real"
         code = job_dir / "code"

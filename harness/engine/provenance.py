@@ -63,13 +63,20 @@ def keep(folder: Path, circumstances: dict[str, Any]) -> None:
 def describe(plan: Plan, machine: Machine) -> dict[str, Any]:
     """One set of circumstances, the same for every record made under them."""
     return {"code": {"sha256": code_digest(plan.study.id), **revision()},
-            "image": dict(machine.image.manifest) if isinstance(machine, EmbeddedMachine)
-            else None,
+            **_images(machine),
             "programs": {name: _said(name, option).partition("\n")[0]
                          for name, option in _PROGRAMS},
             "python": {"version": platform.python_version(),
                        **{name: metadata.version(name) for name in _DISTRIBUTIONS}},
             "host": host()}
+
+
+def _images(machine: Machine) -> dict[str, Any]:
+    """What its guests boot from; with a study's packages, from others beside the first."""
+    if not isinstance(machine, EmbeddedMachine):
+        return {"image": None}
+    variants = {name: dict(built.manifest) for name, built in machine.variants.items()}
+    return {"image": dict(machine.image.manifest), **({"variants": variants} if variants else {})}
 
 
 def revision() -> dict[str, Any]:

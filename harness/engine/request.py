@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness.engine import profiles
+from harness.engine import profiles, variants
 from harness.engine.plan import Plan, Settings
 from harness.engine.profiles import Profile
 from harness.errors import UserError
@@ -60,6 +60,7 @@ def plan(request: Request, settings: Mapping[str, Any]) -> Plan:
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **settings))
         _check_cells(study, made.cells)
+        variants.named(made)
         _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
     return made
 

@@ -72,7 +72,8 @@ class Testbed:
                 await rendering  # nothing of it must take the machine's time
             self._running = await self.machine.start(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
-                study=self._plan.study.id, clock=self._plan.settings.clock)
+                study=self._plan.study.id, packages=self.spec.packages,
+                clock=self._plan.settings.clock)
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S)
             self.environment = ready["environment"]

@@ -26,6 +26,8 @@ from studies.study import (
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from analysis.cells import Cells
     from analysis.clock_comparison import Part
     from analysis.present.report import Report
@@ -94,6 +96,12 @@ class Qop2007(Study):
         from studies.qop2007 import values
 
         return values.values(measured)
+
+    def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged:
+        """With durations and rates near those of a quick run."""
+        from studies.qop2007 import made_up
+
+        return made_up.judged(cell, generator)
 
     def impossible(self, measured: Any) -> str:
         """A negative number, or an authentication time that is not the sum of its components."""

@@ -99,7 +99,8 @@ def of_paper(weights: Weights | None = None,
         answers(offers), _ANSWERS_NOTE, verdicts,
         _sections(basis, tables, figures.traffic(basis)), basis.notes,
         beside=(claims.table(verdicts),), answers_title=_ANSWERS_TITLE,
-        claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT, printed=("table-3", "table-9"), asked=_asked(applications))
+        claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT, printed=("table-3", "table-9"),
+        asked=_asked(applications))
 
 
 def _asked(applications: Sequence[str | Limits]) -> tuple[str, ...]:

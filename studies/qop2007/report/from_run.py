@@ -48,7 +48,7 @@ def in_order(policies: Iterable[ScoredPolicy]) -> tuple[ScoredPolicy, ...]:
 def layers_of(results: Results, name: str) -> Policy | None:
     """A policy as the run's manifest has it; None where it says nothing of its layers."""
     level = results.level("policy", name)
-    if level is None or "layers" not in level.content or name in results.changed("policy"):
+    if level is None or "layers" not in level.content or name in results.changed["policy"]:
         return None
     try:
         layers = Layers.model_validate(level.content["layers"])

@@ -17,7 +17,7 @@ import yaml
 from conftest import PATIENCE_S, PROJECT, TESTS, VIRTUAL, Qop, checks
 from harness import secrets
 from harness.engine import setup
-from harness.engine.testbed import Testbed
+from harness.engine import testbed as testbeds
 from harness.render import Renderer
 from measure import dissect, iperf
 from measure.dissect import Packet
@@ -261,7 +261,7 @@ async def _survive(policy: str, work: Path) -> dict[str, Any]:
     plan = plan_of(policy, "R1")
     [planned] = plan.testbeds.values()
     machine, made = setup.embedded(), secrets.make()
-    testbed = Testbed(machine, machine.processors[0], planned, plan, work)
+    testbed = testbeds.Testbed(machine, machine.processors[0], planned, plan, work)
     try:
         await testbed.open(made, Renderer(made, work))
         return await testbed.call("survive", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)

@@ -1,0 +1,112 @@
+"""Builds a variant of the root file system that has more packages, as whoever asks lists them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from guest import root
+from guest.cache import key_of
+from guest.commands import BuildError, Commands
+from guest.mininet_wifi import WithMininetWifi
+from guest.progress import Track
+
+ANSIBLE = root.PROJECT / "ansible"
+PLAYBOOK = ANSIBLE / "packages.yml"
+ROLE = ANSIBLE / "roles/packages"
+#: Applies both playbooks, Mininet-WiFi's and this one.
+BOTH = ANSIBLE / "additions.yml"
+# How mmdebstrap's apt says that there is no such package.
+_UNKNOWN = re.compile(
+    r"^E: (?:Unable to locate package (?=\S+$)|Package '(?=\S+' has no installation candidate))"
+    r"([a-z0-9][a-z0-9.+-]*)", re.M)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What a variant has beside the testbed: Debian packages, and Python packages for the worker.
+
+    `lock` is the text of a requirements file with hashes, "" for none. `name` and `where`, the file
+    that asks for them, are for messages; what is in an image depends on the rest alone.
+    """
+
+    name: str
+    debian: tuple[str, ...]
+    lock: str = ""
+    where: str = ""
+
+    @property
+    def python(self) -> list[str]:
+        """What the lock installs, as NAME==VERSION."""
+        return re.findall(r"^([A-Za-z0-9][\w.-]*==[^\s;\\]+)", self.lock, re.M)
+
+
+@dataclass(frozen=True)
+class WithPackages:
+    """The variant, on the plain root or on the one with Mininet-WiFi."""
+
+    packages: Packages
+    mininet_wifi: WithMininetWifi | None = None
+
+    EXPECTED_S: ClassVar[Mapping[str, float]] = {"fetch": 3, **root.EXPECTED_S, "packages": 35}
+
+    def key(self) -> str:
+        """Changes with the root below it, with the lists and with what installs them."""
+        below = self.mininet_wifi.inputs() if self.mininet_wifi else root.inputs()
+        files = [root.HERE / "packages.py", PLAYBOOK, BOTH, *ROLE.rglob("*")]
+        own = {"debian": "\n".join(sorted(set(self.packages.debian))), "lock": self.packages.lock}
+        return key_of({**below, **root.contents(files),
+                       **{name: text.encode() for name, text in own.items()}})
+
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
+        """Leave `root.squashfs` in the folder; returns the manifest."""
+        track.stage("fetch")
+        addition, about = self._addition(unfinished, commands, track)
+        try:
+            manifest = root.build(unfinished, commands, track, addition)
+        except BuildError as error:
+            unknown = sorted(set(_UNKNOWN.findall(commands.log.read_text(errors="replace"))))
+            if commands.stopped or not unknown:
+                raise
+            raise BuildError(
+                f"{self.packages.where or self.packages.name}: Debian {root.SUITE} has no package "
+                f"{', '.join(unknown)}; correct the list; full log: {commands.log}") from error
+        added = {"debian": sorted(set(self.packages.debian)), "python": self.packages.python}
+        return {**manifest, **about, "added": added}
+
+    def _addition(
+        self, unfinished: Path, commands: Commands, track: Track
+    ) -> tuple[root.Addition, Mapping[str, Any]]:
+        """What is added in all, with that of Mininet-WiFi if it is below, and its manifest."""
+        inside = unfinished / "qop"
+        variables: dict[str, Any] = {"packages_debian": list(self.packages.debian)}
+        if self.packages.lock:
+            variables |= self._fetch(inside / "packages", commands)
+        own = root.Addition(playbook=PLAYBOOK, role=ROLE, packages=self.packages.debian,
+                            variables=variables, compiled=())
+        if self.mininet_wifi is None:
+            return own, {}
+        below, about = self.mininet_wifi.addition(unfinished, commands, track)
+        # Of an addition's own playbook and role the root gets copies; here are those of two.
+        project = inside / "project" / "ansible"
+        shutil.copytree(below.role, project / "roles" / below.role.name)
+        for playbook in (below.playbook, PLAYBOOK):
+            shutil.copy(playbook, project)
+        return replace(own, playbook=BOTH, packages=[*below.packages, *own.packages],
+                       variables={**below.variables, **variables}, compiled=below.compiled), about
+
+    def _fetch(self, place: Path, commands: Commands) -> dict[str, str]:
+        """Leave lock and wheels in a folder; what the role is told of them."""
+        place.mkdir(parents=True)
+        (place / "requirements.lock").write_text(self.packages.lock)
+        commands.run([
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"),
+            *("--dest", str(place / "wheels"), *root.WHEELS_FOR, "--require-hashes", "--no-deps"),
+            *("--quiet", "--requirement", str(place / "requirements.lock"))])
+        return {"packages_lock": "/qop/packages/requirements.lock",
+                "packages_wheels": "/qop/packages/wheels"}

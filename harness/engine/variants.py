@@ -1,0 +1,78 @@
+"""Which images the testbeds of a plan boot: the builder's own, and others with more packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+
+from guest import image
+from guest.packages import Packages
+from harness.engine import builders
+from harness.engine.machine import TESTBED_PYTHON
+from harness.engine.plan import Plan
+from studies import packages
+from studies.study import StudyError
+
+#: How a Python says which of some packages it lacks.
+_LACKING = """
+import importlib.metadata as m, json, sys
+def there(name, version):
+    try:
+        return m.version(name) == version
+    except m.PackageNotFoundError:
+        return False
+print(json.dumps([text for text in sys.argv[1:] if not there(*text.split("=="))]))
+"""
+
+
+def declared(study: str) -> dict[str, Packages]:
+    """What a study brings, by the name that its testbeds give. Raises StudyError."""
+    where = f"studies/{study}/{packages.FILE}"
+    return {name: Packages(name, variant.debian, variant.lock, where)
+            for name, variant in packages.load(study).items()}
+
+
+def named(plan: Plan) -> dict[str, Packages]:
+    """Of what its study brings, what testbeds of the plan name. Raises StudyError."""
+    names = sorted({testbed.spec.packages for testbed in plan.testbeds.values()} - {""})
+    brought = declared(plan.study.id) if names else {}
+    for name in names:
+        if name not in brought:
+            raise StudyError(
+                f"{plan.study.id}: a testbed names the packages {name!r}; "
+                f"studies/{plan.study.id}/{packages.FILE} "
+                + (f"has {', '.join(brought)}" if brought else "does not exist or is empty"))
+    return {name: brought[name] for name in names}
+
+
+def built(plan: Plan) -> dict[str, image.Image | None]:
+    """The images that a plan's testbeds boot, by packages ("" is without), None if not built."""
+    variant = builders.VARIANTS[plan.settings.builder]
+    return {"": image.find(variant=variant),
+            **{name: image.find(variant=variant, packages=added)
+               for name, added in named(plan).items()}}
+
+
+def key_of(images: Mapping[str, image.Image | None]) -> str:
+    """One key for all of them; "" where one is missing."""
+    keys = [found.key for found in images.values() if found is not None]
+    return "+".join(keys) if len(keys) == len(images) else ""
+
+
+def provision(plan: Plan) -> str:
+    """The command that builds a plan's images."""
+    study = f" --study {plan.study.id}" if named(plan) else ""
+    return f"{builders.PROVISION[plan.settings.builder]}{study}"
+
+
+def lacking_on_host(added: Packages) -> list[str]:
+    """Of these packages, those that this very machine lacks."""
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n",
+                           *added.debian], capture_output=True, text=True, check=False)
+    there = {line.partition(" ")[0] for line in done.stdout.splitlines()
+             if line.endswith(" installed")}
+    argv = [str(TESTBED_PYTHON), "-c", _LACKING, *added.python]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    return [*(name for name in added.debian if name not in there),
+            *(json.loads(said) if said else added.python)]

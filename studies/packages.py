@@ -1,0 +1,99 @@
+"""A study's packages.yml says what it brings: variants of the machine, by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+import studies
+from studies.study import StudyError
+from topologies import reading
+from topologies.checks import TopologyError
+
+FILE = "packages.yml"
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
+_Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]+$")]  # Debian's own rule
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][\w.-]*==[^\s;]+(\s*;[^-]*)?(\s+--hash=sha256:[0-9a-f]{64})+")
+_WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+' and '-'",
+          "python": "name a file with hashes beside packages.yml",
+          "[key]": "a variant's name has small letters, digits and '-', at most 31"}
+_FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What testbeds have that name it: Debian packages, and Python packages for the workload.
+
+    `lock` is the text of `lock_file`, a requirements file with hashes; both are "" for none.
+    """
+
+    debian: tuple[str, ...]
+    lock_file: str = ""
+    lock: str = ""
+
+
+class _Entry(BaseModel):
+    """A variant as it stands in the file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    debian: list[_Package] = []
+    python: Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*)?$")] = ""
+
+
+_ENTRIES = TypeAdapter(dict[_Name, _Entry])
+
+
+def path(study: str) -> Path:
+    """Where a study's file is, if it has one."""
+    return studies.FOLDER / study / FILE
+
+
+def load(study: str) -> dict[str, Variant]:
+    """A study's variants by name; none where it has no file. Raises StudyError."""
+    file = path(study)
+    where = f"studies/{study}/{FILE}"
+    if not file.is_file():
+        return {}
+    try:
+        entries = _ENTRIES.validate_python(reading.read(file))
+    except TopologyError as error:
+        raise StudyError(str(error).replace(str(file), where)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        field = next((str(part) for part in reversed(first["loc"]) if str(part) in _WORDS), "")
+        raise StudyError(f"{where}: {place}: {_said(first['msg'])}; {_WORDS.get(field, _FORM)}") \
+            from None
+    for name, entry in entries.items():
+        if not entry.debian and not entry.python:
+            raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")
+    return {name: Variant(tuple(entry.debian), entry.python,
+                          _read_lock(study, entry.python) if entry.python else "")
+            for name, entry in entries.items()}
+
+
+def _said(message: str) -> str:
+    return " ".join(message.split())[:200]
+
+
+def _read_lock(study: str, name: str) -> str:
+    """A requirements file in which everything is pinned with its hash. Raises StudyError."""
+    where = f"studies/{study}/{name}"
+    try:
+        text = path(study).with_name(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"{where}: cannot be read ({_said(str(error))}); give a requirements file "
+                         "with hashes") from None
+    lines = [re.sub(r"(^|\s)#.*", "", line).strip()
+             for line in re.sub(r"\\\n", " ", text).splitlines()]
+    for line in filter(None, lines):
+        if not _REQUIREMENT.fullmatch(line):
+            raise StudyError(f"{where}: {line.split()[0]!r} is not pinned with its hash; make the "
+                             "file with 'pip-compile --generate-hashes --no-emit-index-url'")
+    return text

@@ -1,0 +1,90 @@
+"""Outcomes made up for benchmarks: of the shape and size of measured ones, near a quick run's.
+
+They say nothing about any policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from measure import phases
+from measure.phases import FOREIGN, Phase
+from measure.record import CheckRecord
+from policies import Policy
+from studies.qop2007.body import SCHEMA, Measured, PhaseRecord, StreamRecord, handoff_s
+from studies.qop2007.phases import authentication_time_s, components, table_4
+from studies.study import Cell, Judged
+from topologies.model import STATION, Scenario
+
+_STREAM_BYTES = 1_000_000
+#: Goodput without security on one crossing of the air, in bit/s, and its share on two.
+_TCP_BPS, _UDP_BPS, _SHARED = 4.6e6, 5.8e6, 0.52
+#: Duration in seconds, and packets, of the phases of a stay; a policy leaves out what it lacks.
+_STAY = {"scan": (0.0394, 3), "authentication": (0.0009, 2), "association": (0.0002, 2),
+         "dot1x": (0.0217, 17), "agent_discovery": (0.0017, 2), "registration": (0.0020, 2),
+         "ike": (0.0171, 9), "first_packet": (0.0135, 2)}
+_LEAVING_S = 0.0085
+
+
+def judged(cell: Cell, generator: np.random.Generator) -> Judged:
+    """A repetition of a cell, each with durations and rates of its own."""
+    policy, scenario = cell.value("policy"), cell.value("scenario")
+    slower, faster = float(generator.gamma(50, 1 / 50)), float(generator.normal(1, 0.01))
+    stamps = {"start": 1e9 + float(generator.uniform(0, 1e6))}
+    took_place = _stays(policy, scenario, slower, stamps)
+    return Judged(_measured(policy, scenario, took_place, stamps, faster), elapsed_s=6.0,
+                  evidence=[CheckRecord(check=f"made up {number}", ok=True,
+                                        detail="no packets, 0 dropped") for number in range(9)],
+                  raw=_raw(stamps))
+
+
+def _stays(policy: Policy, scenario: Scenario, slower: float,
+           stamps: dict[str, float]) -> list[Phase]:
+    """The phases at home and, of a node that roams, away; with the stamps of the move."""
+    home = _stay(policy, slower, 0.0, "")
+    if not scenario.roams_to:
+        return home
+    left = home[-1].end_s
+    stamps["handoff"] = stamps["start"] + left
+    away = _stay(policy, slower, left + _LEAVING_S, FOREIGN)
+    stamps["foreign_first_packet"] = stamps["start"] + away[-1].end_s
+    return [*home, *away]
+
+
+def _stay(policy: Policy, slower: float, at: float, prefix: str) -> list[Phase]:
+    stay = []
+    for name, (duration, packets) in _STAY.items():
+        if (name != "dot1x" or policy.uses_eap) and (name != "ike" or policy.uses_ipsec):
+            stay.append(Phase(prefix + name, at, duration * slower, packets))
+            at = stay[-1].end_s
+    return stay
+
+
+def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
+              stamps: dict[str, float], faster: float) -> Measured:
+    crossings_share = _SHARED if scenario.network.nodes[scenario.peer].has(STATION) else 1.0
+    share = crossings_share * (1 - 0.035 * policy.uses_ipsec - 0.007 * policy.encrypts_air)
+    parts = components(took_place)
+    summed = table_4(policy, roaming=scenario.roams_to is not None)
+    stay, moved = ([PhaseRecord(name=phase.name, start_s=phase.start_s, packets=phase.packets,
+                                duration_s=phase.duration_s) for phase in each]
+                   for each in (took_place, phases.handoff({"stamps": stamps}, took_place)))
+    tcp, udp = (StreamRecord(goodput_bps=bps * share * faster, bytes=_STREAM_BYTES,
+                             duration_s=8 * _STREAM_BYTES / (bps * share * faster),
+                             iperf={"packets": 713.0, "lost_packets": 300.0})
+                for bps in (_TCP_BPS, _UDP_BPS))
+    return Measured(
+        schema=SCHEMA, authentication_components_s=parts, authentication_sum=list(summed),
+        authentication_time_s=authentication_time_s(parts, summed), phases=stay, handoff=moved,
+        handoff_s=handoff_s(stay, moved, stamps), tcp=tcp, udp=udp)
+
+
+def _raw(stamps: dict[str, float]) -> dict[str, Any]:
+    """What reports do not read, but must get past: as much of it as a measured record has."""
+    events = [{"at_s": stamps["start"] + number, "name": "CTRL-EVENT-MADE-UP",
+               "text": "02:00:00:00:a1:00 no such event, and no such packet either"}
+              for number in range(60)]
+    return {"stamps": stamps, "events": events,
+            "processor_s": {"user": 0.2, "system": 1.9, "idle": 3.9, "iowait": 0.0}}
