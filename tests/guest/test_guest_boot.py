@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from conftest import PROJECT
-from guest.boot import Exit, Guest, GuestError, boot, can_hold, is_in_memory
+from guest.boot import Exit, GuestError, boot, can_hold, is_in_memory
 from guest.image import Image, ensure
 from guest.processes import keep_on, members
+from guest_bench import Bench
 
 SHELL = ("/bin/sh", "-c")
-
 
 
 @pytest.fixture(scope="session")
@@ -29,39 +29,10 @@ def image() -> Image:
     return ensure()
 
 
-class Bench:
-    """Boots guests below a test's folder."""
-
-    def __init__(self, image: Image, folder: Path) -> None:
-        self.image = image
-        self.folder = folder
-        self.job = folder / "job"
-        self.job.mkdir()
-
-    async def boot(self, *command: str, **options) -> Guest:
-        """A guest that runs a command."""
-        return await boot(
-            self.image,
-            self.job,
-            console_log=self.folder / "console.log",
-            scratch=self.folder / "scratch",
-            command=command,
-            **options,
-        )
-
-    async def run(self, *command: str, **options) -> tuple[str, Exit]:
-        """A guest's whole output, and how it ended."""
-        async with asyncio.timeout(60), await self.boot(*command, **options) as guest:
-            guest.stdin.close()
-            output = await guest.stdout.read()
-            return output.decode(), await guest.wait()
-
-
 @pytest.fixture
 def bench(image, tmp_path) -> Bench:
     """A place to boot guests at."""
     return Bench(image, tmp_path)
-
 
 
 @pytest.mark.guest
