@@ -21,7 +21,7 @@ os.environ["QOP_BUILDER"] = "mininet"
 
 
 #: How long tests wait for what has to come about, on whatever machine.
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 
 class Qop:
