@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from guest.boot import Clock
 from measure import manifest
 from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
 from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
-from guest.boot import Clock
 from topologies import builders, loader
 
 #: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
