@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distributed import get_worker
 
-from harness.cluster.wire import Finding, Said, Share
+from harness.cluster.wire import Finished, Said, Share
 from harness.engine.plan import Step
 from tests.fabricated import make
 
@@ -23,11 +23,11 @@ class Script:
 
     #: Steps that no process survives.
     poisonous: set[str] = field(default_factory=set)
-    #: Steps that are flagged unless they are measured alone.
+    #: Steps that are flagged unless they are measured exclusively.
     flagged: set[str] = field(default_factory=set)
     #: Addresses of workers that cannot even begin.
     broken: set[str] = field(default_factory=set)
-    #: The first worker that has sent so many findings says nothing new any more.
+    #: The first worker that has sent so many repetitions says nothing new any more.
     stalls_after: int = 10**6
     stalled: str = ""
     #: Steps by the address of the worker that measured them, in order.
@@ -39,7 +39,7 @@ SCRIPT = Script()
 
 
 class MadeUp:
-    """A session that has one more finding whenever it is asked."""
+    """A session that has finished one more repetition whenever it is asked."""
 
     def __init__(self, share: Share, place: Path) -> None:
         assert place.is_dir()
@@ -47,7 +47,7 @@ class MadeUp:
         self._at = get_worker().address
         self._todo = [(step, False) for step in share.steps]
         self._todo += [(step, True) for step in share.again]
-        self._unkept: dict[int, Finding] = {}
+        self._unkept: dict[int, Finished] = {}
         self._number = 0
 
     def ask(self, kept: Collection[int], patience_s: float) -> Said:
@@ -58,28 +58,30 @@ class MadeUp:
             return Said(ended=True, broken=BROKEN)
         if not self._todo:
             return Said(ended=True, logs={"cells/P1-N2.log": LINE, "../../outside": LINE})
-        step, alone = self._todo[0]
+        step, exclusive = self._todo[0]
+        started = {"event": "repetition-started", "at": 1.0, "name": step.name,
+                   "testbed": "P1", "attempt": 1, "exclusive": exclusive}
         if self._number >= SCRIPT.stalls_after and SCRIPT.stalled in {"", self._at}:
             SCRIPT.stalled = self._at
             time.sleep(0.05)
-            return Said(running={step.name: 1.0}, testbeds=1)
+            return Said(events=[started])
         if step.name in SCRIPT.poisonous:
-            return Said(running={step.name: 1.0}, ended=True, broken="its process was killed")
-        self._find(step, alone=alone)
-        return Said(list(self._unkept.values()), {step.name: 0.5}, 1)
+            return Said(events=[started], ended=True, broken="its process was killed")
+        self._finish(step, exclusive=exclusive)
+        return Said(list(self._unkept.values()), [started])
 
     def close(self) -> None:
         """Note it."""
         SCRIPT.closed.append(self._at)
 
-    def _find(self, step: Step, *, alone: bool) -> None:
+    def _finish(self, step: Step, *, exclusive: bool) -> None:
         SCRIPT.measured.setdefault(self._at, []).append(step.name)
         self._number += 1
-        is_flagged = step.name in SCRIPT.flagged and not alone
+        is_flagged = step.name in SCRIPT.flagged and not exclusive
         self._todo = self._todo[1:] + ([(step, True)] if is_flagged else [])
-        found = make(step.cell.policy.id, step.repetition)
-        found = found.model_copy(update={"environment": {
-            **found.environment, "flags": ["processor"] if is_flagged else [], "alone": alone}})
-        self._unkept[self._number] = Finding(
-            self._number, found.model_dump_json(by_alias=True),
-            {"auth-mn.pcap.gz": step.name.encode()})
+        made = make(step.cell.ids["policy"], step.repetition)
+        made = made.model_copy(update={"files": ["trace.txt"], "environment": {
+            **made.environment, "flags": ["processor"] if is_flagged else [], "alone": exclusive}})
+        self._unkept[self._number] = Finished(
+            self._number, made.model_dump_json(by_alias=True),
+            {"auth-mn.pcap.gz": step.name.encode()}, {"trace.txt": step.name.encode()}, LINE)

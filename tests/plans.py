@@ -9,6 +9,8 @@ from typing import Any
 import studies
 from harness.engine.plan import Plan, Settings
 from harness.engine.request import Request, plan
+from measure.record import Record
+from studies.qop2007.body import Measured
 from studies.study import Level
 
 STUDY = studies.load("qop2007")
@@ -31,3 +33,9 @@ def policies(count: int) -> list[str]:
 def with_levels(made: Plan, **levels: Sequence[Level]) -> Plan:
     """A plan with other levels of some factors."""
     return dataclasses.replace(made, levels={**made.levels, **levels})
+
+
+def body(entry: Record) -> Measured:
+    """What the study measured, of its record; there must be something."""
+    assert entry.measured is not None, entry.reason
+    return Measured.model_validate(entry.measured)

@@ -25,16 +25,15 @@ from harness import secrets
 from harness.commands import doctor, run
 from harness.engine import builders, machine, setup, testbed
 from harness.engine.machine import copy_code
-from harness.engine.plan import Plan, Settings
 from harness.errors import UserError
 from harness.render import Renderer
 from measure.record import Record
-from policies import load_all
 from tests.conftest import Qop, checks
+from tests.plans import body, plan_of
 from topologies import hwsim_mgmt
 from topologies.builders import MININET, MININET_WIFI, NAMES
-from topologies.loader import load_medium, load_scenario, to_json
-from topologies.model import Node, Scenario
+from topologies.loader import load_scenario, to_json
+from topologies.model import Node
 
 SCENARIOS = ("N2", "R1")
 POLICIES = ("P1", "P12")
@@ -77,20 +76,19 @@ def test_asked_for_and_not_there(monkeypatch, arguments) -> None:
 
 def test_a_results_folder_keeps_its_builder(monkeypatch, tmp_path: Path) -> None:
     """Begun on plain Mininet, a folder goes on so when Mininet-WiFi has come; a new one has it."""
-    plan = Plan(load_all()[:1], [load_scenario("N2")], None, Settings(builder=MININET))
-    (tmp_path / "plan.json").write_text(json.dumps(plan.describe()))
+    plan = plan_of("P1", builder=MININET)
+    (tmp_path / "plan.json").write_text(plan.manifest.model_dump_json(by_alias=True))
     monkeypatch.setattr(image, "find", images(image.PLAIN, image.MININET_WIFI))
-    assert run._builder("auto", "guest", tmp_path, elsewhere=False) == MININET
-    assert run._builder("auto", "guest", tmp_path / "new", elsewhere=False) == MININET_WIFI
-    other = Plan(plan.policies, plan.scenarios, None, Settings(builder=MININET_WIFI))
-    assert other.digest() != plan.digest()
+    assert run._builder("auto", "guest", tmp_path, is_elsewhere=False) == MININET
+    assert run._builder("auto", "guest", tmp_path / "new", is_elsewhere=False) == MININET_WIFI
+    assert plan_of("P1", builder=MININET_WIFI).digest != plan.digest
 
 
 def test_on_a_cluster_the_workers_must_have_it(monkeypatch) -> None:
     """This machine need not have the image whose builder it asks its workers for."""
     monkeypatch.setattr(image, "find", images())
-    assert run._builder(MININET_WIFI, "guest", None, elsewhere=True) == MININET_WIFI
-    assert run._builder("auto", "guest", None, elsewhere=True) == MININET
+    assert run._builder(MININET_WIFI, "guest", None, is_elsewhere=True) == MININET_WIFI
+    assert run._builder("auto", "guest", None, is_elsewhere=True) == MININET
 
 
 @pytest.mark.parametrize(("said", "works"), [
@@ -265,22 +263,22 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[
     def look_at(name: str, scenario: str) -> dict[str, Seen]:
         if (name, scenario) not in known:
             work = tmp_path_factory.mktemp("network")
-            known[name, scenario] = asyncio.run(_look_at(name, load_scenario(scenario), work))
+            known[name, scenario] = asyncio.run(_look_at(name, scenario, work))
         return known[name, scenario]
     return look_at
 
 
-async def _look_at(name: str, scenario: Scenario, work: Path) -> dict[str, Seen]:
+async def _look_at(name: str, scenario: str, work: Path) -> dict[str, Seen]:
     embedded = setup.embedded(name)
-    plan = Plan(load_all()[:1], [scenario], load_medium("802.11b-short"), Settings(builder=name))
+    plan = plan_of("P1", scenario, builder=name)
+    [planned] = plan.testbeds.values()
     made = secrets.make()
     renderer = Renderer(made, work)
-    opened = testbed.Testbed(embedded, embedded.processors[0], plan.policies[0], plan.sites[0],
-                             plan.medium, plan.settings, work)
+    opened = testbed.Testbed(embedded, embedded.processors[0], planned, plan, work)
     try:
         await opened.open(made, renderer)
         said = {node: await opened.shell(node=node, argv=["sh", "-c", _LOOK])
-                for node in plan.sites[0].network.nodes}
+                for node in planned.spec.network.nodes}
         return {node: look(found["output"]) for node, found in said.items()}
     finally:
         await opened.close()
@@ -421,7 +419,7 @@ def test_both_builders_have_the_same_evidence(measured) -> None:
     one, other = (measured(there(name)) for name in NAMES)
     for name, found in one.items():
         assert checks(found).keys() == checks(other[name]).keys(), name
-        packets = [{phase.name: phase.packets for phase in each.phases
+        packets = [{phase.name: phase.packets for phase in body(each).phases
                     if phase.name.endswith(("dot1x", "ike", "registration"))}
                    for each in (found, other[name])]
         assert packets[0] == packets[1], name

@@ -38,16 +38,19 @@ def test_results_say_what_they_were_made_with(qop: Qop) -> None:
     [found] = json.loads((qop.folder / "out" / "provenance.json").read_text())
     assert found["image"]["kernel"]["version"] and found["image"]["root"]["packages"]
     assert found["programs"]["tshark"] and found["host"]["processors"] >= 1
-    assert set(found["scenarios"]) == {"N2"}
+    assert set(json.loads((qop.folder / "out" / "plan.json").read_text())["levels"][
+        "scenario"]) == {"N2"}
 
 
 #: The command line, but for a limit that every repetition passes.
-IMPATIENT = ("import sys; from harness import cli, load; load.LIMITS['udp'] = -1.0; "
+IMPATIENT = ("import sys; import studies; from harness import cli; "
+             "from studies.study import Stage; study = type(studies.load('qop2007')); "
+             "study.stages = (Stage('udp', ('udp_start',), ('udp_end',), limit=-1.0),); "
              "sys.exit(cli.main())")
 
 
-def test_what_waited_for_the_processor_is_flagged_and_measured_again_alone(qop: Qop) -> None:
-    """A flagged repetition is repeated at the end, alone, once; its flag is not hidden."""
+def test_what_waited_for_the_processor_is_flagged_and_measured_again_exclusively(qop: Qop) -> None:
+    """A flagged repetition is repeated at the end, exclusively, once; its flag is not hidden."""
     argv = ["run", "--out", "out", "--policies", "P1", "--scenarios", "N2", "--repetitions", "1",
             "--stream-bytes", "200k"]
     done = subprocess.run([sys.executable, "-c", IMPATIENT, *argv], cwd=qop.folder, text=True,
@@ -55,7 +58,7 @@ def test_what_waited_for_the_processor_is_flagged_and_measured_again_alone(qop: 
                           env={**os.environ, "PYTHONPATH": str(PROJECT)})
     assert done.returncode == 0, done.stderr
     assert "[1/2]" in done.stderr and "[2/2]" in done.stderr
-    assert "alone; flagged: waited for the processor" in done.stderr
+    assert "measured exclusively; flagged: waited for the processor" in done.stderr
     [found] = qop.records("out").values()
     assert found.environment["flags"] == ["processor"]
     assert found.environment["alone"] is True
@@ -76,4 +79,4 @@ def test_status_from_another_shell(qop: Qop) -> None:
     assert running.returncode == 0, errors
     said = qop("status", "out").stdout
     assert "not running; 4 of 4 repetitions ok, 0 failed" in said
-    assert not (qop.folder / "out" / "state.json").exists()
+    assert "running: " not in said

@@ -30,14 +30,14 @@ from harness.cluster.shares import LOSSES, Shares, how_many
 from harness.cluster.wire import Identity, Said, Share
 from harness.commands import run, worker
 from harness.engine import provenance, results
-from harness.engine.plan import Plan, Settings
+from harness.engine.events import Event, EventLog, RunState
+from harness.engine.plan import Plan
 from harness.errors import UserError
 from measure import record
 from measure.record import Record
-from policies import load_all
+from tests import plans
 from tests.conftest import wait_until
 from tests.made_up_sessions import BROKEN, LINE, SCRIPT, MadeUp, Script
-from topologies.loader import load_medium, load_scenario
 
 # Tornado and dask warn of what they leave to the garbage collector themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -46,8 +46,7 @@ CODE, IMAGE = "c" * 64, "kernel-root"
 
 def plan_of(policies: int = 4, repetitions: int = 2) -> Plan:
     """The first policies in N2."""
-    return Plan(load_all()[:policies], [load_scenario("N2")], load_medium("802.11b-short"),
-                Settings(repetitions=repetitions))
+    return plans.plan_of(plans.policies(policies), repetitions=repetitions)
 
 
 @pytest.fixture
@@ -55,8 +54,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     """How made-up sessions are to behave; the workers' image is made up, too."""
     for one in fields(Script):
         setattr(SCRIPT, one.name, getattr(Script(), one.name))
-    found = image.Image(Path("linux"), Path("root"), seccomp=True, key=IMAGE, manifest={})
-    monkeypatch.setattr(image, "find", lambda **_: found)
+    built = image.Image(Path("linux"), Path("root"), seccomp=True, key=IMAGE, manifest={})
+    monkeypatch.setattr(image, "find", lambda **_: built)
     monkeypatch.setattr(campaign, "WAIT_S", 1.0)
     # Asking programs for their versions takes its time, and is tested where it is done.
     monkeypatch.setattr(provenance, "describe", lambda *_: {"host": provenance.host()})
@@ -78,18 +77,26 @@ class Run:
 
     def __init__(self, folder: Path, plan: Plan, where: str) -> None:
         self.told: list[str] = []
-        self.reported: list[Record] = []
+        self.recorded: list[str] = []
+        self.state = RunState()
         self.plan = plan
         self.kept = results.ResultsFolder(folder)
-        self.campaign = ClusterCampaign(plan, where, self.kept,
-                                        lambda found, _: self.reported.append(found),
-                                        tell=self.told.append, start=MadeUp)
+        self.events = EventLog(folder, self.state.take, self.hear)
+        self.campaign = ClusterCampaign(plan, where, self.kept, self.events, start=MadeUp)
+
+    def hear(self, event: Event) -> None:
+        """Note what a user is shown."""
+        if event["event"] == "repetition-recorded":
+            self.recorded.append(event["name"])
+        self.told += [event["line"]] if "line" in event else []
 
     async def __call__(self) -> dict[str, Record]:
         """Measure what is missing; the records by name."""
         with self.kept:
             self.kept.adopt(self.plan)
-            await self.campaign.run(self.kept.missing(self.plan), self.kept.flagged(self.plan))
+            steps, again = self.kept.missing(self.plan), self.kept.flagged(self.plan)
+            self.events.say("run-started", already=0, total=len(steps) + len(again))
+            await self.campaign.run(steps, again)
         return self.records()
 
     def records(self) -> dict[str, Record]:
@@ -118,16 +125,19 @@ async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path)
     async with workers(2) as cluster:
         measuring = Run(tmp_path, plan, cluster.scheduler_address)
         records = await measuring()
-    assert records.keys() == names(plan) and len(measuring.reported) == len(records)
+    assert records.keys() == names(plan) and len(measuring.recorded) == len(records)
     assert len(script.measured) == 2
     policies = [{name.split("-")[0] for name in found} for found in script.measured.values()]
     assert len(policies[0]) == len(policies[1]) == 2 and not policies[0] & policies[1]
     for name in records:
         assert (tmp_path / "captures" / name / "auth-mn.pcap.gz").read_bytes() == name.encode()
+        assert (tmp_path / "files" / name / "trace.txt").read_bytes() == name.encode()
+        assert (tmp_path / "events" / f"{name}.jsonl").read_bytes() == LINE
     assert (tmp_path / "logs" / "cells" / "P1-N2.log").read_bytes() == 2 * LINE
     assert not (tmp_path / "outside").exists() and not (tmp_path.parent / "outside").exists()
     assert sorted(script.closed) == sorted(script.measured)
-    assert (measuring.campaign.done, measuring.campaign.total) == (8, 8)
+    assert (measuring.state.done, measuring.state.total) == (8, 8)
+    assert RunState.of(tmp_path) == measuring.state and not measuring.state.running
 
 
 async def test_records_name_workers_but_no_address(script, tmp_path) -> None:
@@ -172,9 +182,9 @@ async def test_what_no_process_survives_is_recorded_as_failed(script, tmp_path) 
     failed = records.pop("P2-N2-001")
     assert failed.status == "failed" and failed.attempt == LOSSES
     assert "its process was killed" in failed.reason
-    assert failed.environment["policy_sha256"] == plan.policies[1].digest()
+    assert failed.digests["policy"] == plan.levels["policy"][1].digest
     assert all(found.status == "ok" for found in records.values())
-    assert list(measuring.campaign.failed) == ["P2-N2-001"]
+    assert measuring.state.failed == {"P2-N2-001"}
 
 
 async def test_a_worker_that_cannot_begin_is_left_out(script, tmp_path) -> None:
@@ -201,14 +211,14 @@ async def test_no_worker_is_left(script, tmp_path) -> None:
     assert measuring.records() == {}
 
 
-async def test_flagged_repetitions_are_measured_alone(script, tmp_path) -> None:
+async def test_flagged_repetitions_are_measured_exclusively(script, tmp_path) -> None:
     """The second record replaces the first; a folder that holds a flagged one sends it, too."""
     script.flagged = {"P1-N2-001", "P3-N2-002"}
     plan = plan_of()
     async with workers(2) as cluster:
         measuring = Run(tmp_path, plan, cluster.scheduler_address)
         records = await measuring()
-        assert (measuring.campaign.done, measuring.campaign.total) == (10, 10)
+        assert (measuring.state.done, measuring.state.total) == (10, 10)
         assert all(not found.environment["flags"] for found in records.values())
         assert records["P1-N2-001"].environment["alone"] is True
         old = records["P4-N2-001"]
@@ -313,7 +323,7 @@ class Claims:
 ])
 async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
     """One line with its address and what differs, before anything is measured or kept."""
-    monkeypatch.setattr(provenance, "code_digest", lambda: CODE)
+    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
     checker = checking.Checker(plan_of(), Claims(Identity(CODE, IMAGE, 2), odd), tmp_path)
     with pytest.raises(UserError) as caught:
@@ -325,7 +335,7 @@ async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, mo
 
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
     """A client that has none of its own still refuses two kinds."""
-    monkeypatch.setattr(provenance, "code_digest", lambda: CODE)
+    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
     same, other = Identity(CODE, IMAGE, 2), Identity(CODE, "other-root", 2)
     assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path).first(0)) == 2
@@ -369,25 +379,25 @@ def test_hosts_are_not_for_clusters() -> None:
 
 # --- Sharing out ----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("policies", "processors", "everyone", "expected"), [
+@pytest.mark.parametrize(("testbeds", "processors", "everyone", "expected"), [
     (12, 1, 1, 12),  # a lone worker has a scheduler of its own
     (12, 1, 2, 6), (12, 2, 4, 6),  # half of it keeps each just busy
     (48, 1, 2, 12),  # in two goes, so that a faster one may take the rest
     (13, 1, 2, 4), (1, 1, 8, 1), (0, 1, 2, 0), (12, 4, 6, 8)])
-def test_how_many_policies_a_worker_gets(policies, processors, everyone, expected) -> None:
+def test_how_many_testbeds_a_worker_gets(testbeds, processors, everyone, expected) -> None:
     """Its part by processors."""
-    assert how_many(policies, processors, everyone) == expected
+    assert how_many(testbeds, processors, everyone) == expected
 
 
-def test_the_longest_policies_go_first() -> None:
+def test_the_longest_testbeds_go_first() -> None:
     """What has most left to measure is given out before what is nearly done."""
     plan = plan_of(3, 3)
     shares = Shares(plan)
     shares.add([step for step in plan.steps()
-                if step.cell.policy.id != "P1" or step.repetition == 3])
-    assert shares.policies()[-1] == "P1"
+                if step.cell.ids["policy"] != "P1" or step.repetition == 3])
+    assert shares.testbeds()[-1] == "P1"
     taken, _ = shares.take(1)
-    assert len({step.cell.policy.id for step in taken}) == 1
+    assert len({step.cell.ids["policy"] for step in taken}) == 1
     assert [step.repetition for step in taken] == [1, 2, 3]
 
 
@@ -399,13 +409,13 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
     shares.add([], [step])
     for _ in range(LOSSES):
         assert shares.take(1) == ([], [step])
-        assert shares.hand_back([step.name], {step.name: 1.0}) == []
+        assert shares.hand_back([step.name], {step.name}) == []
     assert shares.is_finished
 
 
 # --- A session's process --------------------------------------------------------------------------
 
-TWO_FINDINGS = """
+TWO_FINISHED = """
 import json, pathlib, pickle, sys
 share = pickle.load(sys.stdin.buffer)
 outbox = pathlib.Path(sys.argv[1], "outbox")
@@ -413,12 +423,12 @@ for number in (1, 2):
     (outbox / str(number) / "captures").mkdir(parents=True)
     (outbox / str(number) / "record.json").write_text(share.serial)
     (outbox / str(number) / "captures" / "a.pcap.gz").write_bytes(b"x" * number)
-    print(json.dumps({"finding": number}), flush=True)
-print(json.dumps({"running": {"P1-N2-003": 2.0}, "testbeds": 1}), flush=True)
+    print(json.dumps({"finished": number}), flush=True)
+print(json.dumps({"event": {"event": "repetition-started", "name": "P1-N2-003"}}), flush=True)
 """
-ENDS_WELL = TWO_FINDINGS + 'print(json.dumps({"end": ""}), flush=True)\nsys.stdin.read()\n'
-CRASHES = TWO_FINDINGS + 'sys.exit("out of luck")\n'
-LINGERS = TWO_FINDINGS + "sys.stdin.read()\n"
+ENDS_WELL = TWO_FINISHED + 'print(json.dumps({"end": ""}), flush=True)\nsys.stdin.read()\n'
+CRASHES = TWO_FINISHED + 'sys.exit("out of luck")\n'
+LINGERS = TWO_FINISHED + "sys.stdin.read()\n"
 
 
 def session(program: str, place: Path, **options: float) -> Session:
@@ -427,47 +437,49 @@ def session(program: str, place: Path, **options: float) -> Session:
                    (sys.executable, "-c", program), **options)
 
 
-def until_ended(found: Session) -> tuple[list[int], Said]:
-    """Ask, acknowledging everything, until the end; the numbers of the findings, and the last."""
+def until_ended(asked: Session) -> tuple[list[int], list[str], Said]:
+    """Ask, acknowledging everything, until the end; numbers, what began, and the last answer."""
     numbers: list[int] = []
+    begun: list[str] = []
     kept: list[int] = []
     until = time.monotonic() + 20
     while time.monotonic() < until:
-        said = found.ask(kept, 0.2)
-        kept = [one.number for one in said.findings]
+        said = asked.ask(kept, 0.2)
+        kept = [finished.number for finished in said.finished]
         numbers += kept
+        begun += [event["name"] for event in said.events]
         if said.ended:
-            return numbers, said
+            return numbers, begun, said
     raise AssertionError("it did not end")
 
 
 def test_a_session_tells_everything_once_it_is_acknowledged(tmp_path: Path) -> None:
-    """Unacknowledged findings come again; its process and folder are gone when it is closed."""
-    found = session(ENDS_WELL, tmp_path)
-    wait_until(lambda: len(found.ask([], 0.1).findings) == 2, 20)
-    [first, second] = found.ask([], 0.1).findings
+    """What is unacknowledged comes again; its process and folder are gone when it is closed."""
+    asked = session(ENDS_WELL, tmp_path)
+    wait_until(lambda: len(asked.ask([], 0.1).finished) == 2, 20)
+    [first, second] = asked.ask([], 0.1).finished
     assert first.record == "a-serial" and second.captures == {"a.pcap.gz": b"xx"}
-    assert [one.number for one in found.ask([1], 0.1).findings] == [2]
-    assert until_ended(found)[1].broken == ""
-    found.close()
+    assert [finished.number for finished in asked.ask([1], 0.1).finished] == [2]
+    assert until_ended(asked)[2].broken == ""
+    asked.close()
     assert list(tmp_path.iterdir()) == [] and not processes_in(tmp_path)
 
 
-def test_a_crash_loses_no_finding_and_is_explained(tmp_path: Path) -> None:
-    """What it had finished is told first, then what was running and its last words."""
-    found = session(CRASHES, tmp_path)
-    numbers, said = until_ended(found)
+def test_a_crash_loses_nothing_finished_and_is_explained(tmp_path: Path) -> None:
+    """What it had finished is told first, what was running, then its last words."""
+    asked = session(CRASHES, tmp_path)
+    numbers, begun, said = until_ended(asked)
     assert sorted(set(numbers)) == [1, 2]
-    assert "out of luck" in said.broken and said.running == {"P1-N2-003": 2.0}
-    found.close()
+    assert "out of luck" in said.broken and begun == ["P1-N2-003"]
+    asked.close()
 
 
 def test_a_session_nobody_asks_for_ends_itself(tmp_path: Path) -> None:
     """A client that was killed leaves no process on its workers once the lease is over."""
-    found = session(LINGERS, tmp_path, lease_s=0.5)
+    asked = session(LINGERS, tmp_path, lease_s=0.5)
     wait_until(lambda: not list(tmp_path.iterdir()), 20)
     assert not processes_in(tmp_path)
-    said = found.ask([], 0)
+    said = asked.ask([], 0)
     assert said.ended and "nobody asked" in said.broken
 
 

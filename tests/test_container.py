@@ -184,7 +184,7 @@ def test_the_page_measures(walked: object, person: Person) -> None:
     assert not any(complaints for _, complaints in read)
     records = [found for several, _ in read for found in several]
     assert {found.status for found in records} == {"ok"}
-    assert {found.policy for found in records} == {"P1", "P8", "WPA2-PSK"}
+    assert {found.cell["policy"] for found in records} == {"P1", "P8", "WPA2-PSK"}
     owners = {path.stat().st_uid for path in (person.folder / "results").rglob("*")}
     assert owners == {person.uid}
     told = json.loads(next(person.folder.glob("results/*/provenance.json")).read_text())

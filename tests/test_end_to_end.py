@@ -14,6 +14,7 @@ import yaml
 
 from measure.record import Record
 from tests.conftest import PROJECT, Qop, checks
+from tests.plans import body
 
 pytestmark = pytest.mark.guest
 
@@ -25,7 +26,7 @@ def measured(shared_qop: Qop) -> dict[str, Record]:
     """One repetition of each of these policies in N2."""
     done, records = shared_qop.run("e2e", "--policies", ",".join(MEASURED), "--repetitions", "1")
     assert done.returncode == 0, done.stderr
-    return {found.policy: found for found in records.values()}
+    return {found.cell["policy"]: found for found in records.values()}
 
 
 @pytest.mark.parametrize("policy", MEASURED)
@@ -34,19 +35,19 @@ def test_every_policy_is_measured_and_proven(measured: dict[str, Record], policy
     found = measured[policy]
     assert found.status == "ok", found.reason
     assert all(check.ok for check in found.evidence)
-    assert found.tcp and found.udp
-    for stream in (found.tcp, found.udp):
+    assert body(found).tcp and body(found).udp
+    for stream in (body(found).tcp, body(found).udp):
         assert stream.bytes > 100_000
         # 802.11b cannot carry more than its ceiling, and a working testbed comes near it.
         assert 3e6 < stream.goodput_bps < 7.2e6
     assert {"scan", "authentication", "association", "first_packet"} <= {
-        phase.name for phase in found.phases}
+        phase.name for phase in body(found).phases}
     assert found.environment["kernel"].startswith("Linux")
 
 
 def test_open_network_has_only_mobile_ip(measured: dict[str, Record]) -> None:
     """P1: frames in clear, nothing negotiated; its authentication time is Mobile IP's alone."""
-    assert measured["P1"].authentication_sum == ["mip_registration_home"]
+    assert body(measured["P1"]).authentication_sum == ["mip_registration_home"]
     assert "air is open" in checks(measured["P1"])
 
 
@@ -59,7 +60,7 @@ def test_wep_protects_every_frame(measured: dict[str, Record]) -> None:
 
 def test_ipsec_takes_nine_packets(measured: dict[str, Record]) -> None:
     """P3: main and quick mode in exactly 9 ISAKMP packets; 3DES and SHA-1 in the kernel."""
-    phases = {phase.name: phase for phase in measured["P3"].phases}
+    phases = {phase.name: phase for phase in body(measured["P3"]).phases}
     assert phases["ike"].packets == 9
     held = checks(measured["P3"])
     assert "cbc(des3_ede), hmac(sha1)" in held["ESP transforms in the kernel"]
@@ -77,7 +78,7 @@ def test_eap_md5_with_static_wep(measured: dict[str, Record]) -> None:
 @pytest.mark.parametrize("policy", ["P8", "P12"])
 def test_eap_tls_delivers_wep_keys(measured: dict[str, Record], policy: str) -> None:
     """P8, P12: mutual EAP-TLS in the paper's 17 packets, keys by EAPOL-Key."""
-    phases = {phase.name: phase for phase in measured[policy].phases}
+    phases = {phase.name: phase for phase in body(measured[policy]).phases}
     assert phases["dot1x"].packets == 17
     held = checks(measured[policy])
     assert {"EAP method TLS", "mutual authentication", "keys delivered by EAPOL-Key"} <= held.keys()
@@ -86,12 +87,12 @@ def test_eap_tls_delivers_wep_keys(measured: dict[str, Record], policy: str) -> 
 def test_all_layers_together(measured: dict[str, Record]) -> None:
     """P12: 802.1X and IPsec each proven; its authentication time is Table 4's sum."""
     found = measured["P12"]
-    phases = {phase.name: phase for phase in found.phases}
+    phases = {phase.name: phase for phase in body(found).phases}
     assert phases["ike"].packets == 9
-    parts = found.authentication_components_s
+    parts = body(found).authentication_components_s
     assert parts["eap_home"] == pytest.approx(phases["dot1x"].duration_s)
     assert parts["ike_home"] == pytest.approx(phases["ike"].duration_s)
-    assert found.authentication_time_s == pytest.approx(
+    assert body(found).authentication_time_s == pytest.approx(
         parts["eap_home"] + parts["ike_home"] + parts["mip_registration_home"])
 
 
@@ -108,11 +109,11 @@ def test_users_own_policy(qop: Qop) -> None:
     done, records = qop.run("own", "--policy", str(PROJECT / "examples" / "wpa2-psk.yml"),
                             "--repetitions", "1")
     assert done.returncode == 0, done.stderr
-    [own] = [found for found in records.values() if found.policy != "P1"]
+    [own] = [found for found in records.values() if found.cell["policy"] != "P1"]
     held = checks(own)
     assert {"CCMP on every data frame", "pairwise cipher negotiated",
             "four-way handshake"} <= held.keys()
-    assert own.authentication_time_s and own.authentication_time_s > 0
+    assert body(own).authentication_time_s and body(own).authentication_time_s > 0
 
 
 def test_every_authentication_is_whole(qop: Qop) -> None:
@@ -123,7 +124,7 @@ def test_every_authentication_is_whole(qop: Qop) -> None:
     done, records = qop.run("whole", "--policy", "eap.yml", "--policy",
                             str(PROJECT / "examples" / "wpa3-sae.yml"), "--repetitions", "1")
     assert done.returncode == 0, done.stderr
-    packets = {found.policy: {phase.name: phase.packets for phase in found.phases}
+    packets = {found.cell["policy"]: {phase.name: phase.packets for phase in body(found).phases}
                for found in records.values()}
     assert packets["WPA2-EAP"]["dot1x"] >= 13 + 4  # EAP-TLS, and the four-way handshake
     # Commit and confirm both ways, in place of two frames of open system authentication.
@@ -145,7 +146,9 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
     [found] = records.values()
     assert found.status == "failed"
     assert reason in found.reason
-    assert found.tcp is None and found.udp is None and found.authentication_time_s is None
+    if found.measured is not None:
+        judged = body(found)
+        assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
     # In seconds, not a hang: the longest deadline in a repetition is 8 s.
     assert found.elapsed_s < 15
 
@@ -195,7 +198,7 @@ def test_waiting_for_advertisements_is_selectable(qop: Qop) -> None:
                             "1", "--detection", "advertisement")
     assert done.returncode == 0, done.stderr
     [found] = records.values()
-    phases = {phase.name: phase for phase in found.phases}
+    phases = {phase.name: phase for phase in body(found).phases}
     assert phases["agent_discovery"].packets == phases["foreign_agent_discovery"].packets == 1
 
 
@@ -208,7 +211,7 @@ def test_delay_of_the_wired_path_is_a_parameter(qop: Qop) -> None:
                             "--repetitions", "1")
     assert done.returncode == 0, done.stderr
     [found] = records.values()
-    phases = {phase.name: phase for phase in found.phases}
+    phases = {phase.name: phase for phase in body(found).phases}
     assert 0.120 < phases["first_packet"].duration_s < 0.5
 
 

@@ -10,7 +10,7 @@ from analysis.comparison import compare
 from analysis.contention import flagged_line
 from analysis.present import latex, terminal
 from analysis.present.markdown import to_markdown
-from harness.engine import results
+from harness.engine import choosing
 from measure.record import Record, read, write
 from tests import results_folder
 from tests.fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
@@ -88,5 +88,5 @@ def test_a_run_is_complete_when_flagged_repetitions_were_measured_alone(
     plan = results_folder.plan_of("P1")
     folder = results_folder.make(tmp_path / "run", plan)
     write(flagged(read(folder / "records" / "P1-N2-001.json"), alone=alone), folder / "records")
-    chosen = results.choose(None, tmp_path, plan, fresh=False)
+    chosen = choosing.choose(None, tmp_path, plan, fresh=False)
     assert (chosen == folder) != alone

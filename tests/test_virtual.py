@@ -8,6 +8,7 @@ import pytest
 
 from measure.record import Record
 from tests.conftest import Qop
+from tests.plans import body
 from topologies.loader import load_medium
 
 pytestmark = pytest.mark.guest
@@ -44,13 +45,14 @@ def test_two_runs_agree_to_the_packet(
         other = twice[1][name]
         assert one.environment["clock"] == other.environment["clock"] == "virtual"
         assert packets(one) == packets(other), name
-        assert one.udp and other.udp
-        assert abs(one.udp.iperf["packets"] - other.udp.iperf["packets"]) <= LAST_TICK, name
+        first, second = body(one).udp, body(other).udp
+        assert first and second
+        assert abs(first.iperf["packets"] - second.iperf["packets"]) <= LAST_TICK, name
 
 
 def packets(found: Record) -> dict[str, int]:
     """Packets of each negotiation by its name."""
-    return {phase.name: phase.packets for phase in found.phases if phase.name in COUNTED}
+    return {phase.name: phase.packets for phase in body(found).phases if phase.name in COUNTED}
 
 
 def test_the_air_is_the_air(twice: tuple[dict[str, Record], dict[str, Record]]) -> None:
@@ -58,14 +60,14 @@ def test_the_air_is_the_air(twice: tuple[dict[str, Record], dict[str, Record]]) 
     ceiling_bps = load_medium("802.11b-short").udp_ceiling_bps(1400)
     for records in twice:
         for repetition in (1, 2):
-            udp = records[f"P1-N2-{repetition:03d}"].udp
+            udp = body(records[f"P1-N2-{repetition:03d}"]).udp
             assert udp and udp.goodput_bps == pytest.approx(ceiling_bps, rel=0.01)
 
 
 def test_virtual_seconds_are_not_the_hosts(
         twice: tuple[dict[str, Record], dict[str, Record]]) -> None:
     """Its negotiations are airtime and protocol: shorter than any processor could compute them."""
-    exchange = next(p for p in twice[0]["P8-N2-001"].phases if p.name == "dot1x")
+    exchange = next(p for p in body(twice[0]["P8-N2-001"]).phases if p.name == "dot1x")
     assert exchange.packets == 17
     # 17 frames of the exchange pay for some 15 ms of air; computing would add as much again.
     assert 0.010 < exchange.duration_s < 0.020

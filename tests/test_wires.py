@@ -115,7 +115,8 @@ async def test_wires_are_what_they_say(of: list[Wire], tmp_path: Path) -> None:
         mean_gap_s = (arrivals_s[-1] - arrivals_s[0]) / (len(arrivals_s) - 1)
         assert mean_gap_s == pytest.approx(frame_s(wire, 1000), rel=0.03), wire.name
         assert len(arrivals_s) == min(60, wire.queue_packets), wire.name
-    assert statistics.median(raw["lossy"]["round_trips_s"]) == pytest.approx(0.01, rel=0.03)
+    # The first holds the search for the address, and losses may have left few others.
+    assert min(raw["lossy"]["round_trips_s"]) == pytest.approx(0.01, rel=0.03)
     assert len(losses["arrivals_s"]) / 2000 == pytest.approx(0.9, abs=0.03)
 
 

@@ -32,12 +32,12 @@ def command(on: str, mininet_wifi: bool, source: str) -> None:
     The guest's image with Mininet-WiFi is one of its own, beside the plain one, and only this
     command builds it.
     """
-    wanted = mininet_wifi or bool(source)
+    with_mininet_wifi = mininet_wifi or bool(source)
     if on == "host":
-        _install(source, must_have=wanted)
+        _install(source, must_have=with_mininet_wifi)
         return
-    found = setup.build(image.MININET_WIFI if wanted else image.PLAIN, source)
-    click.echo(f"guest image ready: kernel {found.kernel}, root file system {found.root}")
+    built = setup.build(image.MININET_WIFI if with_mininet_wifi else image.PLAIN, source)
+    click.echo(f"guest image ready: kernel {built.kernel}, root file system {built.root}")
 
 
 def _install(source: str, *, must_have: bool) -> None:
