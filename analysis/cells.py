@@ -214,9 +214,10 @@ class Cells:
         values = self._column(name)[rows.good]
         there = np.isfinite(values)
         blocks = dict(zip(rows.blocks, values.tolist(), strict=True))
-        return blocks if there.all() else {
-            block: blocks[block]
-            for block, is_there in zip(rows.blocks, there.tolist(), strict=True) if is_there}
+        if there.all():
+            return blocks
+        return {block: blocks[block]
+                for block, is_there in zip(rows.blocks, there.tolist(), strict=True) if is_there}
 
     def _estimate(self, name: str, ids: Ids, *, filled: bool) -> Value:
         standing = self.standing(ids)

@@ -35,8 +35,8 @@ def differences(cells: Cells) -> Iterator[str]:
                               if metric.difference is not None]
     if cells.baseline.levels and reported:
         titles = " and ".join(metric.sentence for metric in reported)
-        verb = "is the difference" if len(reported) == 1 else "are the differences"
-        yield (f"{titles}: {verb} from {cells.baseline.name} within blocks (repetitions), "
+        what = "the difference" if len(reported) == 1 else "differences"
+        yield (f"{titles}: {what} from {cells.baseline.name} within blocks (repetitions), "
                "averaged; positive is worse.")
 
 

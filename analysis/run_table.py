@@ -172,8 +172,10 @@ def _trailing(cells: Cells) -> list[Further]:
         standing = cells.standing(ids)
         return Entry("-" if standing.word == "not run" else "yes" if standing.verified else "no")
 
-    return [Further(Column("verified", "verified", heading=("veri-", "fied"),
-                           part=last.part or _PART), verified),
+    return [Further(Column("shown_verified", "verified", heading=("veri-", "fied"),
+                           part=last.part or _PART, only="screen"), verified),
+            _standing("verified", lambda ids: Entry(
+                "yes" if cells.standing(ids).verified else "no")),
             _standing("verified_reason", lambda ids: Entry(cells.standing(ids).verified_reason))]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.claims.finding import Band, Question, about
+from analysis.claims.finding import MORE, Band, Question, about
 from analysis.claims.verdict import Claim, Verdict, judge, table
 
-__all__ = ["Band", "Claim", "Question", "Verdict", "about", "judge", "table"]
+__all__ = ["MORE", "Band", "Claim", "Question", "Verdict", "about", "judge", "table"]

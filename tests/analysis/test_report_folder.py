@@ -1,0 +1,122 @@
+"""Tests that a results folder suffices for its report, whatever the checkout holds beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECT, TESTS
+from fabricated import make, paper_run, write_all
+from policies import load, load_all
+from studies.qop2007 import published
+from topologies.loader import load_scenario
+
+RECORDED = TESTS / "recorded" / "schema_1.tar.gz"
+
+
+def report(folder: Path, project: Path, *arguments: str) -> str:
+    """What `qop report` of a checkout prints."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "report", *arguments, str(folder)], check=False,
+        cwd=folder.parent, env={**os.environ, "PYTHONPATH": str(project)}, text=True,
+        capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    """The files of a report's tables that have no moment in them."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "tables").glob("*"))
+            if path.suffix in (".csv", ".tex")}
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A checkout whose policies, scenarios and media are gone, but for the code that reads them."""
+    project = tmp_path / "checkout"
+    for room in ("analysis", "guest", "harness", "measure", "policies", "studies", "topologies"):
+        shutil.copytree(PROJECT / room, project / room,
+                        ignore=shutil.ignore_patterns("__pycache__", "P*.yml"))
+    for data in ("scenarios", "media", "networks"):
+        shutil.rmtree(project / "topologies" / data)
+        (project / "topologies" / data).mkdir()
+    return project
+
+
+def test_a_folder_elsewhere_gives_the_same_report(tmp_path: Path, elsewhere: Path) -> None:
+    """Policies of one's own, layers, titles, kinds of scenarios, medium: all in the folder."""
+    path = tmp_path / "own.yml"
+    path.write_text("id: X1\nname: WPA2 with CCMP\nlayers:\n"
+                    "  link: {cipher: CCMP, keys: psk, pmf: 0}\n")
+    own = load(path)
+    records = [*paper_run(("N2", "R1")),
+               *(make("X1", number, digests={"policy": own.digest()}) for number in (1, 2, 3))]
+    here = write_all(records, tmp_path / "here" / "run", [own])
+    there = tmp_path / "there" / "run"
+    shutil.copytree(here, there)
+    path.unlink()
+    said = [report(folder, project).replace(str(folder), "")
+            for folder, project in ((here, PROJECT), (there, elsewhere))]
+    assert said[0] == said[1]
+    assert tables(here) == tables(there)
+    pages = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", (folder / "report.html").read_text())
+             for folder in (here, there)]
+    assert pages[0] == pages[1]
+    assert "roaming node to a node in its home subnet" in pages[1] and "X1" in pages[1]
+    assert "no ceiling" not in pages[1]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of schema 1 as it was measured, and what its own version reported of it."""
+    place = tmp_path_factory.mktemp("schema_1")
+    with tarfile.open(RECORDED) as archive:
+        archive.extractall(place)
+    report(place / "run", PROJECT)
+    (place / "run" / "tables" / "handoffs.csv").write_text(
+        report(place / "run", PROJECT, "--handoff", "--format", "csv"))
+    return place
+
+
+def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
+    """Every value of every table that the last version of that schema made of the same records."""
+    compared = 0
+    for path in sorted((old / "expected").glob("*.csv")):
+        before, after = (list(csv.DictReader(io.StringIO(file.read_text()))) for file in
+                         (path, old / "run" / "tables" / path.name))
+        assert len(before) == len(after) > 0, path.name
+        for first, second in zip(before, after, strict=True):
+            for key, value in first.items():
+                if value == "0" and key.endswith("_n"):  # a count of nothing is left empty today
+                    assert second[key] in ("", "0"), (path.name, key)
+                else:
+                    assert same(value, second[key]), (path.name, key, first)
+                compared += 1
+    assert compared > 15_000
+
+
+def same(first: str, second: str) -> bool:
+    """Whether two values of CSV files say the same, but for the last bit of a number."""
+    if first == second:
+        return True
+    try:
+        return math.isclose(float(first), float(second), rel_tol=1e-12, abs_tol=1e-15)
+    except ValueError:
+        return False
+
+
+def test_the_papers_policies_are_those_that_come_with_the_project() -> None:
+    """The study has them as its own, since claims are about them; the two do not drift apart."""
+    assert published.policies() == load_all()
+    assert dict(published.load().scenarios) == {
+        name: load_scenario(name).title for name in ("N1", "N2", "N3", "R1", "R2")}
