@@ -347,7 +347,7 @@ def stream(node, factor, count, pause_s):
 @pytest.mark.parametrize(("node", "factor", "sent", "pause_s"),
                          [("A", 50, 1500, 0), ("B", 300, 3000, 1e-4), ("C", 20, 6000, 1e-4)])
 async def test_slow_node_gives_the_rate_of_its_own_cost(bench, node, factor, sent, pause_s):
-    """A stream through a slow sender, forwarder or receiver takes as long as it has work with it."""
+    """A stream through a slow sender, forwarder or receiver takes as long as its work with it."""
     received, took, busy = await measure(bench, NETWORK + f"""
 print(json.dumps(stream("{node}", {factor}, {sent}, {pause_s})))
 """)
