@@ -57,7 +57,7 @@ PolicyId = Annotated[
     str,
     AfterValidator(_id),
     Field(
-        json_schema_extra={"pattern": _ID}, description="Short name for file names and tables: P8."
+        json_schema_extra={"pattern": _ID}, description="Short name for file names and tables."
     ),
 ]
 PolicyName = Annotated[

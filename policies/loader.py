@@ -28,7 +28,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 
 def load_all() -> tuple[Policy, ...]:
-    """The twelve policies of the 2007 paper, P1 to P12 in that order."""
+    """The twelve policies of the 2007 paper, in its order."""
     folder = Path(__file__).parent
     return tuple(load(folder / f"{policy_id}.yml") for policy_id in PAPER_IDS)
 

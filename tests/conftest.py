@@ -11,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import shared
 from measure import record
 from measure.record import Record
 
 PROJECT = Path(__file__).parent.parent
-# Tests are of one builder, whatever this machine has beside it; tests/test_builders.py is of both.
+# Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
+
+
+#: How long tests wait for what has to come about, on whatever machine.
+PATIENCE_S = 900.0
 
 
 class Qop:
@@ -35,7 +40,8 @@ class Qop:
                                 env={**os.environ, "PYTHONPATH": str(PROJECT)},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def __call__(self, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str,
+                 timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         return subprocess.run(self.argv(*arguments), cwd=self.folder, text=True, timeout=timeout_s,
                               capture_output=True, check=False,
@@ -113,10 +119,31 @@ def markers(path: Path) -> list[str]:
     return [f"room_{room}", *(below[:1] if room == "studies" else [])] if room else []
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `shared.once` keeps what it makes."""
+    return shared.in_folder(tmp_path_factory)
+
+
 @pytest.fixture
 def qop(tmp_path: Path) -> Qop:
     """The command line in a temporary folder."""
     return Qop(tmp_path)
+
+
+#: What tests share that look at results: six policies at home and away, see `measured`.
+MEASURED = ("P1", "P2", "P3", "P7", "P8", "P12")
+#: The clock of tests whose claim is about what happens, and not about how long it takes.
+VIRTUAL = ("--clock", "virtual")
+
+
+@pytest.fixture(scope="session")
+def measured(shared_qop: Qop) -> dict[str, Record]:
+    """A run in real time, whose folder `measured` many tests look at: its records by name."""
+    done, records = shared_qop.run("measured", "--policies", ",".join(MEASURED), "--scenarios",
+                                   "N2,R1", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    return records
 
 
 @pytest.fixture(scope="session")
@@ -130,7 +157,7 @@ def checks(found: Record) -> dict[str, str]:
     return {check.check: check.detail for check in found.evidence if check.ok}
 
 
-def wait_until(condition: Sequence[object] | object, seconds: float = 60) -> None:
+def wait_until(condition: Sequence[object] | object, seconds: float = PATIENCE_S) -> None:
     """Wait for a callable to become true; fails the test at the deadline."""
     assert callable(condition)
     until = time.monotonic() + seconds

@@ -3,7 +3,7 @@
 A fence says by its info string what it holds:
 
     ```sh                      commands; they run as they stand, in a fresh copy of the checkout
-    ```sh SURROUNDING          commands that need another surrounding (see tests/test_docs.py)
+    ```sh SURROUNDING          commands that need another surrounding (see tests/docs/test_docs.py)
     ```console                 commands after "$ ", each followed by what it prints
     ```console status=1        the same; the last command ends with this status
     ```yaml FILE.yml           (any other language) this text, to be saved as FILE.yml

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from conftest import Qop
 from doc_commands import PROJECT, Block, Command
-
-from tests.conftest import Qop
 
 
 class Reader:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from distributed import get_worker
 
+from fabricated import make
 from harness.cluster.wire import Finished, Said, Share
 from harness.engine.plan import Step
-from tests.fabricated import make
 
 BROKEN = "no space left on device"
 LINE = b"a line\n"

@@ -8,7 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class Job:
     pki: Path
     secrets: dict[str, dict[str, Any]] | None = None
     nodes: dict[str, dict[str, dict[str, Any]]] | None = None
+    #: Of every host, beside its inputs.
+    variables: dict[str, Any] = field(default_factory=dict)
 
     def qop(self) -> dict[str, Any]:
         """The variable of policy.yml."""
@@ -114,6 +116,7 @@ def inventory(jobs: list[Job]) -> dict[str, Any]:
                         "address": node["address"],
                         group: {"name": name, **node},
                     },
+                    **job.variables,
                 }
     return {"all": {"children": {group: {"hosts": hosts} for group, hosts in groups.items()}}}
 
@@ -157,6 +160,15 @@ def refuse(folder: Path, job: Job) -> str:
     outcome = finish(start(folder, [job]))
     assert outcome.status != 0, outcome.text
     return " ".join(outcome.text.split())
+
+
+def failures(text: str) -> dict[int, str]:
+    """What Ansible says of the hosts that failed, by the number of their job, on one line each."""
+    said: dict[int, str] = {}
+    for number, reason in re.findall(r"^fatal: \[[\w-]+\.(\d+)\]: FAILED! => (.*?)$(?=\n\S|\n\n)",
+                                     text, re.S | re.M):
+        said[int(number)] = said.get(int(number), "") + " ".join(reason.split())
+    return said
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes | None]]:

@@ -6,10 +6,11 @@ import gzip
 import struct
 from pathlib import Path
 
+import fabricated
+import plans
 from harness.engine.plan import Plan
 from harness.portable import exporting, verifying
 from measure import record
-from tests import fabricated, plans
 
 CAPTURES = ("auth-air.pcap", "traffic-air.pcap")
 PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)

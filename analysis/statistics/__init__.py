@@ -1,6 +1,6 @@
 """Statistics as pure functions on samples; intervals are for 95 % unless said otherwise.
 
-Their coverage is tested by simulation in tests/test_statistics.py and tests/test_comparison.py.
+Their coverage is tested by simulation in tests/analysis: test_statistics.py, test_comparison.py.
 """
 
 from analysis.statistics.correction import benjamini_hochberg, holm

@@ -2,7 +2,7 @@
 
 The environment is 730 MB as installed, more than the whole image may have. Every rule has to find
 something, so that none outlives the version of the package that it was written for. That what is
-left suffices is tested by giving every command in the image (tests/test_container.py).
+left suffices is tested by giving every command in the image (tests/harness/test_container.py).
 """
 
 from __future__ import annotations

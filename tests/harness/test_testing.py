@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import conftest
 import pytest
 
+import conftest
 from harness.commands import test as testing
 
 PROJECT = conftest.PROJECT
@@ -78,7 +78,7 @@ def test_tests_are_chosen(options: list[str], expected: set[str], tmp_path: Path
         "import pytest\ndef test_here(): pass\n@pytest.mark.guest\ndef test_there(): pass\n")
     done = subprocess.run([sys.executable, "-m", "pytest", "--co", "-q", *options], cwd=tmp_path,
                           capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(PROJECT)})
+                          env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
     seen = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert seen == expected, done.stdout + done.stderr
     assert done.returncode == (0 if expected else 5)

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import shared
 from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Observed, observe
@@ -59,10 +60,20 @@ def path(recording: str, capture: str) -> Path:
     return FOLDER / recording / f"{capture}.pcap"
 
 
-@functools.cache
 def packets(recording: str, capture: str, wep_key: str = "") -> tuple[Packet, ...]:
-    """A recorded capture, dissected; once a test session, as tshark takes its time."""
-    return tuple(dissect.read(path(recording, capture), wep_key))
+    """A recorded capture, dissected; once a test run, as tshark takes its time."""
+    return _dissected(recording, wep_key)[capture]
+
+
+@functools.cache
+def _dissected(recording: str, wep_key: str) -> dict[str, tuple[Packet, ...]]:
+    """All captures of a recording, read at once as a run reads them."""
+    def read() -> dict[str, tuple[Packet, ...]]:
+        names = captures(recording)
+        every = dissect.read_all([path(recording, name) for name in names], wep_key)
+        return dict(zip(names, map(tuple, every), strict=True))
+
+    return shared.once(f"dissected-{recording}-{wep_key}", read)
 
 
 def raw(recording: str) -> dict[str, Any]:

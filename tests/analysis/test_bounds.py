@@ -1,0 +1,185 @@
+"""Tests of what bounded a throughput: lengths against captures, ceilings against the medium."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recorded
+from analysis.bounds.packets import Esp, esp_of, fragments
+from bounded import SCENARIOS, SHORT, with_ipsec
+from fabricated import POLICIES
+from studies.qop2007.report.paths import between_agents, path
+from topologies.loader import load_medium, medium_names
+from topologies.medium import airtimes
+from topologies.sizetable import message
+
+DATAGRAM, ACK = 1400 + 8 + 20, 52
+#: What the kernel's queue for the air counts in, and what Ethernet puts in front of a packet.
+UNIT_US, ETHERNET = 0.25, 14
+
+# --- lengths ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", sorted(
+    folder.name for folder in recorded.FOLDER.iterdir() if (folder / "traffic-air.pcap").exists()))
+def test_frames_have_the_length_that_was_captured(cell: str) -> None:
+    """Datagrams and bare acknowledgements of ten policies and all scenarios but N1, on the air.
+
+    A captured frame has a radiotap header in front, and no checksum (4 of the medium's 28 bytes).
+    """
+    policy, _, scenario = cell.partition("-")
+    way = path(POLICIES[policy], SCENARIOS[scenario or "N2"])
+    packets = recorded.packets(cell, "traffic-air")
+    found = Counter(packet.length - packet.radiotap_bytes for packet in packets if packet.is_data)
+    for inner in (DATAGRAM, ACK):
+        expected = way.hops[0].packet_bytes(inner) + 8 + way.cipher_bytes + SHORT.mac_bytes - 4
+        assert found[expected] >= 5, (inner, expected, found)
+
+
+@pytest.mark.parametrize("cell", ["P1-R1", "P12-R1", "P1-R2", "P3-N3"])
+def test_packets_between_agents_have_the_length_that_was_captured(cell: str) -> None:
+    """IP-in-IP, in the agents' own ESP under IPsec, on the wire between the subnets."""
+    policy, _, scenario = cell.partition("-")
+    way = path(POLICIES[policy], SCENARIOS[scenario])
+    between = between_agents(POLICIES[policy], SCENARIOS[scenario])
+    assert between is not None
+    sizes = Counter(packet.length - ETHERNET
+                    for packet in recorded.packets(cell, "traffic-core"))
+    for inner in (DATAGRAM, ACK):
+        from_air = way.hops[0].packet_bytes(inner) if between.ip_in_ip else inner
+        assert sizes[between.packet_bytes(from_air)] >= 5, (inner, sizes)
+
+
+@pytest.mark.parametrize(("proposal", "inner", "outer", "largest"), [
+    ("3des-sha1", 1428, 1480, 1446), ("3des-md5", 52, 104, 1446),
+    ("aes128-sha256", 1428, 1500, 1438), ("aes256-sha512", 100, 188, 1422),
+    ("aes128gcm16", 1428, 1484, 1446), ("chacha20poly1305-curve25519", 1, 56, 1446)])
+def test_esp_by_hand(proposal: str, inner: int, outer: int, largest: int) -> None:
+    """RFC 4303: outer header, SPI and sequence, IV, padding to the block, two bytes, the ICV.
+
+    For 3DES and SHA-1: 20 + 8 + 8 + 1428 + 2 + 2 (padding) + 12 = 1480, as captured; for AES-256
+    and SHA-512: 20 + 8 + 16 + 100 + 10 + 2 + 32 = 188.
+    """
+    esp = esp_of(with_ipsec(proposal))
+    assert esp is not None
+    assert esp.packet_bytes(inner) == outer
+    assert esp.largest_inner_bytes(1500) == largest
+
+
+@given(st.sampled_from([(8, 8, 12), (16, 16, 16), (4, 8, 16)]), st.booleans(),
+       st.integers(600, 2300))
+def test_the_largest_inner_packet_just_fits(sizes: tuple[int, int, int], tunnel: Any,
+                                            mtu: int) -> None:
+    """Whatever the cipher: it fits, and one byte more does not."""
+    esp = Esp(*sizes, tunnel=tunnel)
+    assert esp.packet_bytes(esp.largest_inner_bytes(mtu)) <= mtu
+    assert esp.packet_bytes(esp.largest_inner_bytes(mtu) + 1) > mtu
+
+
+@given(st.integers(21, 9000), st.integers(68, 2300))
+def test_fragments_carry_the_packet(size: int, limit: int) -> None:
+    """Nothing is lost, none is too long, all but the last carry multiples of eight bytes."""
+    parts = fragments(size, limit)
+    assert sum(part - 20 for part in parts) == size - 20
+    assert max(parts) <= limit
+    assert all((part - 20) % 8 == 0 for part in parts[:-1])
+
+
+# --- ceilings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("medium", medium_names())
+@pytest.mark.parametrize("policy", ["P1", "P2", "P3", "P4"])
+def test_ceilings_are_what_the_emulated_air_charges(policy: str, medium: str) -> None:
+    """A datagram's airtime is what the size table of the kernel's queue holds for its frame.
+
+    It is read back from the netlink message that sets it, at the length that the queue sees: an
+    Ethernet frame, without LLC and cipher, which the table adds.
+    """
+    way, air = path(POLICIES[policy], SCENARIOS["N2"]), load_medium(medium)
+    sizes = airtimes(air, way.cipher_bytes)
+    sent = message(1, "htb", 1 << 16, sizes)
+    padding = -(4 + 2 * len(sizes)) % 4
+    table = struct.unpack_from(f"={len(sizes)}H", sent, len(sent) - padding - 2 * len(sizes))
+    for inner, charged in ((DATAGRAM, way.udp(air, 1400).airtime_us),
+                           (ACK, way.airtime_us(air, way.hops[0], ACK))):
+        units = table[ETHERNET + way.hops[0].packet_bytes(inner)]
+        assert charged == pytest.approx(units * UNIT_US, abs=UNIT_US / 2 + 1e-9)
+    assert way.udp(air, 1400).bps == pytest.approx(
+        1400 * 8e6 / (table[ETHERNET + way.hops[0].packet_bytes(DATAGRAM)] * UNIT_US), rel=1e-3)
+
+
+@pytest.mark.parametrize("medium", medium_names())
+def test_ceilings_of_one_crossing_are_the_mediums_own(medium: str) -> None:
+    """P1 and P2 in N2: Medium's formulas, which tests compare with published values."""
+    air = load_medium(medium)
+    for policy, cipher in (("P1", 0), ("P2", 8)):
+        way = path(POLICIES[policy], SCENARIOS["N2"])
+        assert way.udp(air, 1400).bps == pytest.approx(air.udp_ceiling_bps(1400, cipher))
+        assert way.tcp(air).bps == pytest.approx(air.tcp_ceiling_bps(cipher_bytes=cipher))
+
+
+def test_paths_cross_the_air_as_often_as_documented() -> None:
+    """docs/topologies.md: once in N2, twice elsewhere; half the ceiling then."""
+    crossings = {name: len(path(POLICIES["P1"], scenario).hops)
+                 for name, scenario in SCENARIOS.items()}
+    assert crossings == {"N1": 2, "N2": 1, "N3": 2, "R1": 2, "R2": 2}
+    once, twice = (path(POLICIES["P12"], SCENARIOS[name]).udp(SHORT, 1400).bps
+                   for name in ("N2", "R1"))
+    assert twice == pytest.approx(once / 2)
+
+
+def test_two_channels_do_not_share_their_time() -> None:
+    """With the access points on channels 1 and 6, N3 has the ceiling of one crossing."""
+    scenario = SCENARIOS["N3"]
+    nodes = scenario.network.nodes
+    nodes = nodes | {"ap-b": dataclasses.replace(nodes["ap-b"], channel=6)}
+    network = dataclasses.replace(scenario.network, nodes=nodes)
+    apart = dataclasses.replace(scenario, network=network)
+    for way, alone in ((path(POLICIES[name], apart), path(POLICIES[name], SCENARIOS["N2"]))
+                       for name in ("P1", "P3")):
+        assert way.udp(SHORT, 1400).bps == pytest.approx(alone.udp(SHORT, 1400).bps)
+        assert way.tcp(SHORT).bps == pytest.approx(alone.tcp(SHORT).bps)
+
+
+def test_transport_mode_protects_what_is_for_the_agent() -> None:
+    """Without a tunnel ESP has no second IP header, and nothing to do with other peers."""
+    policy = with_ipsec("3des-sha1", "transport")
+    assert path(policy, SCENARIOS["N2"]).hops[0].packet_bytes(DATAGRAM) == 20 + 8 + 8 + 1416 + 12
+    assert path(policy, SCENARIOS["N1"]).hops[0].packet_bytes(DATAGRAM) == DATAGRAM
+
+
+@pytest.mark.parametrize(("policy", "scenario", "mtu", "longest"), [
+    ("P1", "R1", 1700, 1500), ("P1", "R1", 1500, 1480), ("P3", "R1", 1700, 1446),
+    ("P3", "R1", 1500, 1374), ("P1", "N3", 1400, 1400), ("P3", "N3", 1400, 1350),
+    ("P3", "N2", 1400, 1446)])
+def test_the_wire_may_shorten_packets(policy: str, scenario: str, mtu: int, longest: int) -> None:
+    """By hand: 1500 - 20 of IP-in-IP; 3DES in 3DES: 1446 - 20 = 1426, of that 1376 - 2."""
+    cell = SCENARIOS[scenario]
+    links = [dataclasses.replace(link, mtu_bytes=mtu if "router" in str(link.ends) else 1500)
+             for link in cell.network.links]
+    cell = dataclasses.replace(cell, network=dataclasses.replace(cell.network, links=links))
+    assert path(POLICIES[policy], cell).limit_bytes == longest
+
+
+def test_losses_cost_the_air_its_time() -> None:
+    """Of transmissions lost with 10 %, one hop delivers 90 %; a second hop wastes the first's."""
+    lossy = dataclasses.replace(SHORT, loss_percent=10)
+    for scenario, share in (("N2", 0.9), ("N1", 2 / (1 / 0.9 + 1 / 0.81))):
+        way = path(POLICIES["P1"], SCENARIOS[scenario])
+        assert way.udp(lossy, 1400).bps == pytest.approx(way.udp(SHORT, 1400).bps * share)
+
+
+def test_a_datagram_too_long_for_the_tunnel_goes_in_two() -> None:
+    """1472 bytes fill an Ethernet frame; in 3DES's tunnel the rest takes a second packet."""
+    way = path(POLICIES["P3"], SCENARIOS["N2"])
+    assert way.split(1500) == (1444, 76)
+    two = sum(SHORT.airtime_us(esp + 8) for esp in (1496, 128))
+    assert way.udp(SHORT, 1472).airtime_us == pytest.approx(two)

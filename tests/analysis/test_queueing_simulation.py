@@ -1,0 +1,178 @@
+"""Tests of analysis.queueing's event simulation: closed forms, coverage, repeatability, traces."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.queueing import (
+    Chain,
+    CustomerClass,
+    Interval,
+    Network,
+    QueueingError,
+    Station,
+    Visit,
+    simulate,
+    solve,
+)
+from analysis.queueing.intervals import mean, percentile
+from queueing_line import RECORDED, network_of
+
+
+def single(station: Station, *, service_s: float = 1.0, **load: float) -> Network:
+    """One station, one class, one chain."""
+    member = CustomerClass("all", (Visit(station.name, service_s),))
+    return Network((station,), (Chain("only", (member,), **load),))
+
+
+def covers(interval: Interval, truth: float) -> bool:
+    """Whether the interval holds the truth."""
+    return interval.low <= truth <= interval.high
+
+
+@pytest.mark.parametrize("discipline", ["ps", "fcfs"])
+def test_intervals_cover_m_m_1(discipline: str) -> None:
+    """The mean's 95 % interval holds 1 / (mu - lambda) in nine of ten short runs or so."""
+    network = single(Station("queue", discipline), rate_per_s=0.5)
+    runs = [simulate(network, np.random.default_rng(seed), completions=2000).chain()
+            for seed in range(80)]
+    # 92 % of 300 runs: ten batches of 200 customers are still slightly correlated.
+    assert 0.85 * 80 <= sum(covers(run.mean(), 2.0) for run in runs) < 80
+    assert np.mean([run.mean().value for run in runs]) == pytest.approx(2.0, rel=0.02)
+
+
+def test_percentiles_cover_m_m_1() -> None:
+    """First come first served, response times are exponential: p95 is ln(20) of their mean."""
+    network = single(Station("queue", "fcfs"), rate_per_s=0.5)
+    runs = [simulate(network, np.random.default_rng(seed), completions=4000).chain()
+            for seed in range(40)]
+    assert sum(covers(run.percentile(95), 2 * math.log(20)) for run in runs) >= 35
+    assert np.mean([run.percentile(95).value for run in runs]) == pytest.approx(
+        2 * math.log(20), rel=0.02)
+
+
+@pytest.mark.parametrize(("scv", "waiting_s"), [(0.0, 1.0), (0.5, 1.5), (4.0, 5.0)])
+def test_first_come_first_served_is_pollaczek_and_khinchine(scv: float, waiting_s: float) -> None:
+    """M/G/1 at rho = 2/3: W = rho s (1 + scv) / 2 / (1 - rho), which product forms do not know."""
+    network = single(Station("queue", "fcfs", scv=scv), rate_per_s=2 / 3)
+    run = simulate(network, np.random.default_rng(5), completions=40_000)
+    assert run.chain().mean().value - 1 == pytest.approx(waiting_s, rel=0.1)
+    assert run.stations[0].utilization == pytest.approx(2 / 3, rel=0.03)
+    with pytest.raises(QueueingError, match="simulate it"):
+        solve(network)
+
+
+@pytest.mark.parametrize("scv", [0.0, 4.0])
+def test_processor_sharing_is_insensitive(scv: float) -> None:
+    """M/G/1 with processor sharing has the mean of M/M/1, whatever the service times."""
+    network = single(Station("queue", "ps", scv=scv), rate_per_s=0.6)
+    run = simulate(network, np.random.default_rng(6), completions=40_000).chain()
+    assert run.mean().value == pytest.approx(2.5, rel=0.06)
+    assert solve(network).chain().response_s == pytest.approx(2.5)
+
+
+def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
+    """Every tenth network of those that LINE answered: chains, class switching, several servers."""
+    hits = total = 0
+    for number in range(5, 200, 10):
+        network = network_of(RECORDED[number])
+        exact = solve(network)
+        run = simulate(network, np.random.default_rng(number), completions=3000)
+        for station, means in zip(run.stations, exact.stations, strict=True):
+            assert station.utilization == pytest.approx(means.utilization, rel=0.35, abs=0.08)
+        for chain in run.chains:
+            if len(chain.responses_s) >= 400:
+                total += 1
+                hits += covers(chain.mean(), exact.chain(chain.name).response_s)
+    assert total >= 25
+    assert hits >= 0.85 * total
+
+
+def test_littles_law_holds_within_a_run() -> None:
+    """Customers present = throughput times response time, but for those still under way."""
+    network = network_of(RECORDED[0])
+    run = simulate(network, np.random.default_rng(7), completions=20_000)
+    chain = run.chain()
+    present = sum(station.queue for station in run.stations)
+    assert present == pytest.approx(network.chains[0].population, rel=1e-9)
+    assert chain.throughput_per_s * chain.responses_s.mean() == pytest.approx(present, rel=0.01)
+
+
+def test_the_same_generator_gives_the_same_run() -> None:
+    """Replicable to the last digit; another seed gives another run."""
+    network = network_of(RECORDED[140])
+    first, again, other = (simulate(network, np.random.default_rng(seed), completions=500)
+                           for seed in (1, 1, 2))
+    for chain, same, different in zip(first.chains, again.chains, other.chains, strict=True):
+        assert (chain.responses_s == same.responses_s).all()
+        assert list(chain.responses_s) != list(different.responses_s)
+
+
+def test_given_arrivals_are_followed() -> None:
+    """First come first served, 1 s each: arrivals at 0, 0.5, 3 s take 1, 1.5 and 1 s."""
+    network = single(Station("queue", "fcfs", scv=0), rate_per_s=1)
+    arrivals = {"only": np.array([0.0, 0.5, 3.0])}
+    run = simulate(network, np.random.default_rng(0), arrivals_s=arrivals)
+    assert run.chain("only").responses_s == pytest.approx([1.0, 1.5, 1.0])
+    sharing = simulate(replace(network, stations=(Station("queue", scv=0),)),
+                       np.random.default_rng(0), arrivals_s=arrivals)
+    # Shared from 0.5 s on: the first has half left, and gets it by 1.5 s; the second ends at 2 s.
+    assert sharing.chain().responses_s == pytest.approx([1.5, 1.5, 1.0])
+    assert sharing.stations[0].utilization == pytest.approx(3 / 4)
+
+
+def test_variants_and_broken_visits_keep_their_shares() -> None:
+    """A quarter of the cycles resume, with 1 visit in place of 2.5; think times do not count."""
+    classes = (CustomerClass("hello", (Visit("wan", 1.0),)),
+               CustomerClass("full", (Visit("wan", 1.0, 2.5),), "full"),
+               CustomerClass("short", (Visit("wan", 1.0),), "resumed"))
+    network = Network((Station("wan", "delay"),), (
+        Chain("auth", classes, population=3, think_s=2.0,
+              shares={"full": 0.75, "resumed": 0.25}),))
+    run = simulate(network, np.random.default_rng(3), completions=8000).chain()
+    lengths, counts = np.unique(run.responses_s.round(6), return_counts=True)
+    assert lengths.tolist() == [2, 3, 4]
+    assert counts / counts.sum() == pytest.approx([0.25, 0.375, 0.375], abs=0.02)
+    assert run.mean().value == pytest.approx(solve(network).chain().response_s, rel=0.01)
+    assert run.throughput_per_s == pytest.approx(solve(network).chain().throughput_per_s, rel=0.02)
+
+
+def test_constant_service_locks_a_closed_network() -> None:
+    """Two customers in step always meet: 2 in 3 s, where exact mean values say 0.8/s."""
+    stations = (Station("queue", scv=0), Station("pause", "delay"))
+    classes = (CustomerClass("all", (Visit("queue", 1.0), Visit("pause", 1.0))),)
+    network = Network(stations, (Chain("only", classes, population=2),))
+    run = simulate(network, np.random.default_rng(0), completions=500).chain()
+    assert solve(network).chain().throughput_per_s == pytest.approx(0.8)
+    assert run.throughput_per_s == pytest.approx(2 / 3, rel=0.01)
+
+
+def test_intervals_by_hand() -> None:
+    """Two batches of two: means 1 and 3, so 2 +- 12.7 / sqrt(2) sqrt(2); and what is refused."""
+    values = np.array([0.0, 2.0, 2.0, 4.0])
+    interval = mean(values, batches=2)
+    assert interval.value == 2
+    assert interval.high - interval.value == pytest.approx(12.7062, rel=1e-4)
+    with pytest.raises(QueueingError, match="too few"):
+        mean(values)
+    with pytest.raises(QueueingError, match="outside 0 to 100"):
+        percentile(values, 100)
+
+
+@pytest.mark.parametrize(("network", "arrivals", "words"), [
+    (single(Station("q"), rate_per_s=1.5), None, "lower rate_per_s"),
+    (single(Station("q"), population=0), None, "nobody is in it"),
+    (single(Station("q"), population=1), {"only": np.array([1.0])}, "the chain is closed"),
+    (single(Station("q"), rate_per_s=1), {"only": np.array([2.0, 1.0])}, "no ascending instants"),
+    (single(Station("q"), rate_per_s=1), {"other": np.array([1.0])}, "is not in this network"),
+])
+def test_what_cannot_be_simulated_says_why(network: Network, words: str,
+                                           arrivals: dict[str, np.ndarray] | None) -> None:
+    """Overload, an empty network, arrivals that fit no chain: one line each."""
+    with pytest.raises(QueueingError, match=words) as refusal:
+        simulate(network, np.random.default_rng(0), arrivals_s=arrivals)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,146 @@
+"""Tests of the report's figures: that they draw the tables' numbers, in colours all can tell."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import analysis.present
+from analysis.cells import Cells
+from analysis.table import Table
+from fabricated import cells_of, changed, make, paper_run
+from studies.qop2007.report import assembling, figures
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.paper_tables import tables as tables_of
+
+CSS = Path(analysis.present.__file__).with_name("templates") / "report.css"
+#: Machado, Oliveira and Fernandes (2009), "A physiologically-based model for simulation of color
+#: vision deficiency", IEEE Trans. Vis. Comput. Graph. 15(6), severity 1, on linear RGB.
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protan": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                        [-0.003882, -0.048116, 1.051998]]),
+    "deutan": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                        [-0.011820, 0.042940, 0.968881]])}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+@pytest.fixture(scope="module")
+def cells() -> Cells:
+    """All policies in N1, N2 and R1, three times."""
+    return cells_of(*paper_run(("N1", "N2", "R1")))
+
+
+def table_of(measured: Basis, name: str) -> Table:
+    """A table of a study by its id."""
+    return next(table for table in tables_of(measured) if table.id == name)
+
+
+def test_figure_2_has_the_points_of_its_table(cells: Cells) -> None:
+    """A panel a kind of scenario; every policy once, with its interval, and what was published."""
+    measured = from_run(cells)
+    table = table_of(measured, "figure-2")
+    figure = figures.times(table, measured)
+    assert figure is not None
+    assert [panel.title for panel in figure.panels] == [
+        "Non-roaming scenarios", "Roaming scenarios"]
+    points = {name: (x, y) for trace in figure.panels[0].data if trace["mode"] == "markers"
+              and "error_y" in trace
+              for name, x, y in zip(trace["text"], trace["x"], trace["y"], strict=True)}
+    column = [one.key for one in table.columns].index("authentication_time_s")
+    expected = {row[0].text: (row[2].number.value, row[column].number.value)
+                for row in table.rows[:12]}
+    assert points == expected
+    published = next(t for t in figure.panels[0].data if t.get("name") == "published 2007")
+    assert dict(zip(published["text"], published["y"], strict=True))["P3"] == 1.4
+
+
+def test_traffic_shows_intervals_and_published_values(cells: Cells) -> None:
+    """The half width of P3's goodput in N2 is its bar; published values wait in the legend."""
+    measured = from_run(cells)
+    [throughput, overhead] = figures.traffic(measured)
+    panel = throughput.panels[0]
+    trace = next(one for one in panel.data if one["name"] == "N2")
+    at = trace["text"].index("P3")
+    found = measured.find("tcp_goodput_bps", "P3", "N2")
+    assert trace["x"][at] == pytest.approx(found.estimate.mean * 1e-6)
+    assert trace["error_x"]["array"][at] == pytest.approx(found.estimate.half_width * 1e-6)
+    printed = [one for one in panel.data if one.get("name") == "published 2007"]
+    assert [one["showlegend"] for one in printed] == [True, False, False]
+    assert {one["visible"] for one in printed} == {"legendonly"}
+    assert "P1" not in overhead.panels[0].layout["yaxis"]["ticktext"]
+
+
+def test_the_published_study_has_no_second_set_of_points() -> None:
+    """Nothing stands beside the paper's values but themselves."""
+    for figure in figures.traffic(from_paper()):
+        assert all(trace.get("name") != "published 2007" for panel in figure.panels
+                   for trace in panel.data)
+
+
+def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
+    """Bars are stacked in order; their sum is the marker of the whole."""
+    figure = figures.handoffs(cells)
+    assert figure is not None
+    [panel] = figure.panels
+    ends = dict.fromkeys(panel.layout["yaxis"]["categoryarray"], 0.0)
+    for trace in panel.data[:-1]:
+        for policy, length in zip(trace["y"], trace["x"], strict=True):
+            ends[policy] += length
+    whole = dict(zip(panel.data[-1]["y"], panel.data[-1]["x"], strict=True))
+    assert ends == pytest.approx(whole, abs=5)
+    assert len(whole) == 12
+
+
+def test_no_figure_of_nothing() -> None:
+    """A run at home without streams has neither handoffs nor traffic."""
+    cells = cells_of(changed(make(), tcp=None, udp=None))
+    assert figures.handoffs(cells) is None
+    assert figures.traffic(from_run(cells)) == ()
+
+
+def palette(theme: str) -> dict[str, str]:
+    """The colours of the plots in a theme of the page."""
+    block = CSS.read_text().split(":root")[1 if theme == "light" else 2].partition("}")[0]
+    return dict(re.findall(r"--(c\d): (#[0-9a-f]{6})", block))
+
+
+def lab(colour: str, deficiency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """CIE L*a*b* of a colour as somebody sees it, for a white of D65."""
+    encoded = np.array([int(colour[at:at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    xyz = XYZ @ np.clip(deficiency @ linear, 0, 1) / XYZ.sum(axis=1)
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
+    """Also by those who lack a kind of cone: 10 in CIE76, several just noticeable differences."""
+    seen = {name: lab(colour, DEFICIENCIES[deficiency])
+            for name, colour in palette(theme).items()}
+    assert len(seen) == 7
+    near = {(a, b): float(np.linalg.norm(seen[a] - seen[b]))
+            for a, b in itertools.combinations(seen, 2)}
+    assert {pair: distance for pair, distance in near.items() if distance < 10} == {}
+
+
+def test_long_times_are_in_seconds_on_the_landing_view() -> None:
+    """The paper's 6.28 s are not read as 6280 ms; a name is above its marker, not on it."""
+    made = assembling.of_paper()
+    costs = [cost for answer in made.answers for offer in answer.offers for cost in offer.costs]
+    assert ("6.28 s", "auth. time") in costs
+    assert ("100 %", "protection") in costs
+    names = [trace for section in made.sections for figure in section.figures
+             for panel in figure.panels for trace in panel.data if trace["mode"] == "text"]
+    assert {text.partition("<br>")[0] for trace in names for text in trace["text"]} == {
+        "P1", "P3", "P4", "P8", "P12"}
+    assert all("<br>" in text for trace in names for text in trace["text"])

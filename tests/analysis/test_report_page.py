@@ -1,0 +1,250 @@
+"""Tests of the report as a page: in headless Chromium, by the rules of accessibility, as text."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.claims import Verdict
+from analysis.present import page
+from analysis.present.report import Links, Report, Section
+from analysis.present.writing import write
+from analysis.table import Column, Entry, Quantity, Table
+from fabricated import STUDY, failed, load, paper_run, write_all
+from pdflatex import problems
+from studies.qop2007.report import assembling
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+browser_needed = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="needs chromium (./qop test installs it)")
+SCRIPT = "</script><script>document.title='run'</script>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with all policies at home and roaming, a failure, and a damaged file."""
+    out = tmp_path_factory.mktemp("report") / "run"
+    write_all([*paper_run(("N1", "N2", "R1")), failed("P6", 4)], out)
+    (out / "records" / "foreign.json").write_text('{"hello": "world"}')
+    (out / "captures" / "P8-N2-001").mkdir(parents=True)
+    write(STUDY.report(load(out), {}), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the published values."""
+    out = tmp_path_factory.mktemp("paper")
+    write(assembling.of_paper(), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium; nothing is downloaded."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+                     "--hide-scrollbars", "--disable-background-networking"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
+    yield driver
+    driver.quit()
+
+
+def opened(browser: Any, folder: Path, width: int = 1280, *, dark: bool = False) -> Any:
+    """The page of a folder, at a width and in a colour scheme, once its plots are drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get_log("browser")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+        "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+    browser.get((folder / "report.html").as_uri())
+    WebDriverWait(browser, 30).until(lambda it: it.execute_script(
+        "return [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))"))
+    return browser
+
+
+# --- in a browser --------------------------------------------------------------------------------
+
+@pytest.mark.slow
+@browser_needed
+@pytest.mark.parametrize("which", ["folder", "paper"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_opens_without_errors(browser: Any, which: str, dark: bool,
+                              request: pytest.FixtureRequest) -> None:
+    """Nothing on the console, every plot drawn, every request answered by the file itself."""
+    it = opened(browser, request.getfixturevalue(which), dark=dark)
+    assert it.get_log("browser") == []
+    plots = it.execute_script("return document.querySelectorAll('.plot .main-svg').length")
+    assert plots >= (8 if which == "folder" else 4)
+    assert it.execute_script("return document.documentElement.dataset.theme") == (
+        "dark" if dark else "light")
+    assert it.execute_script("return performance.getEntriesByType('resource').filter("
+                             "e => !e.name.startsWith('data:')).map(e => e.name)") == []
+
+
+@pytest.mark.slow
+@browser_needed
+@pytest.mark.parametrize("which", ["folder", "paper"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_does_not_scroll_sideways(browser: Any, which: str, width: int,
+                                           request: pytest.FixtureRequest) -> None:
+    """Wide tables scroll in their own box, on a phone as on a desktop; nothing sticks out."""
+    it = opened(browser, request.getfixturevalue(which), width)
+    assert it.execute_script("return document.documentElement.scrollWidth") <= width
+    out = it.execute_script(
+        "return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .plot')"
+        " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 90))")
+    assert out == []
+
+
+@pytest.mark.slow
+@browser_needed
+@pytest.mark.parametrize("which", ["folder", "paper"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_accessibility(browser: Any, which: str, dark: bool,
+                       request: pytest.FixtureRequest) -> None:
+    """No serious finding by axe, in both colour schemes (contrast is one of its rules)."""
+    it = opened(browser, request.getfixturevalue(which), dark=dark)
+    it.execute_script(importlib.resources.files("axe_core_python").joinpath(
+        "axe.min.js").read_text(encoding="utf-8"))
+    it.set_script_timeout(120)
+    found = it.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']})"
+        ".then(r => done({rules: r.passes.length, violations: r.violations.map(v => "
+        "[v.impact, v.id, v.nodes[0].html.slice(0, 200)])}))")
+    assert found["rules"] > 20
+    assert [one for one in found["violations"] if one[0] in ("serious", "critical")] == []
+
+
+@pytest.mark.slow
+@browser_needed
+def test_a_number_opens_its_records_and_captures(browser: Any, folder: Path) -> None:
+    """The links lead to files that exist."""
+    it = opened(browser, folder)
+    it.execute_script(
+        "[...document.querySelectorAll('#table-7 tbody tr')].find(r => r.textContent.trim()"
+        ".startsWith('P8')).querySelectorAll('button.num')[1].click()")
+    assert it.execute_script("return document.getElementById('detail').open")
+    links = it.execute_script("return [...document.querySelectorAll('#detail .links a')]"
+                              ".map(a => decodeURIComponent(new URL(a.href).pathname))")
+    names = ["records/P8-N2-001.json", "captures/P8-N2-001/", "records/P8-N2-002.json",
+             "records/P8-N2-003.json"]
+    assert [str(Path(link).relative_to(folder)) + "/" * link.endswith("/") for link in links] \
+        == names
+    assert all(Path(link).exists() for link in links)
+
+
+@pytest.mark.slow
+@browser_needed
+def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
+    """The button switches page and plots; on paper it is light whatever was chosen."""
+    it = opened(browser, folder)
+    ink = "return getComputedStyle(document.querySelector('.plot .xtitle')).fill"
+    before = it.execute_script(ink)
+    it.execute_script("document.getElementById('theme').click()")
+    assert it.execute_script("return document.documentElement.dataset.theme") == "dark"
+    assert it.execute_script(ink) != before
+    it.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert it.execute_script(ink) == before
+    assert it.execute_script("return document.querySelector('details.notice').open")
+
+
+@pytest.mark.slow
+@browser_needed
+def test_no_name_of_a_policy_runs(browser: Any, tmp_path: Path) -> None:
+    """Texts come from records of whoever; none of them becomes a part of the page."""
+    write(hostile(), tmp_path)
+    it = opened(browser, tmp_path)
+    assert it.get_log("browser") == []
+    assert it.execute_script("return document.title") == SCRIPT
+    it.execute_script("document.querySelector('td button.num').click()")
+    assert it.execute_script("return document.querySelector('#detail h2').textContent") == \
+        f"{SCRIPT}, {SCRIPT}"
+
+
+def hostile() -> Report:
+    """A report all of whose texts are a script."""
+    entry = Entry(SCRIPT, Quantity(1.0), note=SCRIPT, records=(SCRIPT,))
+    table = Table("x", SCRIPT, (Column("policy", SCRIPT), Column("x", SCRIPT)), ((entry, entry),),
+                  SCRIPT, (SCRIPT,), ((0, SCRIPT),))
+    claim = Verdict("Q1", SCRIPT, SCRIPT, "refuted", SCRIPT, (SCRIPT,), (), (SCRIPT,), SCRIPT)
+    return Report(SCRIPT, SCRIPT, ((SCRIPT, SCRIPT),), (), SCRIPT, (claim,),
+                  (Section("s", SCRIPT, SCRIPT, (), (table,)),), (SCRIPT,), (SCRIPT,), (SCRIPT,),
+                  Links("records/", "captures/", frozenset({SCRIPT})))
+
+
+# --- as text -------------------------------------------------------------------------------------
+
+def test_the_page_needs_no_network(folder: Path) -> None:
+    """No address but in the plots' library, and a policy that would block one."""
+    text = (folder / "report.html").read_text()
+    ours = text.replace(page._asset("plotly"), "")
+    assert len(ours) < 1_000_000
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:|tables/)", ours)
+    assert "default-src 'none'" in ours
+
+
+def test_what_was_left_out_is_named_and_counted(folder: Path) -> None:
+    """The damaged file, and the repetition that failed with its reason."""
+    text = (folder / "report.html").read_text()
+    assert "Files left out: 1" in text
+    assert re.search(r"<li>[^<]*foreign\.json", text)
+    assert "P6 in N2: failed 1 of 4" in text
+    assert "108 good of 109 repetitions" in text
+
+
+def test_the_landing_view_answers_first(folder: Path) -> None:
+    """Which policy for whom at what cost stands before claims, figures and tables."""
+    text = (folder / "report.html").read_text()
+    answers = text[text.index('id="answers"'):text.index('id="claims"')]
+    assert answers.count('class="answer"') == 3
+    assert {"Voice calls", "Video conferences"} <= set(re.findall(r"<h3>([^<]+)</h3>", answers))
+    assert re.search(r"<strong>P\d+</strong>", answers)
+    assert text.index('id="answers"') < text.index('id="claims"') < text.index('id="fig-2"')
+
+
+def test_every_table_is_there_as_page_latex_csv_and_parquet(folder: Path) -> None:
+    """Tables 1 to 9 and the figure's numbers, none of them empty."""
+    text = (folder / "report.html").read_text()
+    for name in ("figure-2", *(f"table-{number}" for number in range(1, 10)), "bounds", "overview"):
+        assert f'id="{name}"' in text
+        for ending in ("tex", "csv", "parquet"):
+            assert (folder / "tables" / f"{name}.{ending}").stat().st_size > 100
+    assert not list(folder.glob("**/*.tmp"))
+
+
+def test_details_name_records_up_to_a_number() -> None:
+    """A cell of a large run links some of its records and counts the others."""
+    many = tuple(f"P1-N1-{number:03d}" for number in range(1, 1001))
+    table = Table("t", "T", (Column("policy", "Policy"), Column("x", "x")),
+                  ((Entry("P1"), Entry(number=Quantity(1.0), records=many)),))
+    text = page.render(Report("T", "", sections=(Section("s", "S", tables=(table,)),)))
+    found = re.search(r'id="details">(.*?)</script>', text)
+    assert found is not None
+    data = json.loads(found[1])
+    assert data["cells"][0]["records"] == {"set": 0, "count": 1000}
+    assert data["sets"] == [list(many[:24])]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX (./qop test installs it)")
+@pytest.mark.parametrize("which", ["folder", "paper"])
+def test_all_tables_compile(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The whole document becomes a PDF, with nothing that sticks out of the page."""
+    shutil.copytree(request.getfixturevalue(which) / "tables", tmp_path / "tables")
+    assert problems(tmp_path / "tables") == []

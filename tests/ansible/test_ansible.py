@@ -1,0 +1,825 @@
+"""Tests of ansible/policy.yml and its roles, with the real ansible-playbook and openssl."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import policies
+import shared
+from rendering import (
+    ANSIBLE,
+    MOUNT,
+    NODES,
+    Job,
+    failures,
+    finish,
+    openssl,
+    refuse,
+    render,
+    secrets,
+    settings,
+    start,
+    tree,
+)
+
+POLICIES = {policy.id: policy for policy in policies.load_all()}
+LAYERS = {name: policy.layers.model_dump(mode="json") for name, policy in POLICIES.items()}
+IDS = list(LAYERS)
+
+
+def example(name: str) -> dict[str, Any]:
+    """The layers of a policy in examples/."""
+    path = ANSIBLE.parent / "examples" / f"{name}.yml"
+    return policies.load(path).layers.model_dump(mode="json")
+
+
+#: Policies that are none of the twelve.
+OWN: dict[str, dict[str, Any]] = {
+    "wpa2-psk": example("wpa2-psk"),
+    "wpa3-sae": example("wpa3-sae"),
+    "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
+    "wep-40": {"link": {"cipher": "WEP-40", "keys": "static"}},
+    "wpa2-enterprise": {
+        "link": {
+            "cipher": "GCMP-256", "keys": "eap", "pmf": 1,
+            "options": {
+                "hostapd": {"group_mgmt_cipher": "BIP-GMAC-256"},
+                "wpa_supplicant": {"group_mgmt": "BIP-GMAC-256", "sae_pwe": 2},
+            },
+        },
+        "dot1x": {
+            "eap": "TLS",
+            "options": {
+                "hostapd": {"eap_reauth_period": 60},
+                "wpa_supplicant": {"phase1": "tls_disable_session_ticket=1"},
+            },
+        },
+    },
+    "ikev2-transport": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
+        "mode": "transport"}},
+}
+WRONG = "d" * 26
+#: Negative controls: of which policy, and what is spoilt.
+SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "rogue-anchor": ("P8", lambda secrets: secrets["station"].update(trust="rogue")),
+    "unknown-peer": ("P3", lambda secrets: secrets["gateway"].update(peers="unknown")),
+    "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
+    "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
+}
+#: What is not there where a role is told to leave nothing.
+GONE = {
+    "hostapd": {"ap-a/hostapd.conf"},
+    "wpa_supplicant": {"a2/wpa_supplicant.conf"},
+    "freeradius": {f"ha-a/freeradius/{name}" for name in
+                   ("radiusd.conf", "clients.conf", "users")},
+    "strongswan": {f"{node}/{name}" for node in ("a2", "ha-a")
+                   for name in ("strongswan.conf", "swanctl/swanctl.conf")},
+}
+
+
+def many_nodes() -> dict[str, dict[str, dict[str, Any]]]:
+    """A second station and a second access point."""
+    nodes = deepcopy(NODES)
+    nodes["station"]["a1"] = {**nodes["station"]["a2"], "address": "10.1.0.11"}
+    nodes["access_point"]["ap-b"] = {**nodes["access_point"]["ap-a"], "address": "10.1.0.3"}
+    gateway = nodes["home_agent"]["ha-a"]
+    gateway["mobile_nodes"].append({"name": "a1", "address": "10.1.0.11"})
+    gateway["radius_clients"].append({"name": "ap-b", "address": "10.1.0.3"})
+    return nodes
+
+
+#: What stands in every file before a policy is rendered.
+LEFT_OVER = b"another policy's\n"
+
+
+class Rendered:
+    """All twelve policies and what else is only looked at, each in a folder, over one store.
+
+    Before, each folder holds every file that any of the twelve makes. One start of
+    ansible-playbook, as that takes longer than to render.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.pki = root, root / "pki"
+
+    def make(self) -> None:
+        """Render everything."""
+        layers = {**LAYERS, **OWN, **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
+                  **{f"without-{role}": LAYERS["P9"] for role in GONE}}
+        jobs = {name: Job(layers[name], self.path(name), self.pki) for name in layers}
+        for name, (_, spoil) in SPOILT.items():
+            spoil(spoilt := secrets())
+            jobs[name] = replace(jobs[name], secrets=spoilt)
+        for role in GONE:
+            jobs[f"without-{role}"] = replace(
+                jobs[f"without-{role}"], variables={f"{role}_state": "absent"})
+        jobs["many-nodes"] = Job(LAYERS["P12"], self.path("many-nodes"), self.pki,
+                                 nodes=many_nodes())
+        for path in {path for layers in LAYERS.values() for path in expected_files(layers)}:
+            for job in jobs.values():
+                make_private(job.output / path)
+        render(self.root / "scratch", list(jobs.values()))
+
+    def path(self, policy: str, *parts: str) -> Path:
+        """A file or folder of a rendered policy."""
+        return self.root.joinpath("conf", policy, *parts)
+
+
+def make_private(file: Path) -> None:
+    """A file with folders around it as roles make them, open to nobody else."""
+    for folder in reversed([parent for parent in file.parents if not parent.exists()]):
+        folder.mkdir(mode=0o700)
+    file.write_bytes(LEFT_OVER)
+    file.chmod(0o600)
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """For all tests that only look; once a test run, as it is dear."""
+    def make() -> Path:
+        made = Rendered(tmp_path_factory.mktemp("rendered"))
+        made.make()
+        return made.root
+
+    return Rendered(shared.once("rendered", make))
+
+
+def expected_files(layers: dict[str, Any]) -> set[str]:
+    """The files that docs/architecture.md, seam 3, promises for a policy."""
+    files = {"a2/wpa_supplicant.conf", "ap-a/hostapd.conf"}
+    if layers["dot1x"]:
+        files |= {f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users")}
+        if layers["dot1x"]["eap"] == "TLS":
+            files |= {
+                f"{folder}/pki/{name}.pem"
+                for folder in ("a2", "ha-a/freeradius")
+                for name in ("ca", "cert", "key")
+            }
+    if layers["ipsec"]:
+        for node in ("a2", "ha-a"):
+            files |= {
+                f"{node}/strongswan.conf",
+                f"{node}/swanctl/swanctl.conf",
+                f"{node}/swanctl/private/{node}.pem",
+                f"{node}/swanctl/pubkey/a2.pem",
+                f"{node}/swanctl/pubkey/ha-a.pem",
+            }
+    return files
+
+
+# --- the twelve policies -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_files_are_private(rendered: Rendered, policy: str) -> None:
+    """What a layer makes is closed to other users, and daemons have a place for their sockets."""
+    found = tree(rendered.path(policy))
+    files = {path for path, (_, content) in found.items() if content is not None}
+    assert {mode for mode, content in found.values() if content is not None} == {0o600}
+    assert {mode for mode, content in found.values() if content is None} == {0o700}
+    nodes_with_daemons = {Path(path).parts[0] for path in files}
+    assert {path for path, (_, content) in found.items() if content is None and "run" in path} == {
+        f"{node}/run" for node in nodes_with_daemons
+    }
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_access_point_and_station_agree_with_the_policy(rendered: Rendered, policy: str) -> None:
+    """Both ends carry the settings that platform tests found to work for these layers."""
+    link, dot1x = LAYERS[policy]["link"], LAYERS[policy]["dot1x"]
+    ap = settings(rendered.path(policy, "ap-a", "hostapd.conf"))
+    station = settings(rendered.path(policy, "a2", "wpa_supplicant.conf"))
+    assert ap["driver_params"] == station["driver_param"] == "control_port=0"
+    assert ap["ctrl_interface"] == f"{MOUNT}/ap-a/run/hostapd"
+    assert station["ctrl_interface"] == f"DIR={MOUNT}/a2/run/wpa_supplicant"
+    assert (ap["interface"], ap["bridge"], ap["ssid"], ap["channel"], ap["hw_mode"]) == (
+        "wlan1",
+        "br0",
+        "qop",
+        "1",
+        "b",
+    )
+    assert (station["ssid"], station["scan_freq"], station["disabled"]) == ('"qop"', "2412", "1")
+    assert station["key_mgmt"] == ("IEEE8021X" if dot1x else "NONE")
+    assert "wpa" not in ap
+    assert "proto" not in station
+
+    static = bool(link) and link["keys"] == "static"
+    assert (ap.get("wep_key0"), station.get("wep_key0")) == (
+        (secrets()["network"]["wep_key"],) * 2 if static else (None, None)
+    )
+    assert ap.get("wep_default_key") == ("0" if static else None)
+    dynamic = bool(link) and link["keys"] == "eap"
+    assert ap.get("wep_key_len_unicast") == ("13" if dynamic else None)
+    assert station.get("eapol_flags") == (None if not dot1x else "3" if dynamic else "0")
+
+    assert ap.get("ieee8021x") == ("1" if dot1x else None)
+    assert ap.get("auth_server_addr") == ("10.1.0.1" if dot1x else None)
+    assert station.get("eap") == (dot1x["eap"] if dot1x else None)
+    tls = bool(dot1x) and dot1x["eap"] == "TLS"
+    assert station.get("private_key") == (f'"{MOUNT}/a2/pki/key.pem"' if tls else None)
+    assert ("password" in station) == (bool(dot1x) and not tls)
+
+
+@pytest.mark.parametrize("policy", [p for p in IDS if LAYERS[p]["dot1x"]])
+def test_radius_server_offers_and_accepts_what_the_policy_says(
+    rendered: Rendered, policy: str
+) -> None:
+    """The first offer is the policy's; with EAP-TLS nobody has a password to log in with by MD5."""
+    dot1x = LAYERS[policy]["dot1x"]
+    folder = rendered.path(policy, "ha-a", "freeradius")
+    radiusd = (folder / "radiusd.conf").read_text()
+    assert f"default_eap_type = {dot1x['first_offer'].lower()}\n" in radiusd
+    assert ("\t\tmd5 {\n" in radiusd) == ("MD5" in dot1x.values())
+    assert ("\t\ttls {\n" in radiusd) == (dot1x["eap"] == "TLS")
+    assert "ipaddr = 10.1.0.1\n" in radiusd
+    assert "user =" not in radiusd
+    users = (folder / "users").read_text()
+    assert ("Cleartext-Password" in users) == (dot1x["eap"] == "MD5")
+    clients = (folder / "clients.conf").read_text()
+    assert "ipaddr = 10.1.0.2\n" in clients
+    assert "secret = 'shared secret'\n" in clients
+
+
+@pytest.mark.parametrize("policy", [p for p in IDS if LAYERS[p]["ipsec"]])
+def test_both_ends_of_the_tunnel_match(rendered: Rendered, policy: str) -> None:
+    """Proposals are the policy's, selectors and keys mirror each other, nothing adds packets."""
+    ipsec = LAYERS[policy]["ipsec"]
+    mobile = rendered.path(policy, "a2", "swanctl", "swanctl.conf").read_text()
+    gateway = rendered.path(policy, "ha-a", "swanctl", "swanctl.conf").read_text()
+    for text in (mobile, gateway):
+        assert f"proposals = {ipsec['ike_proposal']}\n" in text
+        assert f"esp_proposals = {ipsec['esp_proposal']}\n" in text
+        for quiet in ("mobike = no", "dpd_delay = 0", "rekey_time = 0", "reauth_time = 0"):
+            assert quiet in text
+    assert "\tqop {\n\t\tversion = 1\n" in mobile
+    assert "\tqop-a2 {\n" in gateway
+    assert "local_ts = 10.1.0.12/32\n\t\t\t\tremote_ts = 0.0.0.0/0\n" in mobile
+    assert "local_ts = 0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n" in gateway
+    charon = rendered.path(policy, "a2", "strongswan.conf").read_text()
+    assert f"socket = unix://{MOUNT}/a2/run/charon.vici\n" in charon
+    for node, peer in (("a2", "ha-a"), ("ha-a", "a2")):
+        key = rendered.path(policy, node, "swanctl", "private", f"{node}.pem")
+        public = openssl("rsa", "-in", key, "-pubout").replace("writing RSA key\n", "")
+        assert public == rendered.path(policy, peer, "swanctl", "pubkey", f"{node}.pem").read_text()
+
+
+# --- rendering again ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_no_policy_leaves_anything_over_for_another(rendered: Rendered, policy: str) -> None:
+    """A folder that held all files of all policies has this one's, and nothing of the others.
+
+    That is more than a switch from any one of them can leave.
+    """
+    files = {path: content for path, (_, content) in tree(rendered.path(policy)).items()
+             if content is not None}
+    assert files.keys() == expected_files(LAYERS[policy])
+    assert not [path for path, content in files.items() if LEFT_OVER in content]
+
+
+def test_second_run_changes_nothing(tmp_path: Path) -> None:
+    """Rendering again reports no change and touches no file, in folders and store alike."""
+
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for folder in ("conf", "pki")
+                for path in (tmp_path / folder).rglob("*")}
+
+    # Between them they have every layer, and both of what can stand in each.
+    jobs = [Job(LAYERS[name], tmp_path / "conf" / name, tmp_path / "pki")
+            for name in ("P2", "P7", "P12")]
+    render(tmp_path / "scratch", jobs)
+    before = times()
+    assert render(tmp_path / "scratch", jobs).changed == 0
+    assert times() == before
+
+
+def test_check_mode_writes_nothing(rendered: Rendered, tmp_path: Path) -> None:
+    """--check tells of changes and makes none, also where no folder exists."""
+    job = Job(LAYERS["P12"], tmp_path / "conf", tmp_path / "pki")
+    assert render(tmp_path / "scratch", [job], "--check").changed > 0
+    assert not job.output.exists()
+    assert not job.pki.exists()
+
+
+@pytest.mark.parametrize("role", GONE)
+def test_absent_entry_removes_what_the_role_makes(rendered: Rendered, role: str) -> None:
+    """Any role can be told to leave nothing, and leaves the others' files alone."""
+    whole, rest = tree(rendered.path("P9")), tree(rendered.path(f"without-{role}"))
+    missing = {path for path in whole.keys() - rest.keys() if whole[path][1] is not None
+               and "/private/" not in path and "/pubkey/" not in path}
+    assert missing == GONE[role]
+    assert not rest.keys() - whole.keys()
+
+
+def test_a_file_made_readable_or_changed_is_put_right(tmp_path: Path) -> None:
+    """Mode and content are both part of what a second run restores."""
+    job = Job(LAYERS["P2"], tmp_path / "conf", tmp_path / "pki")
+    render(tmp_path / "scratch", [job])
+    before = tree(job.output)
+    (job.output / "ap-a/hostapd.conf").chmod(0o644)
+    (job.output / "a2/wpa_supplicant.conf").write_text("gone\n")
+    assert render(tmp_path / "scratch", [job]).changed == 2
+    assert tree(job.output) == before
+
+
+# --- key material ------------------------------------------------------------------------------
+
+
+def test_certificates_hold_through_the_intermediate(rendered: Rendered) -> None:
+    """Each side verifies the other by root and sent chain alone, for its purpose, as of today."""
+    server = rendered.path("P8", "ha-a", "freeradius", "pki")
+    client = rendered.path("P8", "a2", "pki")
+    for own, other, purpose in ((client, server, "sslserver"), (server, client, "sslclient")):
+        roots = openssl("storeutl", "-noout", "-certs", own / "ca.pem")
+        assert "Total found: 1" in roots
+        assert "Total found: 2" in openssl("storeutl", "-noout", "-certs", other / "cert.pem")
+        verdict = openssl(
+            "verify",
+            "-no-CApath",
+            "-no-CAstore",
+            "-CAfile",
+            own / "ca.pem",
+            "-untrusted",
+            other / "cert.pem",
+            "-purpose",
+            purpose,
+            other / "cert.pem",
+        )
+        assert verdict.endswith("cert.pem: OK\n"), verdict
+        # Without the intermediate there is no way from root to leaf.
+        alone = openssl(
+            "verify", "-no-CApath", "-no-CAstore", "-CAfile", own / "ca.pem", other / "cert.pem"
+        )
+        assert "unable to get local issuer certificate" in alone
+    text = openssl("x509", "-in", server / "cert.pem", "-noout", "-text")
+    assert "DNS:ha-a" in text
+    assert "TLS Web Server Authentication" in text
+    assert "Public-Key: (2048 bit)" in text
+    start_date = openssl("x509", "-in", server / "cert.pem", "-noout", "-startdate")
+    started = dt.datetime.strptime(
+        start_date.strip().replace("GMT", "+0000"), "notBefore=%b %d %H:%M:%S %Y %z"
+    )
+    assert dt.timedelta(hours=1) < dt.datetime.now(dt.UTC) - started < dt.timedelta(days=1)
+
+
+def test_servers_flight_fits_two_fragments(rendered: Rendered) -> None:
+    """Certificates leave room for the rest of the handshake in two EAP fragments of 1024 bytes.
+
+    ServerHello, key exchange (RSA-2048 signature), certificate request and their headers took 499
+    bytes with OpenSSL 3.0; two fragments hold 2032 bytes. A third would add two frames to the 17.
+    """
+    pem = rendered.path("P8", "ha-a", "freeradius", "pki", "cert.pem").read_text()
+    parts = [
+        part + "-----END CERTIFICATE-----\n"
+        for part in pem.split("-----END CERTIFICATE-----\n")
+        if part.strip()
+    ]
+    assert sum(len(ssl.PEM_cert_to_DER_cert(part)) for part in parts) < 2032 - 499
+
+
+def test_only_what_a_policy_needs_is_made(tmp_path: Path) -> None:
+    """P1 needs no store at all, an IPsec policy no certificates, an EAP-TLS policy no raw keys."""
+    jobs = {policy: Job(LAYERS[policy], tmp_path / policy, tmp_path / f"pki-{policy}")
+            for policy in ("P2", "P3", "P6")}
+    render(tmp_path / "scratch", list(jobs.values()))
+    made = {policy: {path.name for path in job.pki.glob("[!.]*")} for policy, job in jobs.items()}
+    assert made == {
+        "P2": set(),
+        "P3": {"ipsec-a2", "ipsec-ha-a"},
+        "P6": {"authority", "server-ha-a", "client-a2"},
+    }
+    assert not (tmp_path / "pki-P2").exists()
+
+
+def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
+    """Two runs that need the same new keys both succeed and hold the same.
+
+    A dead maker's half work is cleared away, not used.
+    """
+    pki = tmp_path / "pki"
+    (pki / ".authority.dead").mkdir(parents=True)
+    jobs = [Job(LAYERS["P12"], tmp_path / name, pki) for name in ("one", "two")]
+    runs = [start(tmp_path / f"scratch-{number}", [job]) for number, job in enumerate(jobs)]
+    for outcome in map(finish, runs):
+        assert outcome.status == 0, outcome.text
+    assert tree(jobs[0].output) == tree(jobs[1].output)
+    assert {path.name for path in pki.iterdir()} == {
+        ".locks",
+        "authority",
+        "server-ha-a",
+        "client-a2",
+        "ipsec-a2",
+        "ipsec-ha-a",
+    }
+
+
+def differing(rendered: Rendered, policy: str, spoilt: str) -> list[str]:
+    """The files of a policy that a spoilt secret changes."""
+    real, wrong = tree(rendered.path(policy)), tree(rendered.path(spoilt))
+    assert real.keys() == wrong.keys()
+    return [path for path in real if real[path] != wrong[path]]
+
+
+def test_rogue_trust_anchor_refuses_the_real_server(rendered: Rendered) -> None:
+    """Negative control: only the station's anchor differs, and the server does not verify by it."""
+    assert differing(rendered, "P8", "rogue-anchor") == ["a2/pki/ca.pem"]
+    cert = rendered.path("rogue-anchor", "ha-a/freeradius/pki/cert.pem")
+    assert "verification failed" in openssl(
+        "verify",
+        "-no-CApath",
+        "-no-CAstore",
+        "-CAfile",
+        rendered.path("rogue-anchor", "a2/pki/ca.pem"),
+        "-untrusted",
+        cert,
+        cert,
+    )
+
+
+def test_unknown_peers_key_is_another_one(rendered: Rendered) -> None:
+    """Negative control: only the key that the gateway holds for the mobile node differs."""
+    path = "ha-a/swanctl/pubkey/a2.pem"
+    assert differing(rendered, "P3", "unknown-peer") == [path]
+    assert "BEGIN PUBLIC KEY" in rendered.path("unknown-peer", path).read_text()
+
+
+@pytest.mark.parametrize(("policy", "spoilt", "key"), [
+    ("P5", "wrong-password", "password"), ("P2", "wrong-wep-key", "wep_key0")])
+def test_stations_own_secrets_reach_only_the_station(
+    rendered: Rendered, policy: str, spoilt: str, key: str
+) -> None:
+    """Negative controls: a wrong password or WEP key differs in the station's file alone."""
+    assert differing(rendered, policy, spoilt) == ["a2/wpa_supplicant.conf"]
+    assert WRONG in settings(rendered.path(spoilt, "a2/wpa_supplicant.conf"))[key]
+
+
+# --- policies of one's own ---------------------------------------------------------------------
+
+
+def both(rendered: Rendered, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of hostapd and of wpa_supplicant under a policy."""
+    return (settings(rendered.path(name, "ap-a/hostapd.conf")),
+            settings(rendered.path(name, "a2/wpa_supplicant.conf")))
+
+
+def test_wpa2_psk(rendered: Rendered) -> None:
+    """The modern example: RSN with CCMP and one passphrase at both ends, and no other file."""
+    ap, station = both(rendered, "wpa2-psk")
+    assert {
+        "wpa": "2",
+        "wpa_key_mgmt": "WPA-PSK",
+        "rsn_pairwise": "CCMP",
+        "ieee80211w": "0",
+        "wpa_passphrase": "correct horse",
+    }.items() <= ap.items()
+    assert {
+        "key_mgmt": "WPA-PSK",
+        "proto": "RSN",
+        "pairwise": "CCMP",
+        "group": "CCMP",
+        "ieee80211w": "0",
+        "psk": '"correct horse"',
+    }.items() <= station.items()
+    made = tree(rendered.path("wpa2-psk"))
+    assert {path for path, (_, content) in made.items() if content} == (
+        expected_files(OWN["wpa2-psk"])
+    )
+
+
+def test_wpa3_sae(rendered: Rendered) -> None:
+    """SAE with management frames protected, as both daemons call it."""
+    ap, station = both(rendered, "wpa3-sae")
+    assert {"wpa": "2", "wpa_key_mgmt": "SAE", "ieee80211w": "2"}.items() <= ap.items()
+    assert {"key_mgmt": "SAE", "ieee80211w": "2", "psk": '"correct horse"'}.items() <= (
+        station.items()
+    )
+
+
+def test_wpa2_enterprise_with_daemon_options(rendered: Rendered) -> None:
+    """WPA2 with EAP-TLS; options of both layers come last, quoted where the parser wants it."""
+    ap, station = both(rendered, "wpa2-enterprise")
+    assert {
+        "wpa_key_mgmt": "WPA-EAP",
+        "rsn_pairwise": "GCMP-256",
+        "ieee8021x": "1",
+        "eap_reauth_period": "60",
+    }.items() <= ap.items()
+    assert {
+        "key_mgmt": "WPA-EAP",
+        "eap": "TLS",
+        "phase1": '"tls_disable_session_ticket=1"',
+        "group_mgmt": "BIP-GMAC-256",
+    }.items() <= station.items()
+    lines = rendered.path("wpa2-enterprise", "a2/wpa_supplicant.conf").read_text().splitlines()
+    assert lines.index("sae_pwe=2") < lines.index("network={")  # a global option of the daemon
+    radiusd = rendered.path("wpa2-enterprise", "ha-a/freeradius/radiusd.conf").read_text()
+    assert "default_eap_type = tls\n" in radiusd
+
+
+def test_tkip_and_short_wep(rendered: Rendered) -> None:
+    """TKIP means WPA rather than RSN; WEP-40 takes the first ten digits of the key."""
+    ap, station = both(rendered, "tkip")
+    assert (ap["wpa"], ap["wpa_pairwise"], station["proto"]) == ("1", "TKIP", "WPA")
+    ap, station = both(rendered, "wep-40")
+    assert ap["wep_key0"] == station["wep_key0"] == "0102030405"
+
+
+def test_ikev2_transport_between_the_two_addresses(rendered: Rendered) -> None:
+    """Transport mode protects the two ends' own addresses and nothing else."""
+    for node, own, other in (("a2", "10.1.0.12", "10.1.0.1"), ("ha-a", "10.1.0.1", "10.1.0.12")):
+        text = rendered.path("ikev2-transport", node, "swanctl/swanctl.conf").read_text()
+        for line in (
+            "version = 2",
+            "mode = transport",
+            f"local_ts = {own}/32",
+            f"remote_ts = {other}/32",
+        ):
+            assert f"{line}\n" in text
+
+
+def test_gateway_knows_every_mobile_node(rendered: Rendered) -> None:
+    """A second subnet is data: more stations and access points, one connection and client each."""
+    folder = rendered.path("many-nodes", "ha-a")
+    swanctl = (folder / "swanctl/swanctl.conf").read_text()
+    assert "\tqop-a2 {\n" in swanctl
+    assert "\tqop-a1 {\n" in swanctl
+    assert {path.name for path in (folder / "swanctl/pubkey").iterdir()} == {
+        "a1.pem",
+        "a2.pem",
+        "ha-a.pem",
+    }
+    clients = (folder / "freeradius/clients.conf").read_text()
+    assert clients.count("client ") == 2
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+Spoil = Callable[[dict[str, Any]], object]
+BAD_LAYERS: list[tuple[Spoil, str]] = [
+    (lambda layers: layers["link"].update(cipher="WPA9"), "value of cipher must be one of"),
+    (lambda layers: layers["link"].update(ciphre="WEP-104"), "ciphre. Supported parameters"),
+    (lambda layers: layers["dot1x"].update(eap="LEAP"), "value of eap must be one of"),
+    (lambda layers: layers["dot1x"].pop("eap"), "missing required arguments: eap"),
+    (lambda layers: layers["ipsec"].update(ike=3), "value of ike must be one of"),
+    (lambda layers: layers["ipsec"].pop("esp_proposal"), "missing required arguments: esp_prop"),
+    (
+        lambda layers: layers["link"]["options"]["hostapd"].update(beacon_int=True),
+        "beacon_int has the value True",
+    ),
+    (
+        lambda layers: layers["link"]["options"]["hostapd"].update(country_code=""),
+        "country_code has no value",
+    ),
+    (
+        lambda layers: layers["dot1x"]["options"]["wpa_supplicant"].update(phase1=["a"]),
+        "never rendered to text",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def refused(rendered: Rendered, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """What is said of each of the bad layers, by its number."""
+    folder = tmp_path_factory.mktemp("refused")
+    jobs = []
+    for number, (spoil, _) in enumerate(BAD_LAYERS):
+        layers = deepcopy(LAYERS["P12"])
+        spoil(layers)
+        jobs.append(Job(layers, folder / str(number), rendered.pki))
+    return failures(finish(start(folder / "scratch", jobs)).text)
+
+
+@pytest.mark.parametrize("number", range(len(BAD_LAYERS)), ids=[text for _, text in BAD_LAYERS])
+def test_bad_layers_are_refused_by_name(refused: dict[int, str], number: int) -> None:
+    """Misspelt, missing and impossible values stop the run with a message that names them."""
+    assert BAD_LAYERS[number][1] in refused[number]
+
+
+def test_bad_inputs_are_refused_by_name(rendered: Rendered, tmp_path: Path) -> None:
+    """A layer that is misspelt is named, a secret or node field that is missing, a control."""
+    layers = deepcopy(LAYERS["P2"])
+    layers["ipsc"] = layers.pop("ipsec")
+    job = Job(layers, tmp_path / "conf", rendered.pki)
+    assert "layers.ipsc. Supported parameters" in refuse(tmp_path / "scratch", job)
+    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
+    lacking = secrets()
+    del lacking["network"]["wep_key"]
+    said = refuse(tmp_path / "scratch", replace(job, secrets=lacking))
+    assert "missing required arguments: wep_key" in said
+    unknown = secrets()
+    unknown["gateway"]["peers"] = "maybe"
+    said = refuse(tmp_path / "scratch", replace(job, secrets=unknown))
+    assert "value of peers must be one of: known, unknown" in said
+    said = refuse(tmp_path / "scratch", replace(job, output=Path("relative")))
+    assert "must be absolute paths" in said
+    nodes = deepcopy(NODES)
+    del nodes["station"]["a2"]["ssid"]
+    said = refuse(tmp_path / "scratch", replace(job, nodes=nodes))
+    assert "missing required arguments: ssid" in said
+
+
+def test_a_refused_file_replaces_nothing(rendered: Rendered, tmp_path: Path) -> None:
+    """What was rendered before stays in force when the next rendering does not validate."""
+    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
+    render(tmp_path / "scratch", [job])
+    before = tree(job.output)
+    short = secrets()
+    short["network"]["wep_key"] = short["station"]["wep_key"] = "0102"
+    said = refuse(tmp_path / "scratch", replace(job, secrets=short))
+    assert "wep_key0 must be 10 or 26 hexadecimal digits" in said
+    assert tree(job.output) == before
+
+
+# --- the checker -------------------------------------------------------------------------------
+
+
+def _load_checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "check_config", ANSIBLE / "files" / "check_config.py"
+    )
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+checker = _load_checker()
+AP = "interface=wlan0\ndriver=nl80211\nctrl_interface=/run\nssid=q\nhw_mode=b\nchannel=1\n"
+STATION = 'ctrl_interface=/run\nap_scan=1\nnetwork={\nssid="q"\nscan_freq=2412\nkey_mgmt=NONE\n}\n'
+CHARON = (
+    "charon {\nload = a b\nplugins {\nvici {\nsocket = unix:///x\n}\n}\n"
+    "filelog {\nq {\npath = /x\n}\n}\n}\n"
+)
+CLIENT = "client a {\nipaddr = 1.2.3.4\nsecret = 'x'\n}\n"
+
+BAD_FILES = [
+    ("hostapd.conf", AP + "channel=6\n", "7: channel is given twice"),
+    ("hostapd.conf", AP + "wmm_enabled=\n", "7: wmm_enabled has no value"),
+    ("hostapd.conf", AP + "wmm_enabled=False\n", "7: wmm_enabled has the value False"),
+    ("hostapd.conf", AP + "ssid2={{ ssid }}\n", "never rendered"),
+    ("hostapd.conf", AP + "country code=DE\n", "7: not KEY=VALUE"),
+    ("hostapd.conf", AP.replace("ssid=q\n", ""), "0: hostapd needs ssid"),
+    ("hostapd.conf", AP.replace("channel=1", "channel=one"), "channel must be a number"),
+    ("hostapd.conf", AP + "ieee8021x=1\n", "ieee8021x=1 needs own_ip_addr"),
+    ("hostapd.conf", AP + "wep_key0=0102030405\n", "wep_key0 needs wep_default_key"),
+    ("hostapd.conf", AP + "wep_default_key=0\nwep_key0=01020304\n", "10 or 26 hexadecimal"),
+    ("hostapd.conf", AP + "wep_key_len_unicast=13\n", "dynamic WEP needs ieee8021x"),
+    ("hostapd.conf", AP + "wpa=2\n", "wpa needs wpa_key_mgmt"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=SAE\n", "needs wpa_pairwise or rsn_pairwise"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=WPA-PSK\nrsn_pairwise=CCMP\n", "wpa_passphrase"),
+    ("hostapd.conf", AP + "wpa=2\nwpa_key_mgmt=WPA-EAP\nrsn_pairwise=CCMP\n", "needs ieee8021x"),
+    ("wpa_supplicant.conf", STATION[:-2], "3: the block is never closed"),
+    ("wpa_supplicant.conf", STATION + "}\n", "8: closes a block that was never opened"),
+    ("wpa_supplicant.conf", STATION + STATION[STATION.index("network") :], "needs one network"),
+    ("wpa_supplicant.conf", STATION.replace('"q"', '"q'), "the quote is not closed"),
+    ("wpa_supplicant.conf", STATION.replace('"q"', '""'), "ssid has no value"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X"), "IEEE8021X needs eap"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "WPA-PSK"), "needs proto"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X\neap=TLS"), "needs identity"),
+    ("strongswan.conf", CHARON[:-2], "1: the block is never closed"),
+    ("strongswan.conf", CHARON + "}\n", "closes a block that was never opened"),
+    ("strongswan.conf", CHARON.replace("unix:///x", "AnsibleUndefined"), "never rendered"),
+    ("strongswan.conf", CHARON.replace("load = a b\n", ""), "charon needs load"),
+    ("strongswan.conf", CHARON.replace("load = a b", "load"), "2: neither a setting nor a block"),
+    ("swanctl.conf", "connections {\n}\n", "needs a block connections with something in it"),
+    ("swanctl.conf", "connections {\nq {\nversion = 1\n}\n}\n", "q needs local_addrs"),
+    ("clients.conf", "# nobody\n", "clients.conf needs a client"),
+    ("clients.conf", CLIENT.replace("'x'", "''"), "3: secret has no value"),
+    ("clients.conf", CLIENT.replace("'x'", "'x' y'"), "3: secret: a quote inside quotes"),
+    ("clients.conf", CLIENT + CLIENT, "5: client a is given twice"),
+    ("clients.conf", CLIENT.replace("secret = 'x'\n", ""), "client a needs secret"),
+    ("users", "mn Cleartext-Password := secret\n", "1: not 'NAME' Cleartext-Password"),
+    ("users", "'mn' Cleartext-Password := 'None'\n", "never rendered"),
+    ("radiusd.conf", "name = radiusd\n", "radiusd.conf needs pidfile"),
+    ("other.conf", "", "no daemon's file"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hostapd.conf", AP),
+        ("wpa_supplicant.conf", STATION),
+        ("strongswan.conf", CHARON),
+        ("clients.conf", CLIENT),
+        ("users", "# nobody\n"),
+        ("users", "'a' Cleartext-Password := 'b'\n"),
+    ],
+)
+def test_checker_accepts(tmp_path: Path, name: str, text: str) -> None:
+    """The smallest valid files pass (and with them what the cases below spoil)."""
+    (tmp_path / name).write_text(text)
+    assert checker.main([str(tmp_path / name)]) == 0
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BAD_FILES)
+def test_checker_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, message: str
+) -> None:
+    """Each way in which a template can go wrong is one line with file, line number and cause."""
+    (tmp_path / name).write_text(text)
+    assert checker.main([str(tmp_path / name)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tmp_path / name}:")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_checker_wants_the_offered_method(rendered: Rendered, tmp_path: Path) -> None:
+    """A server that offers a method it has no block for is refused."""
+    text = rendered.path("P5", "ha-a", "freeradius", "radiusd.conf").read_text()
+    (tmp_path / "radiusd.conf").write_text(text.replace("type = md5", "type = tls"))
+    assert checker.main([str(tmp_path / "radiusd.conf")]) == 1
+
+
+def test_nothing_secret_is_in_the_repository() -> None:
+    """No key, certificate or rendered file lies in ansible/."""
+    texts = [
+        path.read_text() for path in ANSIBLE.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    ]
+    assert texts
+    assert not [text for text in texts if "-----BEGIN" in text]
+
+
+# Mininet-WiFi -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> tuple[Path, str]:
+    """A repository that could be Mininet-WiFi's, and the number of its first commit of two."""
+    place = tmp_path / "upstream"
+    git("init", "--quiet", str(place))
+    for version in ("2.6", "2.7"):
+        (place / "net.py").write_text(f'VERSION = "{version}"\n')
+        git("-C", str(place), "add", ".")
+        git("-C", str(place), "commit", "--quiet", "--message", version)
+    return place, git("-C", str(place), "rev-parse", "HEAD^")
+
+
+def git(*arguments: str) -> str:
+    """What git prints; commits need somebody who makes them."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *who, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def fetch(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The role's part that fetches, really played, into a folder."""
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False,
+             "vars": {"ansible_python_interpreter": sys.executable}, "tasks": [
+        {"ansible.builtin.include_role": {"name": "mininet_wifi", "tasks_from": "fetch.yml"}}]}]
+    (folder / "play.yml").write_text(json.dumps(play))
+    extra = {"mininet_wifi_home": str(folder / "home"), **variables}
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,",
+         str(folder / "play.yml"), "-e", json.dumps(extra)], capture_output=True, text=True,
+        check=False, timeout=120, env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+                                       "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
+
+
+def test_mininet_wifi_is_fetched_at_its_revision(upstream: tuple[Path, str],
+                                                 tmp_path: Path) -> None:
+    """An earlier commit, from a clone; the second time nothing is changed and nobody is asked."""
+    place, revision = upstream
+    done = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
+    assert done.returncode == 0, done.stdout
+    assert "2.6" in (tmp_path / "home/net.py").read_text()
+    place.rename(tmp_path / "gone")
+    again = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
+    assert "changed=0" in again.stdout
+    assert "failed=0" in again.stdout
+    assert "No Mininet-WiFi" not in again.stdout
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("nowhere", "is out of reach (fatal: '{}' does not appear to be a git repository)"),
+    ("upstream", f"lacks {'0' * 40}"),
+])
+def test_without_mininet_wifi_the_play_goes_on(upstream: tuple[Path, str], tmp_path: Path,
+                                               source: str, said: str) -> None:
+    """Out of reach, or without the revision: one line that says so, and no failure."""
+    del upstream
+    where = tmp_path / source
+    done = fetch(tmp_path, mininet_wifi_source=str(where), mininet_wifi_revision="0" * 40)
+    assert done.returncode == 0, done.stdout
+    [line] = [line for line in done.stdout.splitlines() if "No Mininet-WiFi: " in line]
+    assert f"{where} {said.format(where)}." in line
+    assert "--mininet-wifi-source" in line

@@ -1,0 +1,275 @@
+"""The documentation holds: its commands run, its links lead somewhere, its options exist."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+import doc_commands
+from doc_commands import CHECKOUT, PROJECT, SHELLS, Command
+from doc_reader import Reader
+from harness.cli import qop as command_line
+
+#: Surroundings that a test makes, and the module where it stands.
+EXECUTED = {
+    **dict.fromkeys((CHECKOUT, "terminal", "cluster", "rendering"), "docs/test_docs_run.py"),
+    "container": "harness/test_container.py", "box": "guest/test_box.py",
+    "vagrant": "guest/test_box.py",
+    "mininet-wifi": "topologies/test_topology_scripts.py",
+}
+#: What no test can run, and why. Options are checked all the same.
+UNEXECUTED = {
+    "./qop run --cluster ssh:lab1,lab2,lab3": "needs three hosts; tests/harness/"
+                                              "test_cluster_guest.py logs in to this one",
+    "vagrant up": "needs a hypervisor", "vagrant ssh": "needs a hypervisor",
+    "./qop import box.tar.gz": "needs what vagrant ssh has fetched; tests/guest/test_box.py "
+                               "fetches it by plain ssh and imports it",
+    "tar -xf qop.box": "is for the next one",
+    "qemu-system-x86_64 ": "has no hypervisor here, and a console for people; tests/guest/"
+                           "test_box.py starts the box with options of its own",
+    "./qop provision --mininet-wifi": "fetches from upstream",
+    "sudo ./qop provision --on host": "fetches from upstream, and changes the machine",
+    "./qop run --builder mininet-wifi": "needs what is fetched from upstream; "
+                                        "tests/topologies/test_builders.py measures "
+                                        "where it is there",
+    "docker ": "needs docker's daemon", "skopeo copy": "needs docker's daemon, or a registry",
+    "for name in ansible harness": "asks the package index for the newest versions of everything",
+}
+#: Top-level folders; what looks like a path below one of them has to be there.
+FOLDERS = sorted(path.name for path in PROJECT.iterdir() if path.is_dir() and path.name[0] != ".")
+#: Beginnings of commands, which belong into a block that says so.
+_COMMANDS = re.compile(r"\s*(\$ |(sudo )?(\./qop|qop|podman|docker|vagrant|apt-get|pip) )")
+_SEPARATORS = {"|", "||", "&&", ";", "&", ">", "<", ">>"}
+PAGES = doc_commands.pages()
+
+
+def in_code(page: str) -> Iterator[tuple[int, str]]:
+    """Every code span of a page's text, with its line."""
+    for token in doc_commands.parse(page):
+        for child in token.children or ():
+            if child.type == "code_inline":
+                yield token.map[0] + 1, child.content
+
+
+def headings(page: str) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    tokens, found = doc_commands.parse(page), []
+    for before, token in itertools.pairwise(tokens):
+        if before.type == "heading_open":
+            text = "".join(child.content for child in token.children)
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+    return set(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page: str) -> None:
+    """A fence has a language; commands stand in sh or console, and nowhere else."""
+    for block in doc_commands.blocks(page):
+        where = f"{page}:{block.line - 1}"
+        assert block.language, f"{where}: a block without a language; write ```sh, ```text, ..."
+        assert block.language not in {"bash", "shell", "shell-session", "zsh"}, f"{where}: write sh"
+        if block.language not in SHELLS:
+            said = next(filter(_COMMANDS.match, block.text.splitlines()), None)
+            assert not said, f"{where}: '{said}' is a command; write ```sh or ```console"
+    for token in doc_commands.parse(page):
+        assert token.type != "code_block" or not _COMMANDS.match(token.content), (
+            f"{page}:{token.map[0] + 1}: commands belong into a fence ```sh")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_executed_or_listed(page: str) -> None:
+    """Each surrounding has a module that runs its commands; what has none is in the short list."""
+    for block in filter(lambda block: block.language in SHELLS, doc_commands.blocks(page)):
+        assert len(block.words) - block.words.count(f"status={block.status}") <= 1, block.words
+        if block.surrounding not in EXECUTED:
+            for command in block.commands():
+                assert command.text.startswith(tuple(UNEXECUTED)), (
+                    f"{command}: nothing runs commands of the surrounding {block.surrounding!r}; "
+                    f"choose from {', '.join(EXECUTED)}, or list it with its reason")
+        else:
+            module = PROJECT / "tests" / EXECUTED[block.surrounding]
+            text = module.read_text(encoding="utf-8")
+            assert "doc_commands" in text
+            assert block.surrounding == CHECKOUT or f'"{block.surrounding}"' in text, (
+                f"{module} does not run the commands of {block.surrounding!r}")
+
+
+def test_nothing_is_listed_that_is_gone() -> None:
+    """The list of what is not executed holds commands that the documentation still has."""
+    texts = [command.text for page in PAGES for block in doc_commands.blocks(page)
+             if block.language in SHELLS and block.surrounding not in EXECUTED
+             for command in block.commands()]
+    for listed in UNEXECUTED:
+        assert any(text.startswith(listed) for text in texts), f"{listed}: no page has it any more"
+
+
+def qop_words(text: str) -> list[list[str]]:
+    """The calls of qop in a command line, without what is before and behind them."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: list[list[str]] = []
+    inside = False
+    before: list[str] = []
+    for word in lexer:
+        # A box may be called qop, too; and an image of that name may start something else.
+        is_call = word in {"./qop", "qop"} and before[-1:] != ["--name"]
+        before.append(word)
+        if is_call and "--entrypoint" not in before:
+            found.append([])
+            inside = True
+        elif word in _SEPARATORS or set(word) <= set("();<>|&"):
+            inside = False
+            before = []
+        elif inside:
+            found[-1].append(word.strip("[]"))
+    return found
+
+
+def unknown_word(words: Sequence[str]) -> str | None:
+    """The first word of a call of qop that is no subcommand or option of it; None if all are."""
+    command: click.Command = command_line
+    context = click.Context(command)
+    for number, word in enumerate(words):
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            if word in {"COMMAND", "…", "..."}:
+                return None
+            found = command.get_command(context, word)
+            if found is None:
+                return word
+            command = found
+        elif word.startswith("--"):
+            options = {name for param in command.params for name in (*param.opts,
+                                                                     *param.secondary_opts)}
+            if word.partition("=")[0] not in options | {"--help", "--version"}:
+                return word
+        elif command.name in {"lab", "test"} and number > 0 and not words[
+                number - 1].startswith("-"):
+            return None  # from here on it is another program's
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_exist(page: str) -> None:
+    """Every call of qop, in blocks and in text, names a subcommand and options that there are."""
+    told = [(command.line, command.text) for block in doc_commands.blocks(page)
+            if block.language in SHELLS for command in block.commands()]
+    told += [(line, text) for line, text in in_code(page)
+             if re.match(r"(sudo )?(\./)?qop ", text)]
+    for line, text in told:
+        for words in qop_words(text):
+            assert not (wrong := unknown_word(words)), f"{page}:{line}: {text}: what is {wrong}?"
+
+
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("./qop run --scenarois N2", "--scenarois"), ("./qop ruin", "ruin"),
+    ("cd x && ./qop report --handof | cat", "--handof"), ("./qop run --out=x", None),
+    ("./qop lab --policy P3 --node ha-a ip --brief addr", None), ("./qop COMMAND --help", None),
+    ("sudo ./qop provision --on host", None), ("podman run --rm -v x:/y qop ruin", "ruin"),
+    ("podman run --entrypoint cat qop /x | podman run -i qop ruin", "ruin"),
+    ("vagrant box add --name qop qop.box && ./qop ruin", "ruin"),
+    ("podman run --rm --entrypoint cat qop /etc/passwd > mine", None)])
+def test_a_misspelt_option_is_found(text: str, wrong: str | None) -> None:
+    """The check of options can fail, also in places that nothing executes."""
+    assert next(filter(None, map(unknown_word, qop_words(text))), None) == wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    """Links within the project name files, headings and pictures that exist."""
+    for token in doc_commands.parse(page):
+        for child in token.children or ():
+            target = child.attrs.get("href" if child.type == "link_open" else "src")
+            if target is None or re.match(r"[a-z]+:", str(target)):
+                continue
+            name, _, anchor = str(target).partition("#")
+            path = (PROJECT / page).parent / name if name else PROJECT / page
+            where = f"{page}:{token.map[0] + 1}: {target}"
+            assert path.exists(), f"{where}: there is no such file"
+            if anchor:
+                there = headings(str(path.resolve().relative_to(PROJECT)))
+                assert anchor in there, f"{where}: no such heading; there are {sorted(there)}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_are_named_exist(page: str) -> None:
+    """A path of this project in the text is there (or, with a star, matches something)."""
+    for line, text in in_code(page):
+        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./*-]*", text) and "results" not in text:
+            assert list(PROJECT.glob(text.rstrip("/"))), f"{page}:{line}: {text} is not there"
+
+
+def test_the_index_names_every_page() -> None:
+    """Every page of docs/ can be reached from docs/README.md."""
+    linked = {str(child.attrs["href"]).partition("#")[0] for token in
+              doc_commands.parse("docs/README.md") for child in token.children or ()
+              if child.type == "link_open"}
+    there = {Path(page).name for page in PAGES if page.startswith("docs/")} - {"README.md"}
+    assert there <= linked, there - linked
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Makes a page of a text, in a project of its own; its name."""
+    monkeypatch.setattr(doc_commands, "PROJECT", tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "PROJECT", tmp_path)
+
+    def make(text: str) -> str:
+        name = f"{abs(hash((text, tmp_path)))}.md"
+        (tmp_path / name).write_text(text)
+        return name
+
+    return make
+
+
+@pytest.mark.parametrize(("check", "text"), [
+    (test_every_block_says_what_it_is, "```\n./qop run\n```"),
+    (test_every_block_says_what_it_is, "```text\n./qop run\n```"),
+    (test_every_block_says_what_it_is, "```bash\n./qop run\n```"),
+    (test_every_block_says_what_it_is, "So:\n\n    ./qop run\n"),
+    (test_every_command_is_executed_or_listed, "```sh somewhere\n./qop run\n```"),
+    (test_every_command_is_executed_or_listed, "```sh hosts\n./qop run --cluster ssh:a\n```"),
+    (test_options_exist, "```sh hosts\n./qop run --scenarois N2\n```"),
+    (test_options_exist, "Give `./qop rum` then."),
+    (test_links_lead_somewhere, "[there](nowhere.md)"),
+    (test_links_lead_somewhere, "# Here\n\n[there](#hear)"),
+    (test_links_lead_somewhere, "![picture](nowhere.png)"),
+], ids=lambda value: value[:24] if isinstance(value, str) else value.__name__[5:])
+def test_a_spoilt_page_is_found(check: Callable[[str], None], text: str,
+                                spoilt: Callable[[str], str]) -> None:
+    """Each of these checks fails for a page that is wrong."""
+    with pytest.raises(AssertionError):
+        check(spoilt(text))
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("```sh\n./qop report results/nowhere\n```", "exit status 2"),
+    ("```sh\ncat policies/P99.yml\n```", "exit status 1"),
+    ("```console status=1\n$ ./qop report\nqop: …\n```", "exit status 2"),
+    ("```console\n$ ./qop --version\nqop, version … beta\n```", "the page shows")])
+def test_a_page_that_does_not_work_is_found(
+        text: str, why: str, spoilt: Callable[[str], str], tmp_path: Path) -> None:
+    """A file that is not there, another exit status, another output: each fails."""
+    page = spoilt(text)
+    (tmp_path / "qop").write_text(f'#!/bin/sh\nexport PYTHONPATH={PROJECT}\n'
+                                  f'exec {sys.executable} -P -m harness "$@"\n')
+    (tmp_path / "qop").chmod(0o755)
+    reader = Reader(tmp_path / "copy", tmp_path)
+    [command] = doc_commands.commands(page)
+    with pytest.raises(AssertionError, match=why):
+        reader.type(command)
+
+
+def test_shown_output_may_have_other_numbers() -> None:
+    """Numbers and what … stands for may differ; words, their order and missing lines may not."""
+    command = Command("page", 1, "x", ("P1 4.3 ± 0.7 - (9)", "", "results in …/a", "… done"))
+    assert command.missing("a\n P1   12 ± 10  - (13)\nb\nresults in /b/a\nall is done") is None
+    assert command.missing("P1 4.3 ± 0.7 - nine\nresults in /b/a\nx done") == "P1 4.3 ± 0.7 - (9)"
+    assert command.missing("results in /b/a\nx done\nP1 4.3 ± 0.7 - (9)") == "results in …/a"

@@ -1,0 +1,159 @@
+"""The Vagrant box: made of files, starts by itself, and measures on Debian's own kernel."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import doc_commands
+from conftest import PROJECT, checks
+from guest import box
+from guest.commands import BuildError
+from qemu_box import Box, missing
+
+PAGE = "docs/vagrant.md"
+KEYS = "/usr/share/rubygems-integration/all/gems"
+needs_vagrant = pytest.mark.skipif(bool(missing(["vagrant"])), reason="vagrant is not installed")
+needs_qemu = pytest.mark.skipif(
+    bool(missing(["qemu-system-x86_64", "ssh"])), reason=f"not installed: "
+    f"{missing(['qemu-system-x86_64', 'ssh'])} (Debian: qemu-system-x86, openssh-client)")
+# As Vagrant copies a checkout in.
+LEFT_OUT = (".git", "results", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
+
+
+def vagrant(home: Path, *arguments: str, folder: Path = PROJECT,
+            **environment: str) -> subprocess.CompletedProcess[str]:
+    """Vagrant with a home of its own."""
+    return subprocess.run(["vagrant", *arguments], cwd=folder, text=True, capture_output=True,
+                          timeout=300, check=False,
+                          env={**os.environ, "VAGRANT_HOME": str(home), **environment})
+
+
+@pytest.fixture(scope="module")
+def made() -> Path:
+    """The box, from the cache where it is there."""
+    return box.ensure()
+
+
+def unpack(made: Path, folder: Path) -> None:
+    """The box's files into a folder."""
+    subprocess.run(["tar", "-x", "-f", made, "-C", folder], check=True)
+
+
+def test_the_entry_points_packages_are_found() -> None:
+    """What goes into the box is what ./qop asks for; another form of that line is noticed."""
+    assert "mmdebstrap" in box.entry_packages((PROJECT / "qop").read_text())
+    with pytest.raises(BuildError, match="packages="):
+        box.entry_packages('packages="other"\n')
+
+
+def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
+    """A file of the box, the role and the entry point each make another box."""
+    first = box.key()
+    assert box.key() == first
+    monkeypatch.setattr(box.root, "key", lambda: "another")
+    assert box.key() != first
+
+
+@pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")
+def test_a_missing_kernel_module_is_named(tmp_path) -> None:
+    """Provisioning a machine whose kernel has no such radios says which module, and what to do."""
+    play = {"hosts": "localhost", "gather_facts": False,
+            "vars": {"testbed_services": [], "testbed_modules": ["qop_no_such_module"],
+                     "ansible_python_interpreter": "/usr/bin/python3"},
+            "tasks": [{"ansible.builtin.import_tasks": str(box.root.ROLE / "tasks/live.yml")}]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local",
+         tmp_path / "play.yml"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "Module qop_no_such_module not found" in done.stdout + done.stderr
+    assert "install linux-image-amd64" in done.stdout + done.stderr
+
+
+@needs_vagrant
+@pytest.mark.parametrize("environment", [{}, {"QOP_BOX": "somebody/elses"}])
+def test_vagrantfile_is_valid(tmp_path, environment) -> None:
+    """By Vagrant's own judgement."""
+    done = vagrant(tmp_path, "validate", "--ignore-provider", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "validated successfully" in done.stdout
+
+
+@pytest.mark.guest
+def test_box_is_what_vagrant_takes(made, tmp_path) -> None:
+    """Three files, the disk of the announced kind and size."""
+    with tarfile.open(made) as packed:
+        assert packed.getnames() == ["metadata.json", "Vagrantfile", "box.img"]
+    unpack(made, tmp_path)
+    about = json.loads((tmp_path / "metadata.json").read_text())
+    shown = subprocess.run(["qemu-img", "info", "--output=json", tmp_path / "box.img"], text=True,
+                           capture_output=True, check=True).stdout
+    disk = json.loads(shown)
+    assert about["provider"] == "libvirt" and about["format"] == disk["format"] == "qcow2"
+    assert disk["virtual-size"] == about["virtual_size"] << 30
+    assert subprocess.run(["qemu-img", "check", "-q", tmp_path / "box.img"],
+                          check=False).returncode == 0
+
+
+@needs_vagrant
+@pytest.mark.guest
+def test_vagrant_takes_the_box(made, tmp_path, qop) -> None:
+    """The page's commands for Vagrant, beside a box; to start it, they would need a hypervisor."""
+    (tmp_path / "Vagrantfile").symlink_to(PROJECT / "Vagrantfile")
+    (tmp_path / "qop.box").symlink_to(made)
+    home = tmp_path / "home"
+    for command in doc_commands.commands(PAGE, "vagrant"):
+        program, *words = shlex.split(command.text)
+        assert program in {"./qop", "vagrant"}, command
+        done = qop(*words) if program == "./qop" else vagrant(home, *words, folder=tmp_path)
+        assert done.returncode == command.status, f"{command}\n{done.stdout}{done.stderr}"
+        assert command.missing(done.stdout) is None
+    assert not (tmp_path / "qop.box").is_symlink(), "the page's command has not written it"
+    assert "qop (libvirt, 0)" in vagrant(home, "box", "list").stdout
+
+
+def checkout() -> bytes:
+    """The project as a tar."""
+    def chosen(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if Path(entry.name).name in LEFT_OUT or entry.name.endswith(".box") else entry
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(PROJECT, ".", filter=chosen)
+    return packed.getvalue()
+
+
+@needs_qemu
+@needs_vagrant
+@pytest.mark.guest
+@pytest.mark.slow
+def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
+    """From its boot loader to a record: P1 in N2, proven, without any network to the outside."""
+    unpack(made, tmp_path)
+    key = tmp_path / "key"
+    key.write_bytes(next(Path(KEYS).glob("vagrant-*/keys/vagrant")).read_bytes())
+    key.chmod(0o600)
+    with Box(tmp_path / "box.img", tmp_path, key) as machine:
+        put = machine.ssh("sudo mkdir /vagrant && sudo tar -x -C /vagrant", data=checkout())
+        assert put.returncode == 0, put.stderr
+        for command in doc_commands.commands(PAGE, "box"):
+            done = machine.ssh(command.text)
+            output = (done.stdout + done.stderr).decode()
+            assert done.returncode == command.status, f"{command}\n{output}"
+            assert command.missing(output) is None, f"{command}\n{output}"
+        kept = machine.ssh("cat /tmp/box.tar.gz")
+    (tmp_path / "box.tar.gz").write_bytes(kept.stdout)
+    assert qop("import", "box.tar.gz").returncode == 0
+    (one,) = qop.records("results/box").values()
+    assert (one.name, one.status) == ("P1-N2-001", "ok"), one.reason
+    assert one.environment["kernel"].startswith("Linux 6.")
+    assert len(checks(one)) == len(one.evidence) > 0

@@ -1,0 +1,363 @@
+"""The guest, really booted: what goes in and comes out, how it ends, that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from conftest import PROJECT
+from guest.boot import Exit, GuestError, boot, can_hold, is_in_memory
+from guest.image import Image, ensure
+from guest.processes import keep_on, members
+from guest_bench import Bench
+
+SHELL = ("/bin/sh", "-c")
+
+
+@pytest.fixture(scope="session")
+def image() -> Image:
+    """The real image, built if this machine has none."""
+    return ensure()
+
+
+@pytest.fixture
+def bench(image, tmp_path) -> Bench:
+    """A place to boot guests at."""
+    return Bench(image, tmp_path)
+
+
+@pytest.mark.guest
+async def test_runs_a_command(bench):
+    """Output and status come back, standard error is on the console, files are shared."""
+    script = "echo here; echo aside >&2; echo x >/host/left; uname -r; hostname; ulimit -n; exit 7"
+    output, end = await bench.run(*SHELL, script)
+    release = bench.image.manifest["kernel"]["version"].split("-")[0] + "-qop"
+    assert output.splitlines() == ["here", release, "qop", "256"]
+    assert end == Exit(7, None)
+    assert not end.ok
+    assert "aside" in (bench.folder / "console.log").read_text()
+    assert (bench.job / "left").read_text() == "x\n"
+
+
+@pytest.mark.guest
+async def test_worker_is_the_default(bench):
+    """Without a command it is measure.worker from the shared code, on the shared folder."""
+    package = bench.job / "code/measure"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "worker.py").write_text(
+        "import sys, json, mininet.net, pyroute2, vici\n"
+        "print(json.dumps([sys.argv[1:], sys.stdin.readline()]))\n"
+    )
+    guest = await boot(
+        bench.image,
+        bench.job,
+        console_log=bench.folder / "console.log",
+        scratch=bench.folder / "scratch",
+    )
+    async with asyncio.timeout(60), guest:
+        guest.stdin.write(b"line\n")
+        assert json.loads(await guest.stdout.readline()) == [["/host"], "line\n"]
+        assert (await guest.wait()).ok
+
+
+@pytest.mark.guest
+async def test_memory_is_what_its_kernel_took(bench):
+    """A guest that has just booted has taken a part of its memory from the host."""
+    guest = await bench.boot("python3", "-c", "print('hello', flush=True)")
+    async with asyncio.timeout(60), guest:
+        assert await guest.stdout.readline() == b"hello\n"
+        assert 10 << 20 < guest.memory() < 200 << 20
+
+
+@pytest.mark.guest
+async def test_long_lines(bench):
+    """Lines of any bytes and 500 KB ahead of a slow reader, 5 MB to a slow reader: nothing lost."""
+    echo = "import sys, time; time.sleep(0.3); sys.stdout.buffer.write(sys.stdin.buffer.readline())"
+    line = bytes(range(11, 256)) * 2000 + b"\n"
+    guest = await bench.boot("python3", "-c", echo)
+    async with asyncio.timeout(60), guest:
+        guest.stdin.write(line)
+        assert await guest.stdout.readline() == line
+    guest = await bench.boot("python3", "-c", "print(*range(700000), sep=',')")
+    async with asyncio.timeout(60), guest:
+        await asyncio.sleep(1)
+        got = await guest.stdout.readline()
+        assert got.decode() == ",".join(map(str, range(700000))) + "\n"
+
+
+@pytest.mark.guest
+async def test_end_of_input(bench):
+    """Closing its input ends the command's reading, not its writing."""
+    guest = await bench.boot(*SHELL, "cat >/dev/null; echo bye")
+    async with asyncio.timeout(60), guest:
+        guest.stdin.write(b"some\n")
+        guest.stdin.close()
+        assert await guest.stdout.read() == b"bye\n"
+        assert (await guest.wait()).ok
+
+
+@pytest.mark.guest
+async def test_root_is_each_guests_own(bench):
+    """A guest may write anywhere, and the next one sees none of it."""
+    output, end = await bench.run(*SHELL, "rm /usr/sbin/hostapd; echo gone >/etc/hostname; sync")
+    assert end.ok
+    look = "ls /usr/sbin/hostapd; cat /etc/hostname; touch /mnt/usr/x"
+    output, end = await bench.run(*SHELL, look)
+    assert output.splitlines()[0] == "/usr/sbin/hostapd"
+    assert "gone" not in output
+    assert end.status != 0, "the shared root can be written"
+
+
+@pytest.mark.guest
+async def test_confined(bench):
+    """A guest reaches no folder of the host but its own, and no network but its own."""
+    (bench.folder / "secret").write_text("secret")
+    script = (
+        "mkdir /tmp/m; mount -t hostfs -o / none /tmp/m && ls /tmp/m; cat /tmp/m/../secret;"
+        "ls /sys/class/net"
+    )
+    output, _ = await bench.run(*SHELL, script)
+    assert "secret" not in output
+    assert set(output.split()) <= {"code", "command", "lo", "hwsim0", "tunl0", "gre0", "gretap0",
+                                   "erspan0", "ip6tnl0", "wlan0", "wlan1", "ifb0", "ifb1", "dummy0"}
+
+
+@pytest.mark.guest
+async def test_root_file_system(bench):
+    """What the worker needs is there and compiled; Ansible, and daemons of their own, are not."""
+    script = (
+        "ls -d /qop /opt/qop/venv/lib/python3*/site-packages/ansible /root/.ansible 2>/dev/null;"
+        "readlink /etc/systemd/system/hostapd.service;"
+        "ls /opt/qop/venv/lib/python3*/site-packages/vici/__pycache__ | wc -l;"
+        "pgrep -c hostapd"
+    )
+    output, _ = await bench.run(*SHELL, script)
+    mask, compiled, running = output.split()
+    assert mask == "/dev/null"
+    assert int(compiled) > 3
+    assert running == "0"
+
+
+@pytest.mark.guest
+async def test_hung_guest_is_killed(bench):
+    """A guest that does nothing any more ends when it is killed, with the reason given."""
+    guest = await bench.boot(*SHELL, "echo up; trap '' TERM INT; while :; do sleep 9; done")
+    async with asyncio.timeout(60):
+        await guest.stdout.readline()
+        assert members(guest.pid)
+        end = await guest.kill("no answer for 30 s")
+    assert end == Exit(None, "no answer for 30 s")
+    assert not members(guest.pid)
+    assert not list((bench.folder / "scratch").iterdir())
+
+
+@pytest.mark.guest
+async def test_killed_from_outside(bench):
+    """kill -9 of its kernel leaves no process, and the exit says so."""
+    guest = await bench.boot(*SHELL, "echo up; sleep 99 & sleep 99")
+    async with asyncio.timeout(60):
+        await guest.stdout.readline()
+        assert len(members(guest.pid)) > 1
+        os.kill(guest.pid, signal.SIGKILL)
+        end = await guest.wait()
+    assert end.status is None
+    assert end.reason is not None
+    assert "by signal SIGKILL" in end.reason
+    assert not members(guest.pid)
+
+
+@pytest.mark.guest
+async def test_crash_is_explained(bench):
+    """A kernel panic ends the guest, and its last console lines are in the reason."""
+    _, end = await bench.run(*SHELL, "echo c >/proc/sysrq-trigger; sleep 9")
+    assert end.status is None
+    assert end.reason is not None
+    assert "sysrq triggered crash" in end.reason
+
+
+@pytest.mark.guest
+async def test_parent_killed(bench, tmp_path):
+    """kill -9 of the program that booted a guest leaves no process."""
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from guest.boot import boot\n"
+        "from guest.image import find\n"
+        "async def main():\n"
+        "    here = Path(sys.argv[1])\n"
+        "    guest = await boot(find(), here / 'job', console_log=here / 'c', scratch=here / 's',\n"
+        "        command=['sh', '-c', 'echo up; sleep 99'])\n"
+        "    await guest.stdout.readline()\n"
+        "    print(guest.pid, flush=True)\n"
+        "    await guest.wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = subprocess.Popen(  # noqa: ASYNC220 - it starts at once
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=PROJECT,
+    )
+    with parent:
+        assert parent.stdout is not None
+        group = int(await asyncio.to_thread(parent.stdout.readline))
+        assert members(group)
+        parent.kill()
+    async with asyncio.timeout(5):
+        while members(group):  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.guest
+async def test_extra_terminal(bench):
+    """A pair of descriptors is a terminal in the guest, for a shell to look around with."""
+    there, here = os.pipe(), os.pipe()
+    script = "setsid -c sh -i </dev/ttyS2 >/dev/ttyS2 2>&1 & echo up; read x"
+    guest = await bench.boot(*SHELL, script, extra_tty=(there[0], here[1]))
+    async with asyncio.timeout(60), guest:
+        await guest.stdout.readline()
+        os.write(there[1], b"echo $((6 * 7)); tty\n")
+        seen = b""
+        while b"/dev/ttyS2" not in seen or b"42" not in seen:
+            seen += await asyncio.to_thread(os.read, here[0], 1000)
+    for descriptor in (*there, *here):
+        os.close(descriptor)
+
+
+@pytest.mark.guest
+async def test_virtual_time(bench):
+    """In virtual time a month of waiting passes in a test."""
+    wait = "sleep 2592000; cat /proc/uptime"
+    output, end = await bench.run(*SHELL, wait, clock="virtual")
+    assert end.ok
+    assert float(output.split()[0]) > 2592000
+
+
+@pytest.mark.guest
+async def test_held_guest_does_nothing_until_released(image, tmp_path):
+    """What is sent meanwhile is answered afterwards; in virtual time commands come by file."""
+    place = {"console_log": tmp_path / "console", "scratch": tmp_path / "scratch"}
+    (tmp_path / "job").mkdir()
+    async with await boot(image, tmp_path / "job", command=["cat"], **place) as guest:
+        guest.stdin.write(b"one\n")
+        assert await guest.stdout.readline() == b"one\n"
+        guest.hold()
+        guest.stdin.write(b"two\n")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await guest.stdout.readline()
+        guest.release()
+        assert await guest.stdout.readline() == b"two\n"
+
+
+@pytest.mark.guest
+async def test_moves_to_another_processor(bench):
+    """All of a running guest moves: its kernel, its programs, and those they start later."""
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    programs = "sleep 60 & echo started; read line; sleep 60 & cat"
+    async with await bench.boot(*SHELL, programs, cpu=first) as guest:
+        assert await guest.stdout.readline() == b"started\n"
+        keep_on(guest.pid, last)
+        guest.stdin.write(b"go\nthere\n")
+        assert await guest.stdout.readline() == b"there\n"
+        tasks = [task for pid in members(guest.pid) for task in Path(f"/proc/{pid}/task").iterdir()]
+        assert len(tasks) > 3
+        assert {core for task in tasks for core in os.sched_getaffinity(int(task.name))} == {last}
+
+
+@pytest.mark.guest
+async def test_awkward_names(image, tmp_path):
+    """Blanks, commas and colons in folder names are only characters."""
+    folder = tmp_path / "a b,c:d=e"
+    folder.mkdir()
+    output, end = await Bench(image, folder).run("echo", "it's here", "$HOME")
+    assert (output, end) == ("it's here $HOME\n", Exit(0, None))
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_unprivileged(image, tmp_path):
+    """A user without any privilege boots a guest, and is root inside it."""
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        for source in (image.kernel, image.root):
+            shutil.copy(source, folder)
+        shutil.copytree(PROJECT / "guest", folder / "guest")
+        program = (
+            "import asyncio, sys\n"
+            "from pathlib import Path\n"
+            "from guest.boot import boot\n"
+            "from guest.image import Image\n"
+            "async def main():\n"
+            "    here = Path.cwd()\n"
+            "    files = here / 'linux', here / 'root.squashfs'\n"
+            f"    image = Image(*files, {image.seccomp}, '', {{}})\n"
+            "    script = 'id -u; ip link add name d9 type dummy && echo made'\n"
+            "    guest = await boot(image, here / 'job', console_log=here / 'c', scratch=here,\n"
+            "        command=['sh', '-c', script])\n"
+            "    async with guest:\n"
+            "        print((await guest.stdout.read()).decode(), await guest.wait())\n"
+            "asyncio.run(main())\n"
+        )
+        (folder / "job").mkdir()
+        for path in (folder, folder / "job"):
+            shutil.chown(path, "nobody", "nogroup")
+        nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        command = [*nobody, "--bounding-set=-all", "/usr/bin/python3", "-c", program]
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stdout == "0\nmade\n Exit(status=0, reason=None)\n", done.stderr
+
+
+async def test_too_little_memory(tmp_path):
+    """A guest that could not boot is refused in a line."""
+    image = Image(Path("linux"), Path("root"), True, "", {})
+    with pytest.raises(GuestError, match="64 MB"):
+        await boot(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
+    with pytest.raises(GuestError, match="can hold a guest"):
+        await boot(image, tmp_path, memory_mb=1 << 30, console_log=tmp_path / "c", scratch=tmp_path)
+
+
+@pytest.mark.parametrize(("manifest", "reason"), [
+    ({}, "the guest's kernel is from before it"),
+    ({"kernel": {"version": "6.12.1", "processor_clock": False,
+                 "patches_left_out": ["50-processor-clock"]}},
+     "the guest's kernel is 6.12.1, to which 50-processor-clock cannot be applied"),
+])
+async def test_kernel_without_processor_clock(tmp_path, manifest, reason):
+    """A kernel that lacks the clock is refused in one line with the reason, and nothing starts."""
+    image = Image(Path("linux"), Path("root"), True, "", manifest)
+    with pytest.raises(GuestError, match=reason) as caught:
+        await boot(image, tmp_path / "job", clock="processor", console_log=tmp_path / "c",
+                   scratch=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "job").exists()
+
+
+def test_where_memory_may_go(tmp_path):
+    """What lies on a tmpfs, as stat(1) says it; what cannot hold a guest's memory is no place."""
+    for place in (Path("/dev/shm"), Path("/proc"), Path("/"), tmp_path):
+        said = subprocess.run(["stat", "--file-system", "--format=%T", str(place)],
+                              capture_output=True, text=True, check=True).stdout
+        assert is_in_memory(place) == (said.strip() == "tmpfs")
+    assert not is_in_memory(tmp_path / "nowhere")
+    assert can_hold(tmp_path, 1)
+    assert not can_hold(tmp_path, 1 << 40)
+    assert not can_hold(tmp_path / "nowhere", 1)

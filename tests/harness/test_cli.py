@@ -1,0 +1,101 @@
+"""The command line: help without set-up, and one clear line for whatever is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from conftest import Qop
+from harness.cli import COMMANDS
+from studies.qop2007.asked import Asked
+from studies.units import byte_size
+
+GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_everywhere(qop: Qop, command: str) -> None:
+    """Every subcommand explains itself."""
+    done = qop(*([command] if command else []), "--help")
+    assert done.returncode == 0 and "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion(qop: Qop, shell: str) -> None:
+    """The completion scripts name the program and the variable that triggers them."""
+    done = qop("completion", shell)
+    assert done.returncode == 0 and "_QOP_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize(("text", "line", "advice"), [
+    (GOOD.replace("keys: static", "keys: static, colour: red"), 4, "colour"),
+    (GOOD.replace("WEP-104", "WEP-140"), 4, "WEP-104"),
+    (GOOD.replace("{cipher: WEP-104, keys: static}", "{cipher: CCMP, keys: psk, pmf: yes}"), 4,
+     "0"),
+    ("x" * 3_000_000, 1, ""),
+    ("id: X1\nname: a policy\nextends: nowhere.yml\nlayers: {}\n", 3, "nowhere.yml"),
+], ids=["unknown key", "misspelt cipher", "boolean", "3 MB of junk", "missing file"])
+def test_bad_policy_is_one_line(qop: Qop, text: str, line: int, advice: str) -> None:
+    """File, line and advice on one line, exit status 2, and nothing was started or written."""
+    path = qop.folder / "bad.yml"
+    path.write_text(text)
+    done = qop("run", "--policy", str(path), "--out", "out")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"qop: {path}:{line}: ")
+    assert advice in done.stderr and ";" in done.stderr
+    assert not (qop.folder / "out").exists()
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--policies", "P99"], "P99: no such policy"),
+    (["--scenarios", "N9"], "N9: no such file"),
+    (["--medium", "ether"], "ether: no such file"),
+    (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
+])
+def test_unknown_names_are_one_line(qop: Qop, arguments: list[str], words: str) -> None:
+    """What does not exist is named, with what there is to choose from."""
+    done = qop("run", "--out", "out", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and words in done.stderr
+    assert not (qop.folder / "out").exists()
+
+
+def test_unwritable_results_folder(qop: Qop) -> None:
+    """A results folder that cannot be made is one line."""
+    (qop.folder / "file").write_text("")
+    done = qop("run", "--policies", "P1", "--out", "file/out")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "file/out" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "status"])
+def test_no_results_yet(qop: Qop, command: str) -> None:
+    """Without results, the commands that read them say how to get some."""
+    done = qop(command)
+    assert done.returncode == 2
+    assert "./qop run" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_doctor_tells_what_there_is(qop: Qop) -> None:
+    """Every line of the diagnosis has a verdict, and what is missing has a remedy under it."""
+    done = qop("doctor")
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert {line.split()[0] for line in lines} <= {"ok", "MISSING", "without"}
+    assert done.returncode == int(any(line.startswith("MISSING") for line in lines))
+
+
+@pytest.mark.parametrize(("text", "size"), [("500k", 500_000), ("1M", 1_000_000),
+                                            ("16000000", 16_000_000), ("2mb", 2_000_000)])
+def test_byte_sizes(text: str, size: int) -> None:
+    """Sizes are decimal, as rates on networks are."""
+    assert byte_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "1T", "-5", "1 k", "10", "99999999999"])
+def test_impossible_byte_sizes(text: str) -> None:
+    """What is no size, or cannot be timed, is refused."""
+    with pytest.raises(ValidationError, match=r"size|between"):
+        Asked(stream_bytes=text)  # type: ignore[arg-type]
+
+

@@ -1,0 +1,338 @@
+"""What a run plans, prints, keeps and leaves out, without measuring anything."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plans
+import studies
+from conftest import Qop
+from fabricated import make
+from harness.engine import events, preview, profiles, recording, results, stopping
+from harness.engine.plan import Plan
+from harness.errors import UserError
+from harness.selftest.paper_bench import Projection
+from measure import record
+from measure.record import Record
+from studies import records as stored
+
+STUDY = studies.load("qop2007")
+
+
+def plan_of(repetitions: int = 3) -> Plan:
+    """P1 and P2 in N2."""
+    return plans.plan_of("P1,P2", repetitions=repetitions)
+
+
+def kept(folder: Path, *records: Record) -> results.ResultsFolder:
+    """A results folder with these records in it."""
+    for one in records:
+        record.write(one, folder / "records")
+    return results.ResultsFolder(folder)
+
+
+def flagged(policy: str, repetition: int, **environment: object) -> Record:
+    """A good record during which the processor was the limit."""
+    found = make(policy, repetition)
+    return found.model_copy(update={"environment": {
+        **found.environment, "flags": ["processor"], "alone": False, **environment}})
+
+
+def test_what_has_a_good_record_is_not_measured_again(tmp_path: Path) -> None:
+    """Resuming is listing what exists, in the plan's own order."""
+    plan = plan_of()
+    folder = kept(tmp_path, make("P1", 1), make("P2", 2))
+    done = {"P1-N2-001", "P2-N2-002"}
+    assert [s.name for s in folder.missing(plan)] == [
+        s.name for s in plan.steps() if s.name not in done]
+
+
+def test_an_edited_policy_invalidates_its_own_cells_only(tmp_path: Path) -> None:
+    """Its records are put aside, not deleted and not counted; the others stay."""
+    plan = plan_of(1)
+    stale = make("P2", 1).model_copy(update={"digests": {"policy": "0" * 64}})
+    kept(tmp_path, make("P1", 1), stale)
+    captures = tmp_path / "captures" / stale.name
+    captures.mkdir(parents=True)
+    (captures / "auth-air.pcap.gz").write_bytes(b"x")
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(plan)
+        assert [s.name for s in folder.missing(plan)] == ["P2-N2-001"]
+    aside = tmp_path / "superseded" / ("0" * 12)
+    assert stored.read(aside / "records" / "P2-N2-001.json") == stale
+    assert (aside / "captures" / stale.name / "auth-air.pcap.gz").read_bytes() == b"x"
+    assert not (tmp_path / "records" / "P2-N2-001.json").exists()
+
+
+def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
+    """Other settings are other results: one line, nothing changed."""
+    plan = plan_of()
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(plan)
+    kept(tmp_path, make("P1", 1))
+    other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
+    with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
+        folder.adopt(other)
+
+
+def test_flagged_repetitions_are_measured_again_once(tmp_path: Path) -> None:
+    """One that was measured alone already stays as it is, flag and all."""
+    folder = kept(tmp_path, make("P1", 1), flagged("P1", 2), flagged("P2", 1, alone=True))
+    assert [step.name for step in folder.flagged(plan_of())] == ["P1-N2-002"]
+
+
+@pytest.mark.parametrize(("text", "widths"), [
+    ("2%", {"tcp_goodput_bps": 0.02, "udp_goodput_bps": 0.02}),
+    ("0.5", {"tcp_goodput_bps": 0.005, "udp_goodput_bps": 0.005}),
+    ("tcp:2%,auth=10%", {"tcp_goodput_bps": 0.02, "authentication_time_s": 0.1})])
+def test_stopping_rules(text: str, widths: dict[str, float]) -> None:
+    """One width for the goodputs, or one by name."""
+    assert stopping.parse(text, 30, STUDY).widths == pytest.approx(widths)
+
+
+@pytest.mark.parametrize("text", ["", "x", "0%", "-2%", "rtt:2%", "2%%"])
+def test_bad_stopping_rules_are_one_line(text: str) -> None:
+    """What is no width is named, with an example."""
+    with pytest.raises(UserError, match="--until-ci") as caught:
+        stopping.parse(text, 30, STUDY)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rule_goes_on_where_intervals_are_wide_and_only_there(tmp_path: Path) -> None:
+    """P1 hardly varies, P2 does: the next block holds P2 alone, up to the bound."""
+    plan = plan_of(3)
+    kept(tmp_path, *(make("P1", i, tcp=5e6 + i) for i in (1, 2, 3)),
+         *(make("P2", i, tcp=4e6 + i * 5e5) for i in (1, 2, 3)))
+    rule = stopping.parse("tcp:2%", 4, STUDY)
+    assert [s.name for s in rule.next_block(plan, tmp_path / "records")] == ["P2-N2-004"]
+    record.write(make("P2", 4, tcp=9e6), tmp_path / "records")
+    assert rule.next_block(plan, tmp_path / "records") == []  # as many as may be
+    assert stopping.parse("tcp:300%", 9, STUDY).next_block(plan, tmp_path / "records") == []
+
+
+def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
+        tmp_path: Path) -> None:
+    """A cell that always fails ends the run all the same."""
+    plan = plans.plan_of("P1", repetitions=2)
+    bad = make("P1", 3, status="failed", reason="no", authentication_time_s=None)
+    kept(tmp_path, make("P1", 1), make("P1", 2, tcp=1e6), bad)
+    assert [s.repetition for s in stopping.parse("2%", 9, STUDY).next_block(
+        plan, tmp_path / "records")] == [4]
+    assert stopping.parse("2%", 3, STUDY).next_block(plan, tmp_path / "records") == []
+
+
+def test_profiles_are_the_two_of_the_documentation() -> None:
+    """The paper's is what the paper says."""
+    assert profiles.names(STUDY) == ["quick", "paper"]
+    paper = profiles.load(STUDY, "paper")
+    assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
+
+
+def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
+    """As they did while there was one study: a user's own file goes on working."""
+    path = tmp_path / "mine.yml"
+    path.write_text("title: x\nrepetitions: 2\nstream_bytes: 200000\nset: {detection: event}\n")
+    assert profiles.load(STUDY, str(path)).set == {"stream_bytes": 200_000, "detection": "event"}
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
+    ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
+    ("title: x\nonly: {colour: [red]}", "no such factor"), ("title: x\nset: 3", "set")])
+def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
+    """The file, the field, and what to do."""
+    path = tmp_path / "mine.yml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words) as caught:
+        profiles.load(STUDY, str(path))
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_dry_run_prints_and_does_nothing(qop: Qop) -> None:
+    """Cells, order, time and disk; no folder appears."""
+    done = qop("run", "--dry-run", "--policies", "P1,P8", "--profile", "paper")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 policies x 5 scenarios x 16 repetitions of qop2007; "
+                                  "stream_bytes 16000000")
+    assert "160 of 160 repetitions to measure" in done.stdout
+    assert "Expected time" in done.stdout and "Expected disk" in done.stdout
+    assert done.stdout.count("block 16, ") == 5
+    assert not list(qop.folder.iterdir())
+
+
+def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
+    """The paper's profile: days of air, less than an hour of two processors."""
+    plan = plans.plan_of(plans.policies(12), "N1,N2,N3,R1,R2", repetitions=16,
+                         asked={"stream_bytes": "16M"})
+    virtual = dataclasses.replace(plan, settings=dataclasses.replace(
+        plan.settings, clock="virtual"))
+    air = preview.expected_s(plan, plan.steps(), 2)
+    assert preview.expected_s(virtual, plan.steps(), 2) < air / 3
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--profile", "fast"], "choose from quick, paper"),
+    (["--clock", "virtual", "--on", "host"], "--clock virtual"),
+    (["--until-ci", "wide"], "--until-ci wide")])
+def test_bad_options_are_one_line(qop: Qop, arguments: list[str], words: str) -> None:
+    """Refused before anything starts."""
+    done = qop("run", *arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
+
+
+def test_fresh_refuses_a_folder_with_records(qop: Qop) -> None:
+    """Starting over never mixes with what is there, and never deletes it."""
+    record.write(make("P1", 1), qop.folder / "out" / "records")
+    done = qop("run", "--fresh", "--out", "out")
+    assert done.returncode == 2 and "holds records already" in done.stderr
+    assert len(list((qop.folder / "out" / "records").iterdir())) == 1
+
+
+def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
+    """120 of 960 repetitions in 20 + 100 s: 20 + 800 s for all; and so much faster than the air."""
+    found = Projection(measured=120, planned=960, lasted_s=200, later=60, later_s=60, air_s=4160)
+    assert found.total_s == pytest.approx(1040)
+    assert found.total_air_s == pytest.approx(33_280)
+    text = "\n".join(found.lines())
+    assert "120 of 960" in text and "32.0 times faster" in text and "1.00 s x 840" in text
+
+
+def test_a_studys_own_options_and_settings_say_the_same(qop: Qop) -> None:
+    """`--policies`, `--only` and a profile's `only` choose levels, options and `--set` settings."""
+    (qop.folder / "mine.yml").write_text(
+        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000}\nonly: {policy: [P3]}\n")
+    said = [qop("run", "--dry-run", "--out", "out", "--scenarios", "N2",
+                *arguments).stdout.partition("Expected disk")[0]
+            for arguments in (
+                ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2"],
+                ["--only", "policy=P3", "--set", "stream_bytes=200k", "--repetitions", "2"],
+                ["--profile", "mine.yml"],
+                ["qop2007", "--profile", "mine.yml"])]
+    assert said[0].startswith("1 policy x 1 scenario x 2 repetitions of qop2007; "
+                              "stream_bytes 200000")
+    assert len(set(said)) == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["nosuch"], "no study 'nosuch'; choose from qop2007"),
+    (["--only", "colour=red"], "has no factor 'colour'; choose from policy, scenario"),
+    (["--only", "policy=P99"], "P99: no such policy"),
+    (["--only", "policy="], "names no level"),
+    (["--only", "policy=P1", "--policies", "P2"], "levels of policy were given before"),
+    (["--set", "colour=red"], "no such setting; choose from stream_bytes"),
+    (["--set", "stream_bytes"], "has no value; give KEY=VALUE"),
+    (["--set", "stream_bytes=10k"], "--set stream_bytes=10k: give between 50k and 10G"),
+    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: "),
+    (["--udp-payload", "5"], "--udp-payload 5: "),
+    (["--stream-bytes", "1 k"], "is no size; write 500k, 1M or 16M"),
+    (["--stream-bytes", "1M", "--set", "stream_bytes=2M"], "was given with --stream-bytes, too")])
+def test_what_a_study_does_not_have_is_one_line(qop: Qop, arguments: list[str],
+                                                words: str) -> None:
+    """A study, factor, level or setting that there is not, or a value out of its range."""
+    done = qop("run", *arguments, "--out", "out")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1 and words in done.stderr
+    assert not list(qop.folder.iterdir())
+
+
+def test_studies_are_listed(qop: Qop) -> None:
+    """Factors with their levels, metrics, and the time that each profile takes."""
+    done = qop("studies")
+    assert done.returncode == 0, done.stderr
+    for words in ("qop2007: ", "factor policy: P1, P2", "factor scenario: N1, N2",
+                  "metric tcp_goodput_bps: TCP goodput in Mbit/s, higher is better",
+                  "profile quick: ", "960 repetitions, about "):
+        assert words in done.stdout
+
+
+def test_a_run_is_what_its_events_add_up_to(tmp_path: Path) -> None:
+    """Progress and status count the same: from events, as they come or from the folder."""
+    heard = events.RunState()
+    log = events.EventLog(tmp_path, heard.take)
+    log.say("run-started", already=1, total=3)
+    log.say("testbed-starting", testbed="P1")
+    log.say("testbed-ready", testbed="P1")
+    log.say("repetition-started", name="P1-N2-001", testbed="P1")
+    log.say("repetition-started", name="P2-N2-001", testbed="P2")
+    recording.announce(STUDY, flagged("P1", 1), log)
+    recording.announce(STUDY, make("P2", 1, status="failed", reason="no"), log)
+    assert heard == events.RunState.of(tmp_path)
+    assert (heard.done, heard.total, heard.already) == (3, 4, 1)  # one is to be measured again
+    assert heard.flagged == {"P1-N2-001"} and heard.failed == {"P2-N2-001"}
+    assert heard.running == {} and heard.testbeds == {"/P1"}
+    recording.announce(STUDY, make("P1", 1), log)
+    log.say("testbed-ended", testbed="P1")
+    assert heard.flagged == set() and heard.testbeds == set() and heard.done == heard.total
+
+
+def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> None:
+    """The next one begins on a line of its own."""
+    log = events.EventLog(tmp_path)
+    log.say("run-started", already=0, total=1)
+    with (tmp_path / events.FILE).open("ab") as file:
+        file.write(b'{"at": 1, "event": "repetition-rec')
+    log.say("run-ended")
+    assert [event["event"] for event in events.read(tmp_path / events.FILE)] == [
+        "run-started", "run-ended"]
+
+
+def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
+    """What was measured before counts; its records may call the plan what it was called then."""
+    plan = plan_of(2)
+    before = schema_1_plan(plan)
+    (tmp_path / "plan.json").write_text(json.dumps(before))
+    (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
+    kept(tmp_path, make("P1", 1), make("P2", 1))
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(plan)
+        assert {s.name for s in folder.missing(plan)} == {"P1-N2-002", "P2-N2-002"}
+    manifest = results.require_manifest(tmp_path)
+    assert manifest.digest == plan.digest and manifest.former_digests == [before["digest"]]
+    assert json.loads((tmp_path / "plan.json").read_text())["schema"] == 2
+
+
+def test_an_edited_scenario_puts_records_of_schema_1_aside(tmp_path: Path) -> None:
+    """They name no scenario's digest: their folder says which one they were measured in."""
+    plan = plan_of(1)
+    (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
+    circumstances = schema_1_circumstances(plan)
+    circumstances["scenarios"]["N2"]["network"]["links"][0]["delay_ms"] = 7.0
+    (tmp_path / "provenance.json").write_text(json.dumps([circumstances]))
+    kept(tmp_path, make("P1", 1))
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(plan)
+        assert len(folder.missing(plan)) == 2
+    assert list(tmp_path.glob("superseded/*/records/P1-N2-001.json"))
+
+
+def schema_1_plan(plan: Plan) -> dict[str, Any]:
+    """The plan as it was kept while there was one study."""
+    asked, settings = plan.asked, plan.settings
+    return {"schema": 1, "policies": {level.id: level.digest for level in plan.levels["policy"]},
+            "names": {level.id: level.title for level in plan.levels["policy"]},
+            "layers": {level.id: level.content["layers"] for level in plan.levels["policy"]},
+            "scenarios": [level.id for level in plan.levels["scenario"]],
+            "medium": asked.medium, "digest": "of schema 1",
+            "settings": {"repetitions": settings.repetitions, "tcp_bytes": asked.stream_bytes,
+                         "udp_bytes": asked.stream_bytes, "seed": settings.seed,
+                         "udp_payload_bytes": asked.udp_payload_bytes, "fault": None,
+                         "on": "guest", "detection": asked.detection, "clock": "real",
+                         "warm_up": 1, "stream_captures": asked.stream_captures,
+                         "builder": "mininet"}}
+
+
+def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
+    """What of provenance.json a plan of schema 1 is read with: nodes had one kind each."""
+    scenarios = copy.deepcopy({level.id: dict(level.content)
+                               for level in plan.levels["scenario"]})
+    for scenario in scenarios.values():
+        for node in scenario["network"]["nodes"].values():
+            [node["kind"]] = node.pop("duties")
+            del node["device"]
+    return {"scenarios": scenarios, "medium": plan.manifest.media[plan.asked.medium]}

@@ -1,0 +1,209 @@
+"""The entry point: what it needs, what it says when it cannot go on, and what it hands over to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECT
+
+LOCKS = sorted((PROJECT / "requirements").glob("*.lock"))
+needs_tools = pytest.mark.skipif(
+    shutil.which("mmdebstrap") is None, reason="needs what the entry point installs"
+)
+# Found by the entry point in its search path, before anything is set up.
+BASICS = ["cat", "readlink", "sha256sum", "mkdir", "cut", "getent", "env", "tail", "flock", "rm"]
+BASICS += ["mv"]
+
+
+def _program(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text("#!/bin/sh\n" + text + "\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path) -> Path:
+    """A search path with the basics, a user without privileges, and no package installed."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in BASICS:
+        found = shutil.which(name)
+        assert found is not None
+        (folder / name).symlink_to(found)
+    _program(folder, "id", "echo 1000")
+    _program(folder, "dpkg-query", "exit 1")
+    return folder
+
+
+def _qop(tools: Path | str, cache: Path, *arguments: str, start: Path = PROJECT / "qop"):
+    environment = {"PATH": str(tools), "HOME": str(cache), "QOP_CACHE": str(cache)}
+    return subprocess.run(
+        [str(start), *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_neither_root_nor_sudo(tools, tmp_path):
+    """One line with the very command that would help, and status 2."""
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "neither root nor sudo" in line
+    command = line.partition("apt-get install -y --no-install-recommends ")[2].split()
+    assert {"mmdebstrap", "squashfs-tools-ng", "tshark", "python3-venv"} <= set(command)
+
+
+def test_sudo_that_asks_is_no_use_without_a_terminal(tools, tmp_path):
+    """Nothing waits for a password that nobody can type."""
+    _program(tools, "sudo", "exit 1")
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert done.returncode == 2
+    assert "neither root nor sudo" in done.stderr
+
+
+def test_installs_what_is_missing_through_sudo(tools, tmp_path):
+    """apt-get gets exactly the missing packages, asks nothing, and is helped by an update."""
+    asked = tmp_path / "asked"
+    _program(tools, "sudo", f'[ "$1" != -n ] || exit 0\necho "$@" >>{asked}\nexit 1')
+    _program(
+        tools, "dpkg-query", 'for last; do :; done; [ "$last" = tshark ] || echo installed\n'
+    )
+    _program(tools, "sleep", ":")
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert done.returncode == 1
+    assert "installing system packages: tshark" in done.stderr
+    assert "full log: " in done.stderr
+    first, second, *_, last = asked.read_text().splitlines()
+    assert first == last
+    assert first.startswith("env DEBIAN_FRONTEND=noninteractive apt-get ")
+    assert "DPkg::Lock::Timeout" in first
+    assert first.endswith(" -y --no-install-recommends install tshark")
+    assert second.endswith(" update")
+
+
+def test_no_dpkg(tools, tmp_path):
+    """Another distribution is told what is needed."""
+    (tools / "dpkg-query").unlink()
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "Debian 12" in done.stderr
+
+
+def test_unwritable_cache(tools, tmp_path):
+    """A cache that cannot be written is named, with the way out."""
+    (tmp_path / "file").touch()
+    done = _qop(tools, tmp_path / "file/cache", "run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "QOP_CACHE" in done.stderr
+
+
+def _set_up_by_hand(cache: Path, kind: str) -> None:
+    """An environment as the entry point leaves it, with a Python that says what it is given."""
+    python = Path("/usr/bin/python3")
+    content = (PROJECT / f"requirements/{kind}.lock").read_bytes()
+    link = (str(python.readlink()) + "\n").encode() if python.is_symlink() else b""
+    done = subprocess.run(["sha256sum"], input=content + link, capture_output=True, check=True)
+    folder = cache / f"python/{kind}-{done.stdout.decode()[:20]}"
+    (folder / "bin").mkdir(parents=True)
+    packages = re.search(r"^packages='(.*)'$", (PROJECT / "qop").read_text(), re.M)
+    assert packages is not None
+    (folder / ".complete").write_text(packages[1] + "\n")
+    _program(folder / "bin", "python", f'echo {kind} "$PYTHONPATH" "$@"')
+
+
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    """A cache in which everything is set up."""
+    for kind in ("harness", "dev"):
+        _set_up_by_hand(tmp_path / "cache", kind)
+    return tmp_path / "cache"
+
+
+@needs_tools
+@pytest.mark.parametrize(("command", "kind"), [("run", "harness"), ("test", "dev")])
+def test_hands_over(cache, tmp_path, command, kind):
+    """The harness gets the project's folder, through links too, and the arguments as given.
+
+    Tests get the environment that has what tests use.
+    """
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/link").symlink_to(PROJECT / "qop")
+    (tmp_path / "relative").symlink_to("a/link")
+    for start in (PROJECT / "qop", tmp_path / "relative"):
+        done = _qop(os.environ["PATH"], cache, command, "a  b", start=start)
+        assert done.stdout == f"{kind} {PROJECT} -P -m harness {command} a  b\n"
+        assert done.stderr == ""
+
+
+@needs_tools
+def test_costs_next_to_nothing_when_nothing_is_missing(cache, tmp_path):
+    """Three small programs, none of which looks for packages, and then the harness."""
+    started = tmp_path / "started"
+    (tmp_path / "watched").mkdir()
+    for name in (*BASICS, "mmdebstrap", "tshark", "id", "apt-get", "dpkg-query"):
+        _program(tmp_path / "watched", name,
+                 f'echo {name} >>{started}\nexec {shutil.which(name) or "false"} "$@"')
+    assert _qop(tmp_path / "watched", cache, "status").stdout.startswith("harness ")
+    assert sorted(started.read_text().split()) == ["cat", "readlink", "sha256sum"]
+
+
+@needs_tools
+def test_more_packages_include_fewer(cache):
+    """What was set up for a command that wants more serves all others; and not the reverse."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    enough = stamp.read_text()
+    stamp.write_text(enough.replace("\n", " zstd\n"))
+    before = stamp.stat().st_mtime_ns
+    assert _qop(os.environ["PATH"], cache, "run").stdout.startswith("harness ")
+    assert stamp.stat().st_mtime_ns == before
+    stamp.write_text(enough.replace(" openssl", ""))
+    _qop(os.environ["PATH"], cache, "run")
+    assert stamp.read_text() == enough
+
+
+def test_half_an_environment_is_not_used(cache, tools):
+    """Without its stamp an environment is not there, whatever is in it."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    stamp.unlink()
+    assert _qop(tools, cache, "run").returncode == 2
+
+
+@pytest.mark.parametrize("name", ["qop", "guest/init", "guest/first-init", "guest/kernel.sh",
+                                  "harness/container/start"])
+def test_shell_syntax(name):
+    """The POSIX shell takes every script."""
+    subprocess.run(["dash", "-n", str(PROJECT / name)], check=True)
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_lock_files(lock):
+    """Every requirement is pinned and hashed; no address, index or folder of a machine is in it."""
+    text = lock.read_text()
+    code = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    names = [line for line in code if not line.startswith(" ")]
+    assert names
+    assert all(re.fullmatch(r"[a-z0-9_.-]+==[\w.!+]+ \\", line) for line in names)
+    hashes = [line for line in code if line.startswith(" ")]
+    assert all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64}( \\)?", line) for line in hashes)
+    assert text.count("--hash=") >= len(names)
+    assert not re.search(r"://|find-links|index-url|(^|\s)/", text)
+
+
+def test_the_locks_agree():
+    """One package has one version, whichever environment it is in."""
+    pins = [dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.M)) for lock in LOCKS]
+    merged: dict[str, str] = {}
+    for versions in pins:
+        for name, version in versions.items():
+            assert merged.setdefault(name, version) == version

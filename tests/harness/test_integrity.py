@@ -1,0 +1,223 @@
+"""Verifying: every kind of damage has its line, and what is whole has none."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Qop
+from harness.engine import recording
+from harness.engine.results import ResultsFolder
+from harness.errors import UserError
+from harness.portable import checksums, contents, exporting, verifying
+from harness.portable.capture_test import CaptureTest
+from results_folder import PCAP, add_record, findings, flip, make, plan_of, write
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Replace a text in a file; it must be there."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+RECORD = "records/P1-N2-001.json"
+CAPTURE = "captures/P1-N2-001/auth-air.pcap.gz"
+#: Damage to a folder without checksums, and how the one finding begins.
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "record cut short": (lambda f: (f / RECORD).write_text((f / RECORD).read_text()[:900]),
+                         f"{RECORD}: "),
+    "record of noise": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD}: is no text"),
+    "record of another schema": (lambda f: change(f / RECORD, '"schema": 2', '"schema": 7'),
+                                 f"{RECORD}: schema 7"),
+    "record under another name": (
+        lambda f: shutil.copy(f / RECORD, f / "records" / "P1-N2-009.json"),
+        "records/P1-N2-009.json: holds the record P1-N2-001"),
+    "policy not planned": (
+        lambda f: add_record(f, plan_of(), "P2", 1), "records/P2-N2-001.json: policy P2 is not"),
+    "policy edited since": (
+        lambda f: change(f / RECORD, plan_of().levels["policy"][0].digest, "0" * 64),
+        f"{RECORD}: was measured with another version of policy P1"),
+    "record of another plan": (
+        lambda f: add_record(f, plan_of("P1"), "P1", 1), f"{RECORD}: was measured for another"),
+    "scenario not planned": (lambda f: change(f / "plan.json", '"N2"', '"N1"'),
+                             f"{RECORD}: scenario N2 is not in the plan"),
+    "plan gone": (lambda f: (f / "plan.json").unlink(), "plan.json: is not there"),
+    "plan damaged": (lambda f: (f / "plan.json").write_text("{"), "plan.json: "),
+    "capture gone": (lambda f: (f / CAPTURE).unlink(),
+                     f"{CAPTURE}: is missing; {RECORD} names it"),
+    "capture cut short": (lambda f: (f / CAPTURE).write_bytes((f / CAPTURE).read_bytes()[:-9]),
+                          f"{CAPTURE}: gzip stream is cut short"),
+    "capture flipped": (lambda f: flip(f / CAPTURE, -6), f"{CAPTURE}: gzip stream is damaged"),
+    "capture of something else": (
+        lambda f: (f / CAPTURE).write_bytes(gzip.compress(b"<html>")),
+        f"{CAPTURE}: is no packet capture"),
+    "capture as a link": (
+        lambda f: ((f / CAPTURE).unlink(), (f / CAPTURE).symlink_to("/dev/null")),
+        f"{CAPTURE}: is missing"),
+    "capture outside the folder": (
+        lambda f: change(f / RECORD, "auth-air.pcap", "../../x.pcap"),
+        f"{RECORD}: names a capture that cannot be one"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damage_has_its_line(tmp_path: Path, how: str) -> None:
+    """Each damage is named where it is, on one line; and such a folder is not exported."""
+    folder = make(tmp_path / "run")
+    write(folder / "captures" / "P1-N2-003" / "auth-air.pcap.gz", b"left by a killed run")
+    assert findings(folder) == []
+    damage, words = DAMAGE[how]
+    damage(folder)
+    found = findings(folder)
+    assert found and found[0].startswith(words) and "\n" not in "".join(found)
+    with pytest.raises(UserError, match="put them right first"):
+        exporting.export(folder, tmp_path / "x.tar.gz", "all")
+    assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_one_finding_for_one_damage(tmp_path: Path) -> None:
+    """A capture that is gone is one finding, not one for the list and one for the record too."""
+    folder = make(tmp_path / "run")
+    (folder / CAPTURE).unlink()
+    assert findings(folder) == [f"{CAPTURE}: is missing; {RECORD} names it"]
+
+
+def test_one_finding_in_a_sealed_folder(tmp_path: Path) -> None:
+    """Listed, named by a record, and gone: still one finding."""
+    folder = make(tmp_path / "run")
+    verifying.verify(folder, write=True)
+    (folder / CAPTURE).unlink()
+    assert findings(folder) == [f"{CAPTURE}: is missing; SHA256SUMS lists it"]
+
+
+@pytest.mark.parametrize("path", [RECORD, CAPTURE, "plan.json", "logs/P1-N2/ap-a-hostapd.log"])
+def test_checksums_find_what_nothing_else_would(tmp_path: Path, path: str) -> None:
+    """After --write, a change that leaves a file readable is found in any of them."""
+    folder = make(tmp_path / "run")
+    assert verifying.verify(folder, write=True).sealed == 4 + 8 + 2 + 1
+    assert verifying.verify(folder).ok
+    place = folder / path
+    if path == CAPTURE:
+        place.write_bytes(gzip.compress(PCAP))
+    else:
+        place.write_text(place.read_text() + " ")
+    assert findings(folder) == [f"{path}: is not what it was when SHA256SUMS was written"]
+    sums = (folder / "SHA256SUMS").read_text()
+    assert not verifying.verify(folder, write=True).ok
+    assert (folder / "SHA256SUMS").read_text() == sums
+    with pytest.raises(UserError, match="is not what it was"):
+        exporting.export(folder, tmp_path / "x.tar.gz", "all")
+
+
+def test_write_takes_in_what_is_new(tmp_path: Path) -> None:
+    """Files that came later are findings until --write lists them; reports never are."""
+    folder = make(tmp_path / "run")
+    verifying.verify(folder, write=True)
+    write(folder / "tables" / "table4.csv", b"1\n")
+    (folder / "handoff.svg").write_bytes(b"<svg>made anew</svg>")
+    assert findings(folder) == []
+    write(folder / "logs" / "P1-N2" / "more.log", b"x")
+    assert findings(folder) == ["logs/P1-N2/more.log: is not listed in SHA256SUMS"]
+    assert verifying.verify(folder, write=True).sealed == 16
+    done = subprocess.run(["sha256sum", "--strict", "--quiet", "-c", "SHA256SUMS"], cwd=folder,
+                          capture_output=True, check=False)
+    assert done.returncode == 0 and verifying.verify(folder).ok
+
+
+def test_a_run_that_goes_on_breaks_the_seal(tmp_path: Path) -> None:
+    """New results make old checksums wrong, so a run takes them away; a mere look does not."""
+    folder = make(tmp_path / "run")
+    verifying.verify(folder, write=True)
+    with ResultsFolder(folder) as kept:
+        kept.adopt(plan_of())
+        assert (folder / "SHA256SUMS").exists()
+        plan = plan_of()
+        kept.keep(recording.unmeasured(plan, plan.steps()[0], "lost", attempt=1,
+                                       environment={"plan": plan.digest}), None)
+    assert not (folder / "SHA256SUMS").exists()
+    assert findings(folder) == []
+
+
+def test_verify_waits_for_nobody(tmp_path: Path) -> None:
+    """While a run is writing nothing can be said, and that is what is said."""
+    folder = make(tmp_path / "run")
+    for write_sums in (False, True):
+        with ResultsFolder(folder), pytest.raises(UserError, match="a run is writing"):
+            verifying.verify(folder, write=write_sums)
+
+
+def test_a_folder_of_something_else(tmp_path: Path) -> None:
+    """Not a results folder, not there, or --write for an archive: one line each."""
+    with pytest.raises(UserError, match="neither a plan nor records"):
+        verifying.verify(tmp_path)
+    with pytest.raises(UserError, match="No such file"):
+        verifying.verify(tmp_path / "nowhere")
+    file = exporting.export(make(tmp_path / "run"), tmp_path / "x.tar.gz", "none").file
+    with pytest.raises(UserError, match="--write is for folders"):
+        verifying.verify(file, write=True)
+
+
+def test_findings_on_the_command_line(qop: Qop) -> None:
+    """One line a finding on standard output and exit status 1."""
+    folder = make(qop.folder / "run")
+    (folder / CAPTURE).unlink()
+    (folder / RECORD.replace("001", "002")).write_text("{}")
+    done = qop("verify", "run")
+    assert done.returncode == 1 and done.stderr == ""
+    assert len(done.stdout.splitlines()) == 2 and CAPTURE in done.stdout
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (gzip.compress(PCAP), ""),
+    (gzip.compress(PCAP[:10]) + gzip.compress(PCAP[10:]) + bytes(512), ""),
+    (gzip.compress(PCAP + bytes(30_000_000)), ""),
+    (gzip.compress(PCAP + bytes(30_000_000))[:-1], "cut short"),
+    (gzip.compress(b"\x0a\x0d\x0d\x0a" + bytes(100)), ""),
+    (gzip.compress(PCAP) + b"tail", "damaged"),
+    (gzip.compress(b""), "no packet capture"),
+    (b"", "cut short"),
+    (PCAP, "damaged"),
+], ids=["pcap", "two streams", "zeros", "zeros cut short", "pcapng", "tail", "empty inside",
+        "empty", "not compressed"])
+@pytest.mark.parametrize("piece", [1 << 18, 7])
+def test_capture_test(content: bytes, words: str, piece: int) -> None:
+    """The gzip test agrees with gzip, however the file is cut into pieces."""
+    test = CaptureTest("x.pcap.gz")
+    for at in range(0, len(content), piece):
+        test.feed(content[at:at + piece])
+    said = test.complaint()
+    assert words in said and bool(said) == bool(words)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("0" * 64 + "  ../x\n", "line 1"), ("abc  x\n", "line 1"),
+    (("0" * 64 + "  x\n") * 2, "second time"), ("0" * 64 + "  /etc/passwd", "line 1")])
+def test_lists_that_are_none(text: str, words: str) -> None:
+    """SHA256SUMS names files below it, each once."""
+    with pytest.raises(checksums.ChecksumError, match=words):
+        checksums.parse(text, "SHA256SUMS")
+
+
+def test_sealed_list_reads_as_written() -> None:
+    """Rendering and parsing are inverse, for binary marks of sha256sum too."""
+    sums = {"b c.log": "1" * 64, "a/é": "2" * 64}
+    assert checksums.parse(checksums.render(sums), "x") == sums
+    assert checksums.parse(checksums.render(sums).replace("  ", " *", 1), "x") == sums
+
+
+@pytest.mark.parametrize(("path", "kind"), [
+    ("plan.json", "plan"), ("provenance.json", "provenance"), ("records/P1-N2-001.json", "record"),
+    ("captures/P1-N2-001/auth-air.pcap.gz", "capture"), ("logs/a/b.log", "log"),
+    ("report.html", "report"), ("tables/1.csv", "report"), ("handoff.png", "report"),
+    ("records/.P1.tmp", None), ("records/../plan.json", None), ("captures/x", None),
+    ("work/secret", None), ("/plan.json", None), ("logs//x", None), ("logs/x\n", None)])
+def test_kinds(path: str, kind: str | None) -> None:
+    """What belongs to a results folder, and what does not."""
+    found = contents.kind_of(path)
+    assert (found.value if found else None) == kind

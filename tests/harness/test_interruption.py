@@ -1,0 +1,137 @@
+"""Whatever ends a run, nothing is left over, nothing is half written, and the next run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import PATIENCE_S, VIRTUAL, Qop, wait_until
+from harness.engine import events
+
+pytestmark = pytest.mark.guest
+
+#: Long enough to have something under way when the first record is there.
+ARGUMENTS = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P1,P2",
+             "--repetitions", "3", "--stream-bytes", "300k")
+
+
+def record_files(qop: Qop) -> list[Path]:
+    """Everything that lies in the records' folder, hidden files too."""
+    return list((qop.folder / "out" / "records").glob("*")) + \
+        list((qop.folder / "out" / "records").glob(".*"))
+
+
+def mounts() -> str:
+    """This process' mounts."""
+    return Path("/proc/self/mounts").read_text()
+
+
+def guests(qop: Qop) -> list[int]:
+    """Process ids of the running guests of this folder."""
+    return [int(line.split(":")[0]) for line in qop.left_over(0) if "mac80211_hwsim" in line]
+
+
+def interrupted(qop: Qop, how: signal.Signals, running: subprocess.Popen[str]) -> dict[str, int]:
+    """Send a signal when there is a record; each whole record's file, and when it was written."""
+    before = mounts()
+    wait_until(lambda: record_files(qop))
+    assert guests(qop), running.poll()
+    running.send_signal(how)
+    running.communicate(timeout=PATIENCE_S)
+    assert qop.left_over() == []
+    assert mounts() == before
+    for path in record_files(qop):
+        assert path.suffix == ".json" or how == signal.SIGKILL
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+    return {path.name: path.stat().st_mtime_ns for path in record_files(qop)
+            if path.suffix == ".json"}
+
+
+def resumed(qop: Qop, kept: dict[str, int]) -> None:
+    """The same run once more measures what is missing, and touches nothing that is there."""
+    folder = qop.folder / "out" / "records"
+    flagged = {name for name in kept
+               if json.loads((folder / name).read_text())["environment"].get("flags")}
+    done = qop(*ARGUMENTS)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(kept)} of them measured already" in done.stderr
+    records = qop.records("out")
+    assert len(records) == 6 and all(found.status == "ok" for found in records.values())
+    for name in kept.keys() - flagged:  # what waited for the processor is measured again, by rule
+        assert (folder / name).stat().st_mtime_ns == kept[name]
+
+
+def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
+    """While it lasts, another shell sees it, and no second run writes there; after Ctrl-C: nothing.
+
+    No process, no mount, no half record; then all six, made with the same things.
+    """
+    running = qop.start(*ARGUMENTS)
+    wait_until(lambda: "running: " in (said := qop("status", "out").stdout) or "1 of 6" in said)
+    assert "out: running" in qop("status", "out").stdout
+    second = qop(*ARGUMENTS)
+    assert second.returncode == 2
+    assert second.stderr.count("\n") == 1 and "another run is writing there" in second.stderr
+    resumed(qop, interrupted(qop, signal.SIGINT, running))
+    assert len(json.loads((qop.folder / "out" / "provenance.json").read_text())) == 1
+    said = qop("status", "out").stdout
+    assert "not running; 6 of 6 repetitions ok, 0 failed" in said and "running: " not in said
+
+
+def test_ended_run_leaves_nothing(qop: Qop) -> None:
+    """After SIGTERM: no process, no mount, no half record."""
+    assert interrupted(qop, signal.SIGTERM, qop.start(*ARGUMENTS))
+
+
+def test_killed_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
+    """After kill -9: no process, no mount; what is half written does not count; then all six."""
+    resumed(qop, interrupted(qop, signal.SIGKILL, qop.start(*ARGUMENTS)))
+
+
+def test_lost_guests_are_replaced_and_reported(
+        qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that dies and one that hangs cost a second attempt each, and the run says so."""
+    monkeypatch.setenv("QOP_WATCHDOG_S", "5")
+    running = qop.start(*ARGUMENTS)
+    wait_until(lambda: record_files(qop))
+    dying, hanging = guests(qop)
+    os.kill(dying, signal.SIGKILL)
+    os.kill(hanging, signal.SIGSTOP)
+    _, errors = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, errors
+    records = qop.records("out")
+    assert len(records) == 6 and all(found.status == "ok" for found in records.values())
+    happened = list(events.read(qop.folder / "out" / events.FILE))
+    lost = [event["reason"] for event in happened if event["event"] == "testbed-lost"]
+    assert any("SIGKILL" in reason for reason in lost), lost
+    assert any("watchdog" in reason for reason in lost), lost
+    # By the events, as one that is flagged is measured once more, and its record is of that.
+    assert len({event["name"] for event in happened
+                if event["event"] == "repetition-recorded" and event["attempt"] == 2}) >= 2
+    assert "second attempt" in errors
+    assert qop.left_over() == []
+
+
+def test_full_disk_ends_the_run_and_loses_nothing(qop: Qop) -> None:
+    """Where a record cannot be kept, one line says so; what was kept stays, and the run goes on."""
+    done, before = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    # Nothing can be made inside a file: the captures' folder is one now.
+    kept = qop.folder / "out" / "captures"
+    kept.rename(qop.folder / "captures")
+    kept.write_text("no folder")
+    done, after = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "2")
+    assert done.returncode == 1
+    assert "P1-N2-002 cannot be kept" in done.stderr and "Traceback" not in done.stderr
+    assert after == before
+    kept.unlink()
+    done, records = qop.run("out", *VIRTUAL, "--policies", "P1", "--repetitions", "2")
+    assert done.returncode == 0, done.stderr
+    assert len(records) == 2
+    assert qop.left_over() == []

@@ -1,0 +1,415 @@
+"""Tests of packages that a study brings: its file, keys of images, and a guest that has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import studies
+from conftest import PROJECT, Qop
+from guest import image, mininet_wifi, packages, root
+from guest.commands import BuildError, Commands
+from guest.packages import Packages, WithPackages
+from guest.progress import Track
+from harness.cluster import checking, member
+from harness.commands import doctor
+from harness.commands import provision as provision_command
+from harness.commands import studies as studies_command
+from harness.engine import provenance, setup, variants
+from harness.engine.machine import EmbeddedMachine
+from harness.errors import UserError
+from plans import plan_of
+from studies import packages as declarations
+from studies.study import StudyError
+
+HASH = f"--hash=sha256:{'0' * 64}"
+LOCK = f"# a comment\nsix==1.16.0 \\\n    {HASH} \\\n    {HASH}\n    # via nothing\n"
+HELLO = Packages("hello", ("hello",), LOCK)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a study, qop2007 as the engine sees it, that may bring packages."""
+    folder = tmp_path / "studies" / "qop2007"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(declarations, "path", lambda study: folder.parent / study / "packages.yml")
+    return folder
+
+
+@pytest.fixture
+def naming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Testbeds of policy P2 name packages."""
+    study = type(studies.load("qop2007"))
+    plain = study.testbed
+
+    def testbed(self: Any, cell: Any, asked: Any) -> Any:
+        name = "hello" if cell.ids["policy"] == "P2" else ""
+        return dataclasses.replace(plain(self, cell, asked), packages=name)
+
+    monkeypatch.setattr(study, "testbed", testbed)
+
+
+# A study's file -----------------------------------------------------------------------------------
+
+
+def test_a_study_without_a_file_brings_none() -> None:
+    """Nothing needs to be declared."""
+    assert declarations.load("qop2007") == {}
+    assert variants.named(plan_of()) == {}
+
+
+def test_variants_are_read_with_their_locks(own: Path) -> None:
+    """Names, Debian packages, and the text of the lock beside the file."""
+    (own / "packages.yml").write_text("kdc: {debian: [krb5-kdc, krb5-user]}\n"
+                                      "hello: {debian: [hello], python: python.lock}\n")
+    (own / "python.lock").write_text(LOCK)
+    brought = variants.declared("qop2007")
+    assert brought["kdc"].debian == ("krb5-kdc", "krb5-user")
+    assert brought["kdc"].lock == "" and brought["kdc"].python == []
+    assert brought["hello"].lock == LOCK
+    assert brought["hello"].python == ["six==1.16.0"]
+    assert brought["hello"].where == "studies/qop2007/packages.yml"
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("kdc: {debian: [krb5-kdc], pip: [six]}", r"kdc\.pip: Extra inputs.*write 'NAME: "),
+    ("kdc: {debian: [Krb5]}", r"kdc\.debian\.0: .*; a Debian package's name has small letters"),
+    ("kdc: {debian: ['a b']}", r"kdc\.debian\.0: .*; a Debian package's name"),
+    ("kdc: {debian: [--purge]}", r"kdc\.debian\.0: .*; a Debian package's name"),
+    ("kdc: {debian: krb5-kdc}", r"kdc\.debian: Input should be a valid list; "),
+    ("kdc: {debian: [1]}", r"kdc\.debian\.0: Input should be a valid string; "),
+    ("kdc: {}", "kdc: brings no package; write "),
+    ("kdc:", r"kdc: Input should be .*; write "),
+    ("Big One: {debian: [hello]}", r"Big One.*; a variant's name has small letters"),
+    ("a/b: {debian: [hello]}", r"a/b.*; a variant's name has small letters"),
+    ("kdc: {python: ../x.lock}", r"kdc\.python: .*; name a file with hashes"),
+    ("kdc: {python: x.lock}", r"studies/qop2007/x\.lock: cannot be read .*; give a requirements"),
+    ("- hello", "holds no mapping"),
+    ("a: [", "packages.yml:1: not YAML"),
+])
+def test_what_is_wrong_is_one_line(own: Path, text: str, said: str) -> None:
+    """The file by its name in the project, what is wrong in it, and what to write."""
+    (own / "packages.yml").write_text(text)
+    with pytest.raises(StudyError) as caught:
+        declarations.load("qop2007")
+    assert re.search(said, str(caught.value)), str(caught.value)
+    assert str(caught.value).startswith("studies/qop2007/")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["six", "six==1.16.0", "six>=1 " + HASH, "--index-url=http://a b",
+                                  "six @ http://a/six.whl " + HASH, "-r other.lock"])
+def test_what_has_no_hash_is_refused(own: Path, line: str) -> None:
+    """Every requirement is pinned with its hash, and a lock names no index."""
+    (own / "packages.yml").write_text("kdc: {python: x.lock}")
+    (own / "x.lock").write_text(f"{LOCK}{line}\n")
+    with pytest.raises(StudyError, match=r"studies/qop2007/x\.lock: .* is not pinned") as caught:
+        declarations.load("qop2007")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "kdc: {debian: [krb5-kdc]}"])
+def test_a_name_that_is_not_declared_is_said_before_anything_starts(own: Path, naming: None,
+                                                                    text: str) -> None:
+    """As bad input: what the testbed names, and where it would have to stand."""
+    if text:
+        (own / "packages.yml").write_text(text)
+    said = "a testbed names the packages 'hello'; studies/qop2007/packages\\.yml"
+    with pytest.raises(UserError, match=said) as caught:
+        plan_of("P1,P2")
+    assert caught.value.status == 2 and "\n" not in str(caught.value)
+
+
+# Keys and recipes ---------------------------------------------------------------------------------
+
+
+def test_a_variant_leaves_the_other_images_keys_alone() -> None:
+    """Plain and Mininet-WiFi's stay as they are; with packages each is another image."""
+    plain, with_wifi = root.key(), mininet_wifi.WithMininetWifi().key()
+    keys = {WithPackages(HELLO).key(),
+            WithPackages(HELLO, mininet_wifi.WithMininetWifi()).key()}
+    assert len(keys | {plain, with_wifi}) == 4
+    assert (root.key(), mininet_wifi.WithMininetWifi().key()) == (plain, with_wifi)
+    kernel_part, root_part = image.parts(packages=HELLO)
+    assert kernel_part.recipe.key() == image.parts()[0].recipe.key()
+    assert image.parts()[1].recipe.key() == plain
+    assert root_part.store.folder == image.parts()[1].store.folder
+
+
+def test_a_variants_key_follows_its_lists() -> None:
+    """Debian's and Python's lists decide; order, name and the file that asks for them do not."""
+    def key(*debian: str, lock: str = "", name: str = "a", where: str = "") -> str:
+        return WithPackages(Packages(name, debian, lock, where)).key()
+
+    assert key("hello", "sl") == key("sl", "hello") == key("hello", "sl", name="b", where="x")
+    assert len({key("hello"), key("sl"), key("hello", "sl"), key("hello", lock=LOCK),
+                key("hello", lock=LOCK.replace("1.16", "1.15"))}) == 5
+
+
+def test_a_variants_key_follows_what_installs_it(tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Playbook and role are inputs of the variant, and of no other image."""
+    for name in ("guest", "ansible", "requirements"):
+        shutil.copytree(PROJECT / name, tmp_path / name)
+    ansible = tmp_path / "ansible"
+    for module, name, value in (
+            (root, "HERE", tmp_path / "guest"), (root, "PROJECT", tmp_path),
+            (root, "ROLE", ansible / "roles/testbed"), (root, "PLAYBOOK", ansible / "testbed.yml"),
+            (packages, "ROLE", ansible / "roles/packages"),
+            (packages, "PLAYBOOK", ansible / "packages.yml"),
+            (packages, "BOTH", ansible / "additions.yml")):
+        monkeypatch.setattr(module, name, value)
+    plain, before = root.key(), WithPackages(HELLO).key()
+    for name in ("guest/packages.py", "ansible/packages.yml", "ansible/additions.yml",
+                 "ansible/roles/packages/tasks/main.yml"):
+        (tmp_path / name).write_text((tmp_path / name).read_text() + "# more\n")
+        assert WithPackages(HELLO).key() != before, name
+        before = WithPackages(HELLO).key()
+    assert root.key() == plain
+
+
+def build(monkeypatch: pytest.MonkeyPatch, folder: Path, says: str = "",
+          below: Any = None) -> tuple[root.Addition, Any]:
+    """What the root is built with where its command says something; and the manifest."""
+    given: list[root.Addition] = []
+
+    def made(_folder: Path, commands: Commands, _track: Track, addition: root.Addition) -> Any:
+        given.append(addition)
+        if says:
+            commands.run(["sh", "-c", f"printf '{says}\\n'; exit 25"])
+        return {"suite": "bookworm"}
+
+    monkeypatch.setattr(root, "build", made)
+    commands = Commands("root file system", folder / "the.log")
+    track = Track("root", dict.fromkeys(("fetch", *root.EXPECTED_S), 1.0))
+    recipe = WithPackages(Packages("hello", ("hello", "sl"), where="studies/x/packages.yml"), below)
+    manifest = recipe.build(folder, commands, track)
+    return given[0], manifest
+
+
+@pytest.mark.parametrize(("says", "names"), [
+    ("E: Unable to locate package nosuch", "nosuch"),
+    ("E: Package \\047nosuch\\047 has no installation candidate", "nosuch"),
+    ("E: Package manager is busy", None),
+    ("E: Unable to fetch some archives", None),
+    ("E: Unable to locate package b\nE: Unable to locate package a", "a, b"),
+])
+def test_what_debian_lacks_is_one_line_with_the_log(tmp_path: Path, says: str, names: str | None,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list to correct, the package, and the log; other failures keep their own text."""
+    with pytest.raises(BuildError) as caught:
+        build(monkeypatch, tmp_path, says)
+    if names is None:
+        assert "exited with 25" in str(caught.value)
+        return
+    assert str(caught.value) == (
+        f"studies/x/packages.yml: Debian bookworm has no package {names}; correct the list; "
+        f"full log: {tmp_path / 'the.log'}")
+
+
+def test_on_mininet_wifi_both_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One playbook for both, with both roles and all variables; Ansible finds what it names."""
+    below = root.Addition(mininet_wifi.PLAYBOOK, mininet_wifi.ROLE, ["rfkill"],
+                          {"mininet_wifi_tree": "/x"}, ("/y",))
+    wifi = SimpleNamespace(addition=lambda *_: (below, {"mininet_wifi": {"version": "1"}}))
+    addition, manifest = build(monkeypatch, tmp_path, below=wifi)
+    assert addition.packages == ["rfkill", "hello", "sl"]
+    assert addition.variables == {"mininet_wifi_tree": "/x", "packages_debian": ["hello", "sl"]}
+    assert addition.compiled == ("/y",)
+    assert manifest == {"suite": "bookworm", "mininet_wifi": {"version": "1"},
+                        "added": {"debian": ["hello", "sl"], "python": []}}
+    # What the hooks do in the root.
+    inside = tmp_path / "qop/project/ansible"
+    shutil.copy(addition.playbook, inside)
+    shutil.copytree(addition.role, inside / "roles" / addition.role.name)
+    tasks = subprocess.run([str(Path(sys.executable).with_name("ansible-playbook")), "-i",
+                            "localhost,", "--list-tasks", addition.playbook.name], cwd=inside,
+                           capture_output=True, text=True, check=False)
+    assert tasks.returncode == 0, tasks.stderr
+    assert "mininet_wifi : Copy the tree" in tasks.stdout
+    assert "packages : Install the Debian packages" in tasks.stdout
+
+
+# What the harness makes of them -------------------------------------------------------------------
+
+
+@pytest.fixture
+def hello(own: Path, naming: None) -> None:
+    """P2's testbeds name packages, which the study brings."""
+    (own / "packages.yml").write_text("hello: {debian: [hello]}\nother: {debian: [sl]}\n")
+
+
+def images(*built: str) -> Any:
+    """Stands for guest.image.find where these are built, "" being the plain one."""
+    def find(packages: Packages | None = None, **_: Any) -> Any:
+        name = packages.name if packages else ""
+        return image.Image(Path(), Path(), seccomp=True, key=f"key-{name}",
+                           manifest={"root": {"key": name}}) if name in built else None
+    return find
+
+
+def test_a_plan_needs_the_images_that_its_testbeds_name(
+        hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no testbed of the plan names is not built; the others are found by their names."""
+    asked: list[str] = []
+
+    def ensure(packages: Packages | None = None, **_: Any) -> Any:
+        asked.append(packages.name if packages else "")
+        return images(*asked)(packages)
+
+    monkeypatch.setattr(image, "find", images(""))
+    monkeypatch.setattr(image, "ensure", ensure)
+    plain = setup.machine(plan_of("P1"))
+    assert isinstance(plain, EmbeddedMachine)
+    assert (asked, plain.variants, plain.image_key()) == ([], {}, "key-")
+    both = setup.machine(plan_of("P1,P2"))
+    assert asked == ["hello"]
+    assert (both.image_key(), both.image_key("hello")) == ("key-", "key-hello")
+
+
+def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variants stand beside the plain image, and only where a plan has them."""
+    monkeypatch.setattr(image, "find", images("", "hello"))
+    monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
+    plans = plan_of("P1"), plan_of("P1,P2")
+    plain, both = (provenance.describe(plan, setup.machine(plan)) for plan in plans)
+    assert "variants" not in plain
+    assert both["image"] == plain["image"] == {"root": {"key": ""}}
+    assert both["variants"] == {"hello": {"root": {"key": "hello"}}}
+
+
+def test_a_worker_must_have_every_image(hello: None, tmp_path: Path,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names them all, or says that it lacks one; and the advice builds what is missing."""
+    monkeypatch.setattr(provenance, "describe", lambda *_: {})
+    plan = plan_of("P1,P2")
+    monkeypatch.setattr(image, "find", images(""))
+    lacking = member.identify(plan)
+    assert lacking.image == ""
+    monkeypatch.setattr(image, "find", images("", "hello"))
+    monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
+    assert member.identify(plan).image == "key-+key-hello"
+    assert member.identify(plan_of("P1")).image == "key-"
+    checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
+    assert "give './qop provision --study qop2007' there" in checker._complaint(lacking)
+    assert checker._complaint(member.identify(plan)) == ""
+    assert "another guest image" in checker._complaint(member.identify(plan_of("P1")))
+
+
+def test_what_there_is_can_be_seen(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`studies` lists packages; doctor says which images are not built, and how to get them."""
+    monkeypatch.setattr(image, "find", images("", "other"))
+    done = CliRunner().invoke(studies_command.command)
+    assert "  packages hello: Debian's hello; its guest image is built when it is first needed" \
+        in done.output
+    assert "  packages other: Debian's sl; its guest image is built\n" in done.output
+    finding = doctor._packages()
+    assert not finding.ok and not finding.needed
+    assert finding.what == "packages that studies bring: hello of qop2007, other of qop2007"
+    assert "'./qop provision --study qop2007'" in finding.remedy
+    monkeypatch.setattr(image, "find", images("", "hello", "other"))
+    assert doctor._packages().ok
+
+
+def test_provision_builds_what_a_study_brings(hello: None,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain image, then each of the study's; no such study is one line."""
+    built: list[str] = []
+    monkeypatch.setattr(image, "ensure", lambda packages, **_: built.append(
+        packages.name if packages else "") or images(*built)(packages))
+    done = CliRunner().invoke(provision_command.command, ["--study", "qop2007"])
+    assert done.exception is None, done.exception
+    assert built == ["", "hello", "other"]
+    assert "guest image with packages hello ready: " in done.output
+    done = CliRunner().invoke(provision_command.command, ["--study", "none"])
+    assert isinstance(done.exception, UserError) and "no study 'none'" in str(done.exception)
+
+
+def test_on_the_host_what_is_missing_is_named(hello: None, monkeypatch: pytest.MonkeyPatch,
+                                              tmp_path: Path) -> None:
+    """What this very machine lacks of a study's packages, by dpkg and by the testbed's Python."""
+    python = tmp_path / "python3"
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(variants, "TESTBED_PYTHON", python)
+    there = Packages("x", ("dpkg",), f"six==0.0.1 {HASH}\n")
+    assert variants.lacking_on_host(there) == ["six==0.0.1"]
+    assert variants.lacking_on_host(Packages("x", ("dpkg",))) == []
+    assert variants.lacking_on_host(Packages("x", ("no-such-package", "dpkg"))) == [
+        "no-such-package"]
+    with pytest.raises(UserError) as caught:
+        setup._check_host("qop2007", Packages("x", ("no-such-package",)))
+    assert str(caught.value) == (
+        "--on host: this machine lacks no-such-package, which qop2007 needs; "
+        "run 'sudo ./qop provision --on host --study qop2007'")
+
+
+# In a guest ---------------------------------------------------------------------------------------
+
+#: The command line, where testbeds of P2 name packages that are declared elsewhere.
+COMMAND_LINE = """
+import dataclasses, sys
+from pathlib import Path
+import studies
+from harness import cli
+from studies import packages
+study = type(studies.load("qop2007"))
+plain = study.testbed
+study.testbed = lambda self, cell, asked: dataclasses.replace(
+    plain(self, cell, asked), packages="hello" if cell.ids["policy"] == "P2" else "")
+packages.path = lambda study: Path(study).absolute() / "packages.yml"
+sys.exit(cli.main())
+"""
+
+
+def command_line(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Its end, with a study's own folder in the current one."""
+    return subprocess.run([sys.executable, "-c", COMMAND_LINE, *arguments], cwd=folder, text=True,
+                          capture_output=True, check=False, timeout=1200,
+                          env={**os.environ, "PYTHONPATH": str(PROJECT)})
+
+
+def locked(name: str) -> str:
+    """A package's own lines of a lock of ours."""
+    text = (PROJECT / "requirements/dev.lock").read_text()
+    lines = re.search(rf"^{name}==.*\\\n(?:    --hash.*\n)+", text, re.M)
+    assert lines
+    return lines[0]
+
+
+@pytest.mark.guest
+def test_a_testbed_that_names_packages_has_them(qop: Qop) -> None:
+    """Its guest runs the program and imports the module, another lacks both; records tell which."""
+    own = qop.folder / "qop2007"
+    own.mkdir()
+    (own / "packages.yml").write_text("hello: {debian: [hello], python: python.lock}\n")
+    (own / "python.lock").write_text(locked("iniconfig"))
+    done = command_line(qop.folder, "run", "--out", "out", "--policies", "P1,P2", "--scenarios",
+                        "N2", "--repetitions", "1", "--stream-bytes", "200k")
+    assert done.returncode == 0, done.stderr
+    keys = {name: entry.environment["image"] for name, entry in qop.records("out").items()}
+    [made] = json.loads((qop.folder / "out" / "provenance.json").read_text())
+    assert made["variants"]["hello"]["root"]["added"]["debian"] == ["hello"]
+    kernel = made["image"]["kernel"]["key"]
+    assert keys == {"P1-N2-1": f"{kernel}-{made['image']['root']['key']}",
+                    "P2-N2-1": f"{kernel}-{made['variants']['hello']['root']['key']}"}
+    assert made["image"]["root"]["key"] == root.key()
+
+    see = ("/usr/bin/hello; "
+           "/opt/qop/venv/bin/python3 -c 'import iniconfig; print(iniconfig.__name__)'")
+    there = command_line(qop.folder, "lab", "--policy", "P2", "--scenario", "N2", "sh", "-c", see)
+    assert (there.returncode, there.stdout.split("\n")[:2]) == (0, ["Hello, world!", "iniconfig"])
+    lacks = command_line(qop.folder, "lab", "--policy", "P1", "--scenario", "N2", "sh", "-c", see)
+    assert lacks.returncode != 0
+    assert "Hello" not in lacks.stdout
+    assert "No module named 'iniconfig'" in lacks.stdout + lacks.stderr

@@ -1,0 +1,227 @@
+"""Tests of the parsers, on recorded output of iw, ip, tcpdump, iperf3 and the kernel."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measure import iperf, kernel
+from measure.capture import parse_counts
+from measure.errors import MeasureError
+from recorded import AWAY, IDS, MAC, raw, text
+
+# iw station dump -----------------------------------------------------------------------------
+
+
+def test_station_dump_gives_every_field() -> None:
+    """Every line of iw's text is a field, under the mobile node's address."""
+    dump = text("iw-station-dump.txt")
+    found = kernel.parse_station_dump(dump)
+    assert list(found) == [MAC]
+    assert len(found[MAC]) == len(dump.strip().splitlines()) - 1
+    assert found[MAC].items() >= {
+        "authorized": "yes", "authenticated": "yes", "associated": "yes", "MFP": "no",
+        "tx bitrate": "54.0 MBit/s", "beacon interval": "100", "rx packets": "203"}.items()
+
+
+def test_station_dump_has_the_recordings_fields() -> None:
+    """What a repetition keeps of the access point's kernel has the flags that checks ask for."""
+    for recording in AWAY:
+        for stay in ("station", "foreign_station"):
+            flags = raw(recording)["kernel"][stay]
+            assert (flags["associated"], flags["authorized"], flags["MFP"]) == ("yes", "yes", "no")
+
+
+def test_several_stations_are_kept_apart() -> None:
+    """Each station has its own flags; one authorised station does not lend them to another."""
+    one = text("iw-station-dump.txt")
+    other = one.replace(MAC, "02:00:00:00:a3:00").replace("authorized:\tyes", "authorized:\tno")
+    found = kernel.parse_station_dump(one + other)
+    assert {mac: flags["authorized"] for mac, flags in found.items()} \
+        == {MAC: "yes", "02:00:00:00:a3:00": "no"}
+
+
+@pytest.mark.parametrize("said", ["", "\n", "command failed: No such device (-19)\n"])
+def test_no_station_is_no_station(said: str) -> None:
+    """An empty dump, or an error where one was expected, holds no station."""
+    assert kernel.parse_station_dump(said) == {}
+
+
+# ss --------------------------------------------------------------------------------------------
+
+
+def test_sockets_of_an_iperf3_server() -> None:
+    """Both connections of a stream, by their client's address and port; IPv4 written as such."""
+    assert kernel.parse_sockets(text("ss.txt")) == {"10.1.0.12:46874": 260277,
+                                                    "10.1.0.12:46864": 165}
+
+
+@pytest.mark.parametrize(("said", "expected"), [
+    ("", {}), ("\t cubic bytes_received:5\n", {}),
+    ("0 0 10.1.0.1:5201 10.1.0.12:40000\n\t cubic wscale:9,9 rto:210\n", {"10.1.0.12:40000": 0})])
+def test_sockets_that_received_nothing(said: str, expected: dict[str, int]) -> None:
+    """No connection, a count of none, and a connection that nothing came over yet."""
+    assert kernel.parse_sockets(said) == expected
+
+
+# ip xfrm state -------------------------------------------------------------------------------
+
+
+def test_xfrm_state_of_a_tunnel() -> None:
+    """Both SAs of a tunnel with addresses, mode, algorithms and what went through them."""
+    algorithms = {"proto": "esp", "mode": "tunnel", "auth": "hmac(sha1)", "enc": "cbc(des3_ede)"}
+    found = kernel.parse_xfrm_state(text("ip-xfrm-state.txt"))
+    assert found == [
+        {"src": "10.1.0.12", "dst": "10.1.0.1", **algorithms, "bytes": 215921, "packets": 186},
+        {"src": "10.1.0.1", "dst": "10.1.0.12", **algorithms, "bytes": 5169, "packets": 90}]
+    recorded = raw("P12")["kernel"]["after_traffic"]["a2"]
+    assert [state.keys() for state in recorded] == [state.keys() for state in found]
+
+
+def test_xfrm_state_of_an_aead_in_transport_mode() -> None:
+    """A combined mode algorithm is neither `enc` nor `auth`."""
+    state, = kernel.parse_xfrm_state(text("ip-xfrm-state-aead.txt"))
+    assert state == {"src": "10.1.0.12", "dst": "10.1.0.1", "proto": "esp", "mode": "transport",
+                     "aead": "rfc4106(gcm(aes))", "bytes": 84, "packets": 1}
+
+
+def test_xfrm_state_under_negotiation() -> None:
+    """An SA that has only an SPI yet has no algorithm, so it cannot pass for a good one."""
+    state, = kernel.parse_xfrm_state(text("ip-xfrm-state-larval.txt"))
+    assert state == {"src": "10.1.0.12", "dst": "10.1.0.1", "proto": "esp", "mode": "tunnel",
+                     "bytes": 0, "packets": 0}
+
+
+def test_xfrm_limits_are_not_taken_for_counts() -> None:
+    """A lifetime in bytes and packets stands before the counts and must not replace them."""
+    limited = text("ip-xfrm-state-aead.txt").replace("(INF)", "1000")
+    state, = kernel.parse_xfrm_state(limited)
+    assert (state["bytes"], state["packets"]) == (84, 1)
+
+
+@pytest.mark.parametrize("said", ["", "\n", "Cannot bind netlink socket\n"])
+def test_no_xfrm_state(said: str) -> None:
+    """No SAs, no states."""
+    assert kernel.parse_xfrm_state(said) == []
+
+
+# tcpdump -------------------------------------------------------------------------------------
+
+
+def test_tcpdump_counts() -> None:
+    """The counts of the last capture in a log."""
+    first_capture = text("tcpdump.txt").splitlines()[:4]
+    assert parse_counts(first_capture) \
+        == {"captured": 79, "received by filter": 79, "dropped by kernel": 0}
+
+
+def test_tcpdump_without_counts() -> None:
+    """A tcpdump that was killed said none, and none are made up."""
+    assert parse_counts(["tcpdump: listening on wlan0, link-type EN10MB"]) == {}
+    assert parse_counts([]) == {}
+
+
+def test_tcpdump_counts_of_one() -> None:
+    """One packet captured, or one dropped, is written in the singular."""
+    lines = text("tcpdump-one-packet.txt").splitlines()[-3:]
+    assert parse_counts(lines) == {"captured": 1, "received by filter": 2, "dropped by kernel": 0}
+    assert parse_counts(["1 packet dropped by kernel"]) == {"dropped by kernel": 1}
+
+
+# iperf3 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_tcp_goodput_is_the_receivers(policy: str) -> None:
+    """TCP: the receiver's bytes over the receiver's time, and what was sent beside it."""
+    report = raw(policy)["iperf_tcp"]
+    received, sent = report["end"]["sum_received"], report["end"]["sum_sent"]
+    found = iperf.summarize(report)
+    assert found["goodput_bps"] == pytest.approx(received["bits_per_second"])
+    assert found["bytes"] == received["bytes"] <= found["sent_bytes"] == sent["bytes"]
+    assert found["duration_s"] == received["seconds"]
+    assert found["retransmits"] == sent["retransmits"]
+    assert "lost_packets" not in found
+
+
+@pytest.mark.parametrize("policy", IDS)
+def test_udp_losses_add_up(policy: str) -> None:
+    """UDP: datagrams received and lost are those sent; jitter is in seconds.
+
+    A receiver counts up to the last datagram that it got: of those lost after it, it knows nothing.
+    """
+    report = raw(policy)["iperf_udp"]
+    found = iperf.summarize(report)
+    payload = report["start"]["test_start"]["blksize"]
+    assert found["bytes"] == (found["packets"] - found["lost_packets"]) * payload
+    unknown = found["sent_bytes"] / payload - found["packets"]
+    assert unknown in range(5)
+    assert 0 < found["jitter_s"] < 0.1
+    assert "retransmits" not in found
+
+
+def test_report_passes_the_check() -> None:
+    """A good report is handed on as it is."""
+    report = raw("P1")["iperf_tcp"]
+    assert iperf.check(json.dumps(report), "tcp") == report
+
+
+def test_iperf3s_own_error_is_given() -> None:
+    """A real refusal: iperf3's words, and the protocol, in a stage that names the stream."""
+    with pytest.raises(MeasureError, match="TCP stream: iperf3 says 'unable to connect to "
+                       "server: Connection refused'") as caught:
+        iperf.check(text("iperf3-refused.json"), "tcp")
+    assert caught.value.stage == "stream"
+
+
+@pytest.mark.parametrize("said", ["", "iperf3: error - bad\n", '{"start": {', "x" * 10_000])
+def test_garbage_is_quoted_in_part(said: str) -> None:
+    """What is no JSON is an error that shows its beginning, in one line."""
+    with pytest.raises(MeasureError, match="UDP stream: iperf3 gave no JSON") as caught:
+        iperf.check(said, "udp")
+    assert len(str(caught.value)) < 160
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("said", ["[]", "3", "null", "{}", '{"end": {}}'])
+def test_json_that_is_no_report_is_refused(said: str) -> None:
+    """A report without an end, as of an iperf3 that was interrupted, is a MeasureError."""
+    with pytest.raises(MeasureError):
+        iperf.check(said, "tcp")
+
+
+def test_nothing_received_is_no_crash() -> None:
+    """A server that saw nothing reports 0 s; the rate is then 0."""
+    report: dict[str, Any] = raw("P1")["iperf_tcp"]
+    report["end"]["sum_received"] |= {"bytes": 0, "seconds": 0}
+    assert iperf.summarize(report)["goodput_bps"] == 0
+
+
+@given(st.integers(1, 10**9), st.floats(0.001, 1000))
+def test_goodput_is_bytes_over_seconds(received: int, seconds: float) -> None:
+    """Goodput in bit/s, whatever iperf3 itself says of it."""
+    report = {"end": {"sum_sent": {"bytes": received, "seconds": seconds},
+                      "sum_received": {"bytes": received, "seconds": seconds,
+                                       "bits_per_second": -1}}}
+    assert iperf.summarize(report)["goodput_bps"] == pytest.approx(received * 8 / seconds)
+
+
+# /proc/stat ----------------------------------------------------------------------------------
+
+
+def test_processor_seconds_of_a_recording() -> None:
+    """The first line's ticks of 10 ms, by use; lines of single processors do not count."""
+    first = [int(word) for word in text("proc-stat.txt").splitlines()[0].split()[1:]]
+    found = kernel.processor_seconds(text("proc-stat.txt"))
+    assert list(found) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
+    assert list(found.values()) == [ticks / 100 for ticks in first[:8]]
+
+
+def test_processor_seconds_here_and_now_grow() -> None:
+    """Read from the running kernel, time only goes forward."""
+    before = sum(kernel.processor_seconds().values())
+    assert 0 < before <= sum(kernel.processor_seconds().values())

@@ -1,0 +1,666 @@
+"""Tests of policies/: the paper's twelve, every cross-check, and every error's one line."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import pickle
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped,unused-ignore]
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import policies
+from conftest import PROJECT
+from policies import Policy, PolicyError, load, load_all
+from policies.document import DEPTH_LIMIT, SIZE_LIMIT
+from policies.loader import EXTENDS_LIMIT
+from policies.options import OWNED
+from policies.proposals import pattern_esp, pattern_ike
+from policies.schema import SCHEMA_FILE, schema_text
+
+EXAMPLES = sorted((PROJECT / "examples").glob("*.yml"))
+HEAD = "id: X\nname: a test\nlayers:\n"
+
+# Table 1 of the 2007 paper: the names of its policies.
+PAPER_NAMES = {
+    "P1": "No security",
+    "P2": "WEP-128",
+    "P3": "IPsec-3DES-SHA",
+    "P4": "IPsec-3DES-SHA-WEP-128",
+    "P5": "8021x-EAP-MD5",
+    "P6": "8021x-EAP-TLS",
+    "P7": "8021x-EAP-MD5-WEP-128",
+    "P8": "8021x-EAP-TLS-WEP-128",
+    "P9": "8021x-EAP-MD5-WEP-128-IPsec-3DES-MD5",
+    "P10": "8021x-EAP-TLS-WEP-128-IPsec-3DES-MD5",
+    "P11": "8021x-EAP-MD5-WEP-128-IPsec-3DES-SHA",
+    "P12": "8021x-EAP-TLS-WEP-128-IPsec-3DES-SHA",
+}
+TWELVE = load_all()
+
+
+def link(**changes: Any) -> dict[str, Any]:
+    return {"cipher": "CCMP", "keys": "psk"} | changes
+
+
+def ipsec(**changes: Any) -> dict[str, Any]:
+    base = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
+    return base | changes
+
+
+def message(folder: Path, text: str | bytes, name: str = "x.yml") -> str:
+    """The error that a file with this content gives, checked to be one line naming the file."""
+    file = folder / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(PolicyError) as caught:
+        load(file)
+    line = str(caught.value)
+    assert re.match(rf"{re.escape(str(folder))}/[^/]+:\d+: .+; .+", line)
+    assert line.isprintable()
+    return line.removeprefix(f"{folder}/")
+
+
+def layers_message(folder: Path, **layers: Any) -> str:
+    """The error that these layers give, written as YAML."""
+    document = {"id": "X", "name": "a test", "layers": layers}
+    return message(folder, yaml.safe_dump(document, sort_keys=False))
+
+
+# The twelve policies of the paper
+
+
+def test_the_twelve_have_the_papers_names_in_order() -> None:
+    """load_all gives P1 to P12 in order, under the names of Table 1."""
+    assert {policy.id: policy.name for policy in TWELVE} == PAPER_NAMES
+    assert [policy.id for policy in TWELVE] == list(PAPER_NAMES)
+
+
+@pytest.mark.parametrize("policy", TWELVE, ids=lambda policy: policy.id)
+def test_layers_are_those_of_the_name(policy: Policy) -> None:
+    """Each layer is switched on exactly when the paper's name mentions it, with its algorithms."""
+    name, layers = policy.name, policy.layers
+    method = "TLS" if "EAP-TLS" in name else "MD5" if "EAP-MD5" in name else None
+    assert policy.eap_method == method
+    assert policy.uses_eap == ("8021x" in name)
+    assert policy.uses_certificates == (method == "TLS")
+    assert policy.encrypts_air == policy.uses_wep == ("WEP-128" in name)
+    assert policy.uses_ipsec == ("IPsec" in name)
+    if layers.link:
+        assert (layers.link.cipher, layers.link.pmf) == ("WEP-104", 0)
+    if layers.ipsec:
+        hashed = "sha1" if name.endswith(("3DES-SHA", "3DES-SHA-WEP-128")) else "md5"
+        assert layers.ipsec.ike == 1
+        assert layers.ipsec.ike_proposal == f"3des-{hashed}-modp1024"
+        assert layers.ipsec.esp_proposal == f"3des-{hashed}"
+        assert (layers.ipsec.authentication, layers.ipsec.mode) == ("pubkey", "tunnel")
+
+
+def test_where_wep_keys_come_from() -> None:
+    """Only EAP-TLS derives keys, so P8, P10 and P12 deliver theirs and the others are static."""
+    keys = {policy.id: policy.layers.link.keys for policy in TWELVE if policy.layers.link}
+    static = dict.fromkeys(["P2", "P4", "P7", "P9", "P11"], "static")
+    assert keys == static | dict.fromkeys(["P8", "P10", "P12"], "eap")
+    assert [policy.id for policy in TWELVE if policy.keys_by_eapol] == ["P8", "P10", "P12"]
+
+
+def test_eap_tls_is_offered_after_md5_as_the_paper_counts() -> None:
+    """The 17 packets of EAP-TLS contain an MD5 request and its NAK; EAP-MD5 is offered at once."""
+    offers = {p.id: p.layers.dot1x.first_offer for p in TWELVE if p.layers.dot1x}
+    assert set(offers) == {"P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12"}
+    assert set(offers.values()) == {"MD5"}
+
+
+def test_every_shipped_file_names_its_schema_and_what_it_is() -> None:
+    """The first line is for editors, the second one for people."""
+    shipped = [PROJECT / "policies" / f"{name}.yml" for name in PAPER_NAMES]
+    for file in [*shipped, *EXAMPLES]:
+        first, second, *_ = file.read_text().splitlines()
+        schema = first.removeprefix("# yaml-language-server: $schema=")
+        assert (file.parent / schema).resolve() == SCHEMA_FILE.resolve()
+        assert second.startswith("# ")
+
+
+def test_examples_load() -> None:
+    """The examples are valid, and are what their names say."""
+    by_id = {policy.id: policy for policy in map(load, EXAMPLES)}
+    wpa2, wpa3 = by_id["WPA2-PSK"].layers.link, by_id["WPA3-SAE"].layers.link
+    assert wpa2 and (wpa2.cipher, wpa2.keys, wpa2.pmf) == ("CCMP", "psk", 0)
+    assert wpa3 and (wpa3.cipher, wpa3.keys, wpa3.pmf) == ("CCMP", "sae", 2)
+    assert by_id["WPA2-PSK"].keys_by_eapol and not by_id["WPA2-PSK"].uses_eap
+
+
+# The model
+
+
+def test_policies_are_frozen_and_strict() -> None:
+    """A loaded policy cannot be changed, and Python code is held to the same types as files."""
+    with pytest.raises(ValidationError):
+        TWELVE[0].name = "other"  # type: ignore[misc,unused-ignore]
+    for wrong in (True, 1.0, "1"):
+        with pytest.raises(ValidationError):
+            policies.LinkLayer(cipher="CCMP", keys="psk", pmf=wrong)  # type: ignore[arg-type]
+
+
+def test_json_round_trip() -> None:
+    """What goes to the renderer as JSON is the whole policy: loading it back gives the same."""
+    for policy in TWELVE:
+        assert Policy.model_validate(json.loads(policy.model_dump_json())) == policy
+
+
+def test_digest_depends_on_layers_only(tmp_path: Path) -> None:
+    """Twelve policies have twelve digests; name, order, and spelt-out defaults do not matter."""
+    assert len({policy.digest() for policy in TWELVE}) == len(TWELVE)
+    assert TWELVE[0].digest() == hashlib.sha256(b"{}").hexdigest()
+    file = tmp_path / "x.yml"
+    file.write_text(HEAD + "  link: {pmf: 0, keys: static, options: {}, cipher: WEP-104}\n")
+    assert load(file).digest() == TWELVE[1].digest()
+
+
+def test_first_offer_defaults_to_the_method(tmp_path: Path) -> None:
+    """Without first_offer the server proposes the method that decides, and says so in the data."""
+    file = tmp_path / "x.yml"
+    for method in ("MD5", "TLS"):
+        file.write_text(HEAD + f"  dot1x: {{eap: {method}}}\n")
+        dot1x = load(file).layers.dot1x
+        assert dot1x and dot1x.first_offer == method
+
+
+def test_errors_survive_pickling() -> None:
+    """A worker process can hand a PolicyError to its parent unharmed."""
+    error = PolicyError("x.yml", 3, "what", "advice", 2)
+    assert str(pickle.loads(pickle.dumps(error))) == "x.yml:3: what; advice (and 2 more)"
+
+
+def test_package_imports_nothing_of_ours() -> None:
+    """policies stands alone: of the project it imports only itself."""
+    ours = {path.name for path in PROJECT.iterdir() if path.is_dir()} - {"policies"}
+    for file in (PROJECT / "policies").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & ours
+
+
+# The schema
+
+
+def test_committed_schema_is_current() -> None:
+    """schema.json is what the models say; if not, run ``python -m policies.schema``."""
+    assert SCHEMA_FILE.read_text() == schema_text()
+
+
+def test_schema_patterns_agree_with_the_checks() -> None:
+    """Editors accept the proposals that the loader accepts, and refuse a misspelt one."""
+    for policy in TWELVE:
+        if policy.layers.ipsec:
+            assert re.search(pattern_ike(), policy.layers.ipsec.ike_proposal)
+            assert re.search(pattern_esp(), policy.layers.ipsec.esp_proposal)
+    assert re.search(pattern_ike(), "aes128gcm16-prfsha256-curve25519")
+    assert re.search(pattern_esp(), "chacha20poly1305-ecp384")
+    assert not re.search(pattern_ike(), "3des-sha-modp1024")
+    assert not re.search(pattern_esp(), "aes128gcm16-sha256")
+
+
+# Cross-checks: layers, expected line, words of the message
+
+BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
+    "WEP takes no passphrase": (
+        {"link": link(cipher="WEP-40")},
+        "x.yml:6: keys: psk cannot feed WEP-40; write keys: static or eap",
+    ),
+    "CCMP takes no static key": (
+        {"link": link(keys="static")},
+        "x.yml:6: CCMP takes no static keys; write keys: psk, sae or eap",
+    ),
+    "keys from EAP need 802.1X": (
+        {"link": link(keys="eap")},
+        "x.yml:6: link.keys: eap has no EAP to take keys from; add layers.dot1x",
+    ),
+    "EAP-MD5 derives no WEP keys": (
+        {"link": link(cipher="WEP-104", keys="eap"), "dot1x": {"eap": "MD5"}},
+        "x.yml:6: EAP-MD5 derives no keys, and link.keys is eap; write dot1x.eap: TLS",
+    ),
+    "EAP-MD5 derives no CCMP keys": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "MD5"}},
+        "x.yml:6: EAP-MD5 derives no keys",
+    ),
+    "a passphrase excludes 802.1X": (
+        {"link": link(), "dot1x": {"eap": "TLS"}},
+        "x.yml:6: link.keys: psk and 802.1X exclude each other; leave out layers.dot1x",
+    ),
+    "SAE excludes 802.1X": (
+        {"link": link(keys="sae", pmf=2), "dot1x": {"eap": "TLS"}},
+        "x.yml:6: link.keys: sae and 802.1X exclude each other",
+    ),
+    "SAE needs PMF": (
+        {"link": link(keys="sae", pmf=0)},
+        "x.yml:7: keys: sae needs protected management frames; write pmf: 2",
+    ),
+    "SAE needs PMF, which is off by default": (
+        {"link": link(keys="sae")},
+        "x.yml:6: keys: sae needs protected management frames; write pmf: 2",
+    ),
+    "SAE feeds no TKIP": (
+        {"link": link(cipher="TKIP", keys="sae", pmf=2)},
+        "x.yml:5: SAE cannot feed TKIP; write cipher: CCMP",
+    ),
+    "WEP has no PMF": (
+        {"link": link(cipher="WEP-104", keys="static", pmf=1)},
+        "x.yml:7: WEP-104 has no protected management frames; write pmf: 0",
+    ),
+    "TKIP has no PMF": (
+        {"link": link(cipher="TKIP", pmf=1)},
+        "x.yml:7: TKIP has no protected management frames; write pmf: 0",
+    ),
+    "an option stands in one layer": (
+        {
+            "link": link(keys="eap", options={"hostapd": {"eapol_version": 1}}),
+            "dot1x": {"eap": "TLS", "options": {"hostapd": {"eapol_version": 2}}},
+        },
+        "x.yml:14: hostapd's option eapol_version stands in both link and dot1x; leave it in one",
+    ),
+    "a misspelt cipher": (
+        {"link": link(cipher="CMCP")},
+        "x.yml:5: layers.link.cipher: 'CMCP' is not known; did you mean 'CCMP'? (known: WEP-40,",
+    ),
+    "WEP-128 is WEP-104": (
+        {"link": link(cipher="WEP-128", keys="static")},
+        "x.yml:5: layers.link.cipher: 'WEP-128' is not known; did you mean 'WEP-104'?",
+    ),
+    "an unknown EAP method": (
+        {"dot1x": {"eap": "PEAP"}},
+        "x.yml:5: layers.dot1x.eap: 'PEAP' is not known; write one of: MD5, TLS",
+    ),
+    "a missing key": (
+        {"link": {"cipher": "CCMP"}},
+        "x.yml:4: layers.link lacks the key 'keys'; add keys: static or eap or psk or sae",
+    ),
+    "an unknown key, before the key it leaves missing": (
+        {"link": {"ciphr": "CCMP", "keys": "psk"}},
+        "x.yml:5: unknown key 'ciphr' in layers.link; did you mean 'cipher'? (known: cipher, keys,",
+    ),
+    "an unknown layer": (
+        {"ipsek": {}},
+        "x.yml:4: unknown key 'ipsek' in layers; did you mean 'ipsec'?",
+    ),
+    "a number out of range": (
+        {"link": link(pmf=3)},
+        "x.yml:7: layers.link.pmf: 3 is not known; write one of: 0, 1, 2",
+    ),
+    "a number in quotes": (
+        {"link": link(pmf="1")},
+        "x.yml:7: layers.link.pmf: '1' is text; write 1 without quotes",
+    ),
+    "a list where keys belong": (
+        {"link": ["CCMP"]},
+        "x.yml:5: layers.link: a list stands where a block of keys belongs; write its keys below",
+    ),
+    "authentication other than by raw keys": (
+        {"ipsec": ipsec(authentication="psk")},
+        "x.yml:8: layers.ipsec.authentication: 'psk' is not known; write one of: pubkey",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LAYERS)
+def test_impossible_layers_are_refused(case: str, tmp_path: Path) -> None:
+    """Each impossible combination or value names its line and what to write."""
+    layers, expected = BAD_LAYERS[case]
+    assert layers_message(tmp_path, **layers).startswith(expected)
+
+
+GOOD_LAYERS: list[dict[str, Any]] = [
+    {},
+    {"link": None, "dot1x": None, "ipsec": None},
+    {"link": link(pmf=1)},
+    {"link": link(cipher="TKIP")},
+    {"link": link(cipher="GCMP-256", keys="sae", pmf=1)},
+    {"link": link(cipher="CCMP-256", keys="eap", pmf=2), "dot1x": {"eap": "TLS"}},
+    {"link": link(cipher="WEP-40", keys="static"), "dot1x": {"eap": "TLS"}},
+    {"dot1x": {"eap": "MD5", "first_offer": "TLS"}},
+    {"link": link(options={"hostapd": {"wpa_group_rekey": 0, "wpa_ptk_rekey": "600"}})},
+    {"link": link(options={"wpa_supplicant": {"wpa_ptk_rekey": 600}})},
+    {"ipsec": ipsec(mode="transport", ike=1)},
+]
+
+
+@pytest.mark.parametrize("layers", GOOD_LAYERS, ids=str)
+def test_possible_layers_are_accepted(layers: dict[str, Any], tmp_path: Path) -> None:
+    """The cross-checks refuse nothing that works."""
+    file = tmp_path / "x.yml"
+    file.write_text(yaml.safe_dump({"id": "X", "name": "a test", "layers": layers}))
+    assert load(file).id == "X"
+
+
+# Daemon options
+
+
+@pytest.mark.parametrize("word", ["yes", "on", "true", "True"])
+def test_booleans_where_a_daemon_wants_a_number(word: str, tmp_path: Path) -> None:
+    """YAML's boolean words are refused in options, with 1 and the quoted word as ways out."""
+    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{okc: {word}}}}}\n"
+    assert message(tmp_path, HEAD + lines) == (
+        f"x.yml:7: layers.link.options.hostapd.okc: {word} is a boolean in YAML, where the daemon "
+        f"wants 0, 1 or a word; write 1, or '{word}' in quotes for the word"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("  link: {cipher: CCMP, keys: psk, pmf: no}", "pmf: no is a boolean in YAML, .*; write 0"),
+        ("  dot1x: {eap: on}", "eap: on is a boolean in YAML, .*; write one of: MD5, TLS"),
+        ("  link: off", "link: off is a boolean in YAML, .*; write null for none"),
+        ("  ipsec: {ike: false}", "ike: false is a boolean in YAML, .*; write one of 1, 2"),
+    ],
+)
+def test_booleans_elsewhere(lines: str, expected: str, tmp_path: Path) -> None:
+    """No field of a policy is a boolean; each says what belongs there instead."""
+    assert re.match(rf"x\.yml:4: layers\.(\w+\.)?{expected}", message(tmp_path, HEAD + lines))
+
+
+@pytest.mark.parametrize(
+    ("daemon", "name"), [(daemon, name) for daemon in OWNED for name in OWNED[daemon]]
+)
+def test_owned_options_are_refused_with_the_reason(daemon: str, name: str) -> None:
+    """What topology, layers, secrets and harness decide cannot be set behind their back."""
+    with pytest.raises(ValidationError, match=f"{daemon}'s option {name} is not a policy's"):
+        policies.DaemonOptions.model_validate({daemon: {name: 1}})
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ({"ssid": "x"}, "hostapd's option ssid is not a policy's to set; it comes from the topol"),
+        ({"a b": 1}, "'a b' cannot be an option of hostapd; write the option's own name"),
+        ({"okc\nssid": 1}, r"'okc\\nssid' cannot be an option of hostapd; write the option's own"),
+        ({"okc": "1\nssid=evil"}, "contains a line break or another control character; keep it"),
+        ({"okc": "{{ lookup('env', 'HOME') }}"}, "contains {{; leave out {{, a template mark"),
+        ({"okc": [1]}, "the value is a list; write a number or text"),
+        ({"okc": None}, r"the value is empty \(null\); write a number or text"),
+    ],
+)
+def test_impossible_options(option: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    """Options cannot break out of their line, be run as templates, or be anything but scalars."""
+    found = layers_message(tmp_path, link=link(options={"hostapd": option}))
+    assert re.match(rf"x\.yml:(9|10): .*{expected}", found)
+
+
+# IPsec proposals
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"ike_proposal": "3des-sha-modp1024"}, "6: .*no integrity known .*did you mean 'sha1'"),
+        ({"ike_proposal": "3DES-sha1-modp1024"}, "6: .*no encryption known .*did you mean '3des'"),
+        ({"ike_proposal": "aes-sha1-modp1024"}, "6: .*no encryption known .*mean 'aes128'"),
+        ({"ike_proposal": "aes128-sha1-mopd1024"}, "6: .*no Diffie-Hellman .*mean 'modp1024'"),
+        ({"ike_proposal": "aes128-sha1"}, "6: .* has 2 parts where .*; write it like aes256-sha"),
+        ({"ike_proposal": "aes128-sha1-ecp256-x"}, "6: .* has 4 parts where"),
+        ({"ike_proposal": "aes128gcm16-sha256-ecp256"}, "6: .*function .*mean 'prfsha256'"),
+        ({"ike_proposal": "aes128-prfsha256-ecp256"}, "6: .*no integrity known"),
+        ({"ike": 1, "ike_proposal": "aes128gcm16-prfsha1-ecp256"}, "6: .*IKEv2 only, .* or ike: 2"),
+        ({"esp_proposal": "3des"}, "7: .*has 1 part where .*; write it like aes128-sha256"),
+        ({"esp_proposal": "aes128gcm16-sha256"}, "7: .*no Diffie-Hellman group known"),
+        ({"esp_proposal": "aes128-sha256-x25519"}, "7: .*did you mean 'curve25519'"),
+        ({"esp_proposal": "aes128-sha256,3des-sha1"}, "7: .*not one proposal of strongSwan; write"),
+        ({"esp_proposal": "3des-sha1!"}, "7: .*not one proposal of strongSwan; write"),
+        ({"esp_proposal": ""}, "7: .*not one proposal"),
+        ({"esp_proposal": 3}, "7: .*3 stands where text belongs; write it in quotes"),
+        ({"mode": "tunel"}, "8: .*did you mean 'tunnel'"),
+    ],
+)
+def test_misspelt_proposals(changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    """A proposal is checked token by token; the message names the token and the nearest keyword."""
+    assert re.match(f"x.yml:{expected}", layers_message(tmp_path, ipsec=ipsec(**changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ike": 1, "ike_proposal": "3des-md5-modp1024", "esp_proposal": "3des-md5"},
+        {"ike_proposal": "aes256gcm16-prfsha384-ecp384", "esp_proposal": "aes256gcm16-ecp384"},
+        {"ike_proposal": "chacha20poly1305-prfsha256-curve25519", "esp_proposal": "aes192-sha512"},
+        {"ike": 1, "esp_proposal": "aes128gcm16"},
+        {"esp_proposal": "aes128-sha256-modp4096"},
+    ],
+)
+def test_good_proposals(changes: dict[str, Any]) -> None:
+    """Classic, AEAD and forward-secret suites are accepted, for the IKE version that has them."""
+    policies.IpsecLayer.model_validate(ipsec(**changes))
+
+
+# extends
+
+
+def test_extends_replaces_keeps_and_removes_layers(tmp_path: Path) -> None:
+    """A layer given replaces the base's as a whole, null removes it, others are inherited."""
+    base = os.path.relpath(PROJECT / "policies" / "P10.yml", tmp_path)
+    file = tmp_path / "x.yml"
+    file.write_text(f"extends: {base}\nid: X\nname: x\nlayers:\n  ipsec: null\n")
+    assert load(file).digest() == TWELVE[7].digest()
+    file.write_text(
+        f"extends: {base}\nid: X\nname: x\nlayers:\n  link: {{cipher: CCMP, keys: eap}}"
+    )
+    layers = load(file).layers
+    assert layers.link and layers.link.cipher == "CCMP"
+    assert (layers.dot1x, layers.ipsec) == (TWELVE[9].layers.dot1x, TWELVE[9].layers.ipsec)
+    file.write_text(f"extends: {base}\nid: X\nname: x\n")
+    assert (load(file).id, load(file).layers) == ("X", TWELVE[9].layers)
+
+
+def test_extends_checks_the_result(tmp_path: Path) -> None:
+    """A combination that only the merge makes impossible is blamed on a line of this file."""
+    base = os.path.relpath(PROJECT / "policies" / "P8.yml", tmp_path)
+    text = f"id: X\nname: x\nextends: {base}\nlayers:\n  dot1x: null\n"
+    assert message(tmp_path, text).startswith("x.yml:5: link.keys: eap has no EAP to take keys")
+
+
+def test_extends_of_a_broken_base_names_the_base(tmp_path: Path) -> None:
+    """An error in the base is reported where it stands."""
+    (tmp_path / "base.yml").write_text(HEAD + "  lnik: {}\n")
+    found = message(tmp_path, "extends: base.yml\nid: X\nname: x\n")
+    assert found.startswith("base.yml:4: unknown key 'lnik' in layers; did you mean 'link'?")
+
+
+@pytest.mark.parametrize("target", ["nope.yml", "", "/dev/null", "n\\0o", "x" * 300, "x.yml/y"])
+def test_extends_of_a_missing_file(target: str, tmp_path: Path) -> None:
+    """A base that is not there, or is no file, is blamed on the line of extends."""
+    found = message(tmp_path, f'id: X\nname: x\n\nextends: "{target}"\n')
+    assert found.startswith("x.yml:4: extends ")
+    assert "it starts at this file's folder" in found
+
+
+def test_extends_in_a_circle(tmp_path: Path) -> None:
+    """Files that extend each other are refused, as is one that extends itself."""
+    assert message(tmp_path, "extends: x.yml\n").startswith("x.yml:1: extends leads back")
+    (tmp_path / "y.yml").write_text("id: Y\nextends: x.yml\n")
+    assert message(tmp_path, "extends: y.yml\n").startswith("y.yml:2: extends leads back")
+
+
+def test_extends_has_a_depth_limit(tmp_path: Path) -> None:
+    """Eight bases on top of one another load, nine are refused."""
+    (tmp_path / "0.yml").write_text("id: X\nname: x\nlayers: {}\n")
+    for number in range(1, EXTENDS_LIMIT + 2):
+        text = f"id: X\nname: x\nextends: {number - 1}.yml\n"
+        (tmp_path / f"{number}.yml").write_text(text)
+    assert load(tmp_path / f"{EXTENDS_LIMIT}.yml").id == "X"
+    with pytest.raises(PolicyError, match=r"1\.yml:3: extends goes deeper than 8 files; copy"):
+        load(tmp_path / f"{EXTENDS_LIMIT + 1}.yml")
+
+
+# Files that are no policies
+
+NO_POLICY: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "1: the file is empty; write at least id, name and layers"),
+    "only comments": ("# nothing\n", "1: the file is empty"),
+    "a list": ("\n- P1\n- P2\n", "2: the file holds a list; write id:, name: and layers:"),
+    "text": ("hello", "1: the file holds plain text; write id:"),
+    "without layers": ("id: X\nname: x\n", "1: the policy has no layers; add layers:"),
+    "empty layers": (HEAD, "3: layers: empty .null. stands .*, or {} for none"),
+    "unknown key": ("id: X\nname: x\nlayers: {}\nlayer: {}\n", "4: unknown key 'layer'; did you m"),
+    "duplicate key": ("id: X\nname: x\nid: Y\n", "3: 'id' was given on line 1; keep one of them"),
+    "duplicate layer": (HEAD + "  link: null\n  link: null\n", "5: 'link' was given on line 4"),
+    "anchor": ("id: X\nname: &n x\n", "2: anchors and aliases .* are not used; write it out"),
+    "alias bomb": ("a: &a [1]\nb: &b [*a,*a]\nc: [*b,*b]\n", "1: anchors and aliases"),
+    "alias": ("id: *x\n", "1: anchors and aliases"),
+    "merge key": ("id: X\n<<: {name: x}\n", "2: unknown key '<<'"),
+    "tag": ("id: X\nname: !!python/object/apply:os.system [x]\n", "2: the tag .* is not used"),
+    "local tag": ("id: !x y\n", "1: the tag '!x' is not used; leave it out"),
+    "two documents": ("id: X\n---\nid: Y\n", "2: a second document begins here; write one"),
+    "bad syntax": ("id: X\nname: [x\n", "3: this is not valid YAML .*; check indentation"),
+    "tab": ("id: X\nlayers:\n\tlink: null\n", "3: this is not valid YAML .*; check indentation"),
+    "deep flow": ("a: " + "[" * 60_000, f"1: nested deeper than {DEPTH_LIMIT} levels; see"),
+    "deep blocks": ("\n".join(" " * n + "a:" for n in range(300)), "8: nested deeper than"),
+    "deep lists": ("- " * 30_000, "1: nested deeper than"),
+    "not UTF-8": (b"id: X\nname: \xe9\n", "2: this is not UTF-8 text; save the file as UTF-8"),
+    "UTF-16": ("id: X\n".encode("utf-16"), "1: this is a binary file .NUL byte.; name a policy"),
+    "binary": (b"\x7fELF\n\x00", "2: this is a binary file"),
+    "control character": ("id: X\nname: \x07\n", "2: character 0x7 cannot stand in YAML; remove"),
+    "impossible escape": ('id: "\\UFFFFFFFF"', "1: this is not valid YAML; check the escapes"),
+    "half a character": ('id: "\\uD800"', "1: .* holds half a character; write the whole"),
+    "block as key": ("{a: b}: c\n", "1: a block or list stands where a key belongs; write a word"),
+    "hexadecimal": ("id: X\nname: 0x10\n", "2: 0x10 is not plain text, YAML reads it as int; w"),
+    "sexagesimal": ("id: X\nname: 10:30\n", "2: 10:30 is not plain text, .* write it in quotes"),
+    "decimal": ("id: X\nname: 1.5\n", "2: 1.5 is not plain text, YAML reads it as float; write"),
+    "date": ("id: 2007-01-01\n", "1: 2007-01-01 is not plain text, .* timestamp; write it in q"),
+    "number as id": ("id: 12\nname: x\nlayers: {}\n", "1: id: 12 stands where text belongs; write"),
+    "boolean as name": ("id: X\nname: on\nlayers: {}\n", "2: name: on is .*; write 'on' in quotes"),
+    "id with a slash": ("id: ../x\nname: x\nlayers: {}\n", "1: id: '../x' cannot name files and"),
+    "id with newline": ('id: "X\\n"\nname: x\nlayers: {}\n', "1: id: .* cannot name files and"),
+    "template": ("id: X\nname: '{{ x }}'\nlayers: {}\n", "2: name: .* contains {{; leave out {{"),
+    "long name": (f"id: X\nname: {'x' * 101}\nlayers: {{}}\n", "2: name: has 101 characters; wri"),
+    "several": ("id: 1\nname: 2\nlayers: 3\n", r"1: id: .* in quotes \(and 2 more\)$"),
+    "65 KiB": (b"#" * (SIZE_LIMIT + 1), "1: 65537 bytes are too many; a policy has at most 65536"),
+}
+
+
+@pytest.mark.parametrize("case", NO_POLICY)
+def test_what_is_no_policy(case: str, tmp_path: Path) -> None:
+    """Whatever the file holds, the answer is one line with file, line, fault and advice."""
+    content, expected = NO_POLICY[case]
+    assert re.match(f"x.yml:{expected}", message(tmp_path, content))
+
+
+def test_a_file_larger_than_memory_gets_one_line(tmp_path: Path) -> None:
+    """The size is judged before the file is read, let alone parsed."""
+    with (tmp_path / "x.yml").open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(PolicyError) as caught:
+        load(tmp_path / "x.yml")
+    assert str(caught.value).endswith(
+        f"x.yml:1: {1 << 42} bytes are too many; a policy has at most 65536 bytes")
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    """A missing file, a folder, a device, a pipe and an impossible name each get their line."""
+    os.mkfifo(tmp_path / "pipe")
+    for path, expected in {
+        tmp_path / "nope.yml": "there is no such file; check the path",
+        tmp_path: "is a folder; name a policy file in it",
+        Path("/dev/zero"): "is not an ordinary file; save the policy in a file",
+        tmp_path / "pipe": "is not an ordinary file",
+        tmp_path / ("x" * 300): "cannot be opened (file name too long); check the path",
+        Path("a\0b"): "cannot be opened (embedded null byte)",
+        Path("a\nb"): "there is no such file",
+    }.items():
+        with pytest.raises(PolicyError) as caught:
+            load(path)
+        shown = re.sub(r"[\0\n]", "?", str(path))
+        assert str(caught.value).startswith(f"{shown}:1: {expected}")
+
+
+# Fuzzing
+
+FUZZ = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def loads_or_explains(folder: Path, content: bytes) -> None:
+    """Loads, or raises a PolicyError of one line that begins with the file's name."""
+    file = folder / "fuzz.yml"
+    file.write_bytes(content)
+    try:
+        policy = load(file)
+    except PolicyError as error:
+        assert re.fullmatch(rf"{re.escape(str(file))}:\d+: .+; .+", str(error))
+        assert str(error).isprintable() and len(str(error)) < len(str(file)) + 600
+    else:
+        json.dumps(policy.model_dump(mode="json")).encode()
+
+
+@FUZZ
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_fuzz_any_content(content: bytes, tmp_path: Path) -> None:
+    """Arbitrary bytes and text never raise anything but a PolicyError of one line."""
+    loads_or_explains(tmp_path, content)
+
+
+@FUZZ
+@given(content=st.text(alphabet="ab1:-?[]{}&*!|>'\"%@`#,\\uUx0 \n\t~<=.", max_size=80))
+def test_fuzz_yaml_syntax(content: str, tmp_path: Path) -> None:
+    """Nor does text made of the characters that mean something to YAML."""
+    loads_or_explains(tmp_path, content.encode())
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(["CCMP", "WEP-104", "eap", "static", "TLS", "3des-sha1", "{{", "\ud800"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(["id", "extends", "layers", "link", "cipher", "pmf", "options", "hostapd"])
+
+
+def blocks(value: Any) -> list[dict[Any, Any]]:
+    """All mappings in ``value``, itself included."""
+    if not isinstance(value, dict):
+        return []
+    return [value, *(block for item in value.values() for block in blocks(item))]
+
+
+@FUZZ
+@given(data=st.data())
+def test_fuzz_mutated_policies(data: st.DataObject, tmp_path: Path) -> None:
+    """Nor do policies in which any keys were removed, added or given any other values."""
+    policy = data.draw(st.sampled_from(TWELVE))
+    document = deepcopy(policy.model_dump())
+    for _ in range(data.draw(st.integers(1, 4))):
+        block = data.draw(st.sampled_from(blocks(document)))
+        key = data.draw(st.sampled_from(sorted(block, key=str)) if block else KEYS)
+        if data.draw(st.booleans()):
+            block.pop(key, None)
+        block[data.draw(st.just(key) | KEYS | st.text(max_size=8))] = data.draw(VALUES)
+    text = yaml.safe_dump(document, allow_unicode=data.draw(st.booleans()))
+    loads_or_explains(tmp_path, text.encode("utf-8", "surrogatepass"))
+
+
+@FUZZ
+@given(data=st.data())
+def test_fuzz_damaged_files(data: st.DataObject, tmp_path: Path) -> None:
+    """Nor do shipped files with bytes cut out or put in anywhere."""
+    name = data.draw(st.sampled_from(list(PAPER_NAMES)))
+    content = (PROJECT / "policies" / f"{name}.yml").read_bytes()
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, min(start + 40, len(content))))
+    loads_or_explains(tmp_path, content[:start] + data.draw(st.binary(max_size=8)) + content[end:])

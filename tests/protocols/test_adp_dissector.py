@@ -1,0 +1,87 @@
+"""ADP's Wireshark dissector, by the real tshark on captures of what the hosts send."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from adp_hosts import MODERN, OLD, World, message
+from conftest import PROJECT
+from protocols.adp import packets
+from protocols.adp.context import Settings
+from protocols.adp.effects import Scope
+from protocols.adp.packets import Flag
+
+SCRIPT = PROJECT / "protocols" / "adp" / "dissector.lua"
+FIELDS = [*(f"authdp.{name}" for name in (
+    "version", "count", "channel", "flags", "signature.owner", "confirmed", "message.destination",
+    "message.data", "malformed")), "_ws.malformed"]
+RAW_IP = 101
+
+pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
+
+
+def capture(file: Path, payloads: list[bytes]) -> None:
+    """A pcap file of IP packets under protocol 253."""
+    with file.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, RAW_IP))
+        for number, payload in enumerate(payloads):
+            size = 20 + len(payload)
+            header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size, number, 0, 64, 253, 0,
+                                 bytes((10, 9, 0, 1)), bytes((10, 9, 0, 2)))
+            out.write(struct.pack("<IIII", number, 0, size, size) + header + payload)
+
+
+def dissect(file: Path) -> list[dict[str, str]]:
+    """What tshark finds in each packet, by field."""
+    options = [part for field in FIELDS for part in ("-e", field)]
+    done = subprocess.run(
+        ["tshark", "-X", f"lua_script:{SCRIPT}", "-r", str(file), "-T", "fields",
+         "-E", "separator=/t", *options], capture_output=True, text=True, check=True)
+    assert "Lua Error" not in done.stdout + done.stderr
+    return [dict(zip(FIELDS, line.split("\t"), strict=True)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("version", [OLD, MODERN])
+@pytest.mark.parametrize("scope", [Scope.TRAILER, Scope.ALL])
+def test_what_is_in_clear_is_shown(version, scope, tmp_path):
+    """Frames always, owners and messages unless they are encrypted; nothing is malformed."""
+    world = World(version, Settings(scope=scope))
+    for number in range(6):
+        world.send("alpha", message(b"%d of these" % number, urgent=number % 3 == 0))
+        world.wait(0.1)
+    payloads = [shipped.effect.payload for shipped in world.shipped]
+    capture(tmp_path / "adp.pcap", payloads)
+    rows = dissect(tmp_path / "adp.pcap")
+    assert len(rows) == len(payloads)
+    for row, payload in zip(rows, payloads, strict=True):
+        frame = packets.parse(payload)
+        assert row["authdp.channel"] == frame.channel.hex()
+        assert int(row["authdp.count"]) == frame.count
+        assert int(row["authdp.flags"], 16) == frame.flags
+        assert not row["authdp.malformed"] and not row["_ws.malformed"]
+    texts = [data for row in rows for data in row["authdp.message.data"].split(",") if data]
+    owners = {row["authdp.signature.owner"] for row in rows} - {""}
+    if scope is Scope.TRAILER:
+        assert texts == [(b"%d of these" % number).hex() for number in range(6)]
+        assert owners == {"xena"}
+        assert sum(bool(row["authdp.confirmed"]) for row in rows) == 1
+    else:
+        assert not texts and not owners
+        assert any(packets.parse(payload).flags & Flag.ALL for payload in payloads)
+
+
+def test_cut_short(tmp_path):
+    """A message cut anywhere is said to be, and is no error of the script's."""
+    world = World(OLD, Settings(scope=Scope.NONE))
+    world.send("alpha", message())
+    payload = world.packets[0].payload
+    cuts = [payload[:size] for size in range(packets.HEADER, len(payload))]
+    capture(tmp_path / "adp.pcap", cuts)
+    rows = dissect(tmp_path / "adp.pcap")
+    assert len(rows) == len(cuts)
+    assert all(row["authdp.malformed"] == "cut short" for row in rows)

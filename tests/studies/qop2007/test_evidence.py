@@ -1,0 +1,651 @@
+"""Tests of the evidence: real recordings pass, and each check fails on what it is there for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from measure import dissect
+from measure.dissect import Packet
+from measure.observed import Check, Observed
+from policies import Policy
+from recorded import (
+    ADDRESS,
+    AWAY,
+    ELSEWHERE,
+    IDS,
+    MAC,
+    PEER,
+    POLICIES,
+    WEP_KEY,
+    captures,
+    observed,
+    policy_of,
+    raw,
+)
+from recorded import packets as recorded
+from studies.qop2007 import evidence
+
+Mutation = Callable[[Observed], None]
+
+ACCESS_POINT = "02:00:00:00:a0:00"
+COMPANION = "02:00:00:00:a1:00"
+BLANK = dissect.parse_fields("0\t60\n")[0]
+WPA2 = Policy.model_validate({"id": "W2", "name": "WPA2-PSK", "layers": {
+    "link": {"cipher": "CCMP", "keys": "psk"}}})
+
+
+def failing(policy: Policy, seen: Observed) -> set[str]:
+    """Names of the checks that do not hold."""
+    return {check.check for check in evidence.verify(policy, seen) if not check.ok}
+
+
+def wpa2() -> Observed:
+    """A made repetition of WPA2-PSK with CCMP: the project has no recording of one."""
+    request = replace(BLANK, time_s=1, subtype=0x00, transmitter=MAC, receiver=ACCESS_POINT,
+                      rsn_cipher=4, rsn_akm=2)
+    keys = [replace(BLANK, time_s=2 + n, eapol_type=dissect.EAPOL_KEY) for n in range(4)]
+    frames = [replace(BLANK, time_s=10 + n, subtype=0x20, transmitter=MAC, receiver=ACCESS_POINT,
+                      protected=True, ccmp_iv=f"0x{n:012x}") for n in range(1, 5)]
+    registration = [replace(BLANK, time_s=8 + kind, mip_type=kind, mip_code=code)
+                    for kind, code in ((dissect.REGISTRATION_REQUEST, None),
+                                       (dissect.REGISTRATION_REPLY, 0))]
+    values = {"captures": [{"point": "air", "file": "auth-air.pcap", "captured": 9, "dropped": 0}],
+              "kernel": {"station": {"associated": "yes", "authorized": "yes"}}, "stamps": {}}
+    return made(values, {"auth-air": [request, *frames], "auth-mn": [*keys, *registration],
+                         "auth-wire": [], "traffic-air": [], "traffic-wire": []})
+
+
+def made(values: dict[str, Any], found: dict[str, list[Packet]]) -> Observed:
+    """What the mobile node of N2 left, with these raw values and packets."""
+    return Observed(values, found, MAC, macs=frozenset({MAC}), addresses=frozenset({ADDRESS}),
+                    agents=frozenset({PEER}), home_agent=PEER)
+
+
+# The recordings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
+def test_recordings_prove_their_policy(recording: str) -> None:
+    """Every check holds on the recording of the policy itself, and says what it counted."""
+    checks = evidence.verify(policy_of(recording), observed(recording))
+    assert [check for check in checks if not check.ok] == []
+    assert len({check.check for check in checks}) == len(checks) >= 5
+    assert all(check.detail for check in checks)
+
+
+@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
+@pytest.mark.parametrize("judged_as", POLICIES)
+def test_a_recording_proves_no_other_policy(recording: str, judged_as: str) -> None:
+    """No two of the twelve policies can be taken for each other, at home or away."""
+    if policy_of(recording).id != judged_as:
+        assert failing(POLICIES[judged_as], observed(recording))
+
+
+@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
+def test_mobile_ip_is_proven_in_every_scenario(recording: str) -> None:
+    """Registration and the way by the agent are checked always; away there is a second one."""
+    names = {check.check for check in evidence.verify(policy_of(recording), observed(recording))}
+    assert {AT_HOME, BY_AGENT} <= names
+    assert (VISITING in names) == (recording in AWAY)
+    assert bool({ESP_TUNNEL, IPIP, CROSSING} & names) == (recording in ELSEWHERE)
+
+
+@pytest.mark.parametrize(("recording", "judged_as", "expected"), [
+    ("P1", "P2", {"WEP-104 on every data frame", "initialisation vectors differ",
+                  "static WEP key in use"}),
+    ("P2", "P1", {"air is open"}),
+    ("P4", "P2", {"no IPsec"}),
+    ("P5", "P6", {"EAP method TLS", "mutual authentication"}),
+    ("P6", "P5", {"EAP method MD5"}),
+    ("P6", "P8", {"WEP-104 on every data frame", "initialisation vectors differ",
+                  "keys delivered by EAPOL-Key"}),
+    ("P7", "P2", {"no 802.1X"}),
+    ("P9", "P11", {"ESP transforms in the kernel"}),
+    ("P12", "P10", {"ESP transforms in the kernel"}),
+    ("P12", "P8", {"no IPsec"}),
+    ("P12-R1", "P10", {"ESP transforms in the kernel"}),
+    ("P12-R1", "P8", {"no IPsec", "IP-in-IP between the agents"}),
+    ("P1-R1", "P2", {"WEP-104 on every data frame", "initialisation vectors differ",
+                     "static WEP key in use"}),
+    ("P1-R2", "P3", {"ISAKMP packets", "ESP transforms in the kernel", "no clear inner packet",
+                     "ESP between the agents"}),
+    ("P3-N3", "P1", {"no IPsec", "traffic crosses the wire between the subnets"}),
+])
+def test_what_tells_two_policies_apart(recording: str, judged_as: str, expected: set[str]) -> None:
+    """The checks that fail name the layer in which the two policies differ, and only that."""
+    assert failing(POLICIES[judged_as], observed(recording)) == expected
+
+
+def test_wep_keys_from_eap_are_not_taken_for_static_ones() -> None:
+    """P8's frames, read with a static key, fail as a policy with that key: none decrypts."""
+    seen = observed("P8")
+    found = {capture: recorded("P8", capture, WEP_KEY) for capture in captures("P8")}
+    assert "static WEP key in use" in failing(POLICIES["P7"], replace(seen, captures=found))
+
+
+# One mutation, one check ---------------------------------------------------------------------
+
+
+def change(capture: str, match: Callable[[Packet], bool], *, only: int | None = None,
+           **values: Any) -> Mutation:
+    """Change the packets that match (or only the one of that index) in a capture."""
+    def apply(seen: Observed) -> None:
+        packets = seen.captures[capture]
+        assert isinstance(packets, list)
+        hits = [i for i, p in enumerate(packets) if match(p)]
+        assert hits
+        for index in hits if only is None else [hits[only]]:
+            packets[index] = replace(packets[index], **values)
+    return apply
+
+
+def drop(capture: str, match: Callable[[Packet], bool], *, keep: int = 0) -> Mutation:
+    """Take the packets that match out of a capture, but for the first `keep`."""
+    def apply(seen: Observed) -> None:
+        packets = seen.captures[capture]
+        assert isinstance(packets, list)
+        hits = [i for i, p in enumerate(packets) if match(p)][keep:]
+        assert hits
+        for index in reversed(hits):
+            del packets[index]
+    return apply
+
+
+def add(capture: str, match: Callable[[Packet], bool], *, source: tuple[str, str] | None = None,
+        first: bool = False, **values: Any) -> Mutation:
+    """Put a changed copy of the first packet that matches into a capture.
+
+    `source` is the recording and capture the packet comes from, by default the same one.
+    """
+    def apply(seen: Observed) -> None:
+        packets = seen.captures[capture]
+        assert isinstance(packets, list)
+        pool: Iterable[Packet] = recorded(*source) if source else packets
+        packet = replace(next(p for p in pool if match(p)), **values)
+        packets.insert(0 if first else len(packets), packet)
+    return apply
+
+
+def kernel(*keys: str, value: Any) -> Mutation:
+    """Set a raw value, by its path."""
+    def apply(seen: Observed) -> None:
+        place: Any = seen.raw
+        for key in keys[:-1]:
+            place = place[int(key) if isinstance(place, list) else key]
+        place[int(keys[-1]) if isinstance(place, list) else keys[-1]] = value
+    return apply
+
+
+def without_sa(seen: Observed) -> None:
+    """Take one SA out of the kernel's list after the streams."""
+    seen.raw["kernel"]["after_traffic"]["a2"].pop()
+
+
+def with_leftover_sa(seen: Observed) -> None:
+    """Leave an SA of an earlier negotiation in the kernel."""
+    states = seen.raw["kernel"]["after_traffic"]["ha-a"]
+    states.append(dict(states[0]))
+
+
+def away(match: Callable[[Packet], bool], recording: str = "P12-R1") -> Callable[[Packet], bool]:
+    """Packets that match, of those of the visited network."""
+    moved = raw(recording)["stamps"]["foreign_start"]
+    return lambda p: match(p) and p.time_s >= moved
+
+
+def each(*mutations: Mutation) -> Mutation:
+    """Several mutations one after the other."""
+    def apply(seen: Observed) -> None:
+        for mutate in mutations:
+            mutate(seen)
+    return apply
+
+
+def data(p: Packet) -> bool:
+    """A data frame of the mobile node that is no EAPOL."""
+    return p.is_data and not p.is_eapol and MAC in (p.transmitter, p.receiver)
+
+
+def cut(p: Packet) -> bool:
+    """Such a frame, of which the capture kept only the headers."""
+    return data(p) and not p.is_whole
+
+
+def is_key(p: Packet) -> bool:
+    """An EAPOL-Key frame."""
+    return p.eapol_type == dissect.EAPOL_KEY
+
+
+def is_eap(p: Packet) -> bool:
+    """An EAP frame."""
+    return p.eapol_type == dissect.EAPOL_EAP
+
+
+def is_success(p: Packet) -> bool:
+    """EAP-Success."""
+    return p.eap_code == dissect.EAP_SUCCESS
+
+
+def is_mine(p: Packet) -> bool:
+    """An Ethernet frame of the mobile node with TLS handshake messages."""
+    return p.ethernet_src == MAC and 11 in p.tls_handshakes
+
+
+def is_server_hello(p: Packet) -> bool:
+    """The server's side of the TLS handshake, with its certificate."""
+    return p.ethernet_src != MAC and 11 in p.tls_handshakes
+
+
+def is_esp(p: Packet) -> bool:
+    """A packet in ESP."""
+    return p.ip_proto == dissect.ESP
+
+
+def is_echo(p: Packet) -> bool:
+    """An ICMP echo request."""
+    return p.icmp_type == 8
+
+
+def is_isakmp(p: Packet) -> bool:
+    """A packet of IKE."""
+    return p.is_isakmp
+
+
+def is_request(p: Packet) -> bool:
+    """A registration request."""
+    return p.mip_type == dissect.REGISTRATION_REQUEST
+
+
+def is_reply(p: Packet) -> bool:
+    """A registration reply."""
+    return p.mip_type == dissect.REGISTRATION_REPLY
+
+
+def is_tunnel(p: Packet) -> bool:
+    """A packet in a packet."""
+    return p.ip_proto == dissect.IP_IN_IP
+
+
+CAPTURED, ASSOCIATED, OPEN = "captures are complete", "station is associated", "air is open"
+WEP, IVS = "WEP-104 on every data frame", "initialisation vectors differ"
+EAP_KEYS, STATIC_KEY = "keys delivered by EAPOL-Key", "static WEP key in use"
+MD5, TLS, SUCCESS = "EAP method MD5", "EAP method TLS", "EAP-Success"
+MUTUAL, BEFORE, AFTER = "mutual authentication", "port is closed before", "port is open after"
+ONLY_EAPOL, NO_DOT1X = "only EAPOL before EAP-Success", "no 802.1X"
+ISAKMP, TRANSFORMS = "ISAKMP packets", "ESP transforms in the kernel"
+INNER, NO_IPSEC = "no clear inner packet", "no IPsec"
+CCMP, CIPHER = "CCMP on every data frame", "pairwise cipher negotiated"
+MANAGED, HANDSHAKE = "key management negotiated", "four-way handshake"
+AT_HOME, VISITING = "registered at home", "registered with the foreign agent"
+BY_AGENT = "all traffic passes the agent"
+CROSSING = "traffic crosses the wire between the subnets"
+IPIP, ESP_TUNNEL = "IP-in-IP between the agents", "ESP between the agents"
+SA = ("kernel", "after_traffic", "ha-a", "1")
+
+# What is wrong, on which recording, which check must fail (and no other), and how it is made.
+MUTATIONS: list[tuple[str, str, str, Mutation]] = [
+    ("dropped packets", "P1", CAPTURED, kernel("captures", "2", "dropped", value=3)),
+    ("no drop count", "P12", CAPTURED, kernel("captures", "0", "dropped", value=-1)),
+    ("not associated", "P1", ASSOCIATED, kernel("kernel", "station", value={})),
+    ("associated no", "P8", ASSOCIATED, kernel("kernel", "station", "associated", value="no")),
+    ("a protected frame in an open cell", "P1", OPEN,
+     change("traffic-air", data, only=-1, protected=True)),
+    ("a protected frame in an open cell with 802.1X", "P6", OPEN,
+     change("auth-air", data, only=0, protected=True)),
+    ("one clear frame among WEP frames", "P8", WEP,
+     change("traffic-air", data, only=3, protected=False, wep_iv="")),
+    ("one clear frame of a static key, cut", "P2", WEP,
+     change("traffic-air", cut, only=0, protected=False, wep_iv="")),
+    ("protected, but without a WEP IV", "P12", WEP,
+     change("auth-air", data, only=0, wep_iv="", ccmp_iv="0x000000000001")),
+    ("constant IV", "P8", IVS, each(
+        change("auth-air", data, wep_iv="0x000001"),
+        change("traffic-air", data, wep_iv="0x000001"))),
+    ("one EAPOL-Key missing", "P8", EAP_KEYS, drop("auth-mn", is_key, keep=1)),
+    ("no EAPOL-Key", "P12", EAP_KEYS, drop("auth-mn", is_key)),
+    ("EAPOL-Key before EAP-Success", "P8", EAP_KEYS,
+     change("auth-mn", is_key, only=0, time_s=0.0)),
+    ("EAPOL-Key beside a static key", "P7", STATIC_KEY,
+     add("auth-mn", is_key, source=("P8", "auth-mn"))),
+    ("a frame under another key", "P4", STATIC_KEY,
+     change("auth-air", lambda p: data(p) and p.arp_opcode is not None, only=0, arp_opcode=None,
+            has_llc=False)),
+    ("method NAKed to MD5", "P6", TLS, change("auth-mn", lambda p: p.eap_type == 13, eap_type=4)),
+    ("method MD5 after all", "P12", TLS, add("auth-mn", lambda p: p.eap_type == 4)),
+    ("method TLS in place of MD5", "P5", MD5,
+     change("auth-mn", lambda p: p.eap_type == 4, eap_type=13)),
+    ("no method", "P9", MD5, drop("auth-mn", lambda p: p.eap_type == 4)),
+    ("no client certificate", "P6", MUTUAL, change("auth-mn", is_mine, tls_handshakes=(16,))),
+    ("client certificate without proof", "P8", MUTUAL,
+     change("auth-mn", is_mine, tls_handshakes=(11, 16))),
+    ("no server certificate", "P12", MUTUAL,
+     change("auth-mn", is_server_hello, tls_handshakes=(2, 14))),
+    ("port authorized before", "P5", BEFORE, kernel("port_check", "authorized", value="yes")),
+    ("answered before", "P12", BEFORE, kernel("port_check", "answered", value=True)),
+    ("never associated before", "P8", BEFORE, kernel("port_check", "associated", value=False)),
+    ("port not looked at before", "P7", BEFORE, kernel("port_check", value=None)),
+    ("data frame before EAP-Success", "P6", ONLY_EAPOL,
+     add("auth-air", data, first=True, time_s=1.0)),
+    ("protected frame before EAP-Success", "P9", ONLY_EAPOL,
+     add("auth-air", data, first=True, time_s=1.0)),
+    ("port closed after", "P8", AFTER, kernel("kernel", "station", "authorized", value="no")),
+    ("EAP in an open network", "P1", NO_DOT1X,
+     add("auth-mn", is_eap, source=("P6", "auth-mn"))),
+    ("EAPOL-Key in an open network", "P3", NO_DOT1X,
+     add("auth-mn", is_key, source=("P8", "auth-mn"))),
+    ("8 ISAKMP packets", "P3", ISAKMP, drop("auth-mn", lambda p: p.is_isakmp, keep=8)),
+    ("10 ISAKMP packets", "P12", ISAKMP, add("auth-mn", lambda p: p.is_isakmp)),
+    ("wrong cipher", "P4", TRANSFORMS, kernel(*SA, "enc", value="cbc(aes)")),
+    ("wrong integrity", "P12", TRANSFORMS, kernel(*SA, "auth", value="hmac(md5)")),
+    ("no encryption", "P9", TRANSFORMS, kernel(*SA, "enc", value="ecb(cipher_null)")),
+    ("transport, not tunnel", "P3", TRANSFORMS, kernel(*SA, "mode", value="transport")),
+    ("an SA no packet went through", "P12", TRANSFORMS, kernel(*SA, "packets", value=0)),
+    ("an SA missing", "P3", TRANSFORMS, without_sa),
+    ("an SA left over", "P3", TRANSFORMS, with_leftover_sa),
+    ("kernel not asked", "P9", TRANSFORMS, kernel("kernel", "after_traffic", value={})),
+    ("clear inner packet on the air", "P3", INNER,
+     add("auth-air", lambda p: is_echo(p) and data(p), source=("P1", "auth-air"))),
+    ("clear inner packet behind WEP", "P12", INNER,
+     add("auth-wire", is_echo, source=("P1", "auth-wire"))),
+    ("clear stream on the wire", "P9", INNER,
+     add("traffic-wire", lambda p: p.ip_src == ADDRESS, source=("P1", "traffic-wire"))),
+    ("no ESP at all", "P4", INNER, drop("traffic-wire", is_esp)),
+    ("ESP in a policy without IPsec", "P1", NO_IPSEC,
+     add("traffic-wire", is_esp, source=("P3", "traffic-wire"))),
+    ("ESP in a policy without IPsec, authenticating", "P8", NO_IPSEC,
+     add("auth-wire", is_esp, source=("P3", "traffic-wire"))),
+    ("ESP in a policy without IPsec, away", "P1-R1", NO_IPSEC,
+     add("auth-foreign", is_esp, source=("P3", "traffic-wire"))),
+    ("ESP in a policy without IPsec, between agents", "P1-R2", NO_IPSEC,
+     add("traffic-core", is_esp, source=("P3-N3", "traffic-core"))),
+    # The same of the second stay: what holds at home proves nothing of the visited network.
+    ("not associated away", "P1-R1", ASSOCIATED, kernel("kernel", "foreign_station", value={})),
+    ("not associated before it moved", "P1-R1", ASSOCIATED, kernel("kernel", "station", value={})),
+    ("one EAPOL-Key missing away", "P12-R1", EAP_KEYS,
+     drop("auth-mn", away(is_key), keep=1)),
+    ("method MD5 away", "P12-R1", TLS,
+     change("auth-mn", away(lambda p: p.eap_type == 13), eap_type=4)),
+    ("no client certificate away", "P12-R1", MUTUAL,
+     change("auth-mn", away(is_mine), tls_handshakes=(16,))),
+    ("no server certificate away", "P12-R1", MUTUAL,
+     change("auth-mn", away(is_server_hello), tls_handshakes=(2, 14))),
+    ("no server certificate at home", "P12-R1", MUTUAL,
+     change("auth-mn", is_server_hello, only=0, tls_handshakes=(2, 14))),
+    ("data frame before EAP-Success away", "P12-R1", ONLY_EAPOL,
+     add("auth-air", away(data), first=True,
+         time_s=raw("P12-R1")["stamps"]["foreign_start"] + 0.001)),
+    ("port closed after the move", "P12-R1", AFTER,
+     kernel("kernel", "foreign_station", "authorized", value="no")),
+    ("8 ISAKMP packets away", "P12-R1", ISAKMP, drop("auth-mn", away(is_isakmp), keep=8)),
+    ("10 ISAKMP packets at home, 8 away", "P12-R1", ISAKMP, each(
+        add("auth-mn", is_isakmp), drop("auth-mn", away(is_isakmp), keep=8))),
+    ("clear inner packet in the visited network", "P12-R1", INNER,
+     add("auth-foreign", lambda p: p.ip_src == ADDRESS, source=("P1-R1", "traffic-wire"))),
+    # Mobile IP.
+    ("no reply at home", "P1", AT_HOME, drop("auth-mn", is_reply)),
+    ("denied at home", "P12", AT_HOME, change("auth-mn", is_reply, mip_code=131)),
+    ("denied in the end", "P1", AT_HOME, add("auth-mn", is_reply, mip_code=133)),
+    ("no registration at home, but away", "P1-R1", AT_HOME, each(
+        drop("auth-mn", lambda p: is_reply(p) and not away(is_reply, "P1-R1")(p)))),
+    ("no reply away", "P1-R1", VISITING, drop("auth-mn", away(is_reply, "P1-R1"))),
+    ("denied away", "P12-R1", VISITING, change("auth-mn", away(is_reply), mip_code=131)),
+    ("denied by the foreign agent", "P1-R2", VISITING,
+     change("auth-mn", away(is_reply, "P1-R2"), mip_code=67)),
+    ("another care-of address", "P1-R1", VISITING,
+     change("auth-mn", away(is_request, "P1-R1"), mip_care_of="10.2.0.12")),
+    ("a frame from node to node", "P1-R2", BY_AGENT,
+     change("traffic-air", lambda p: p.is_data and p.transmitter == COMPANION, only=0,
+            receiver="02:00:00:00:b1:00")),
+    ("a frame from node to node, the other way", "P1-R2", BY_AGENT,
+     change("auth-air", lambda p: p.is_data and p.transmitter == "02:00:00:00:b1:00", only=0,
+            receiver=COMPANION)),
+    ("nothing crosses in a tunnel", "P1-R1", IPIP, drop("traffic-core", is_tunnel)),
+    ("tunnel one way only", "P1-R1", IPIP,
+     drop("traffic-core", lambda p: is_tunnel(p) and p.ip_src == PEER)),
+    ("no reverse tunnel", "P1-R2", IPIP,
+     drop("traffic-core", lambda p: is_tunnel(p) and p.ip_dst == "10.2.0.1")),
+    ("tunnel to somebody else", "P1-R1", IPIP,
+     change("traffic-core", lambda p: is_tunnel(p) and p.ip_src == PEER, ip_dst="10.9.9.9")),
+    ("nothing seen between the agents", "P1-R1", IPIP, drop("traffic-core", lambda _: True)),
+    ("no ESP between the agents", "P3-N3", ESP_TUNNEL, drop("traffic-core", is_esp)),
+    ("ESP one way only", "P3-N3", ESP_TUNNEL,
+     drop("traffic-core", lambda p: is_esp(p) and p.ip_src == "10.0.1.1")),
+    ("clear packet between the agents", "P3-N3", ESP_TUNNEL,
+     add("traffic-core", is_esp, ip_proto=6, ip_src=ADDRESS)),
+    ("tunnel in clear between the agents", "P12-R1", ESP_TUNNEL,
+     add("traffic-core", is_tunnel, source=("P1-R1", "traffic-core"))),
+]
+
+
+@pytest.mark.parametrize(("what", "policy", "expected", "mutate"), MUTATIONS,
+                         ids=[f"{policy}-{what}" for what, policy, _, _ in MUTATIONS])
+def test_each_check_fails_alone(what: str, policy: str, expected: str, mutate: Mutation) -> None:
+    """One thing wrong in a good recording makes exactly the check for it fail."""
+    seen = observed(policy)
+    mutate(seen)
+    assert failing(policy_of(policy), seen) == {expected}, what
+
+
+def test_silent_air_proves_nothing() -> None:
+    """Without a data frame neither the air's openness nor the frames' way is shown."""
+    seen = observed("P3")
+    each(drop("auth-air", data), drop("traffic-air", data))(seen)
+    assert failing(POLICIES["P3"], seen) == {OPEN, BY_AGENT}
+
+
+def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
+    """P1 in N3: the streams must show between the agents, in clear as the policy has it.
+
+    There is no recording of it; P3's in N3, unpacked, is one.
+    """
+    unpacked = each(change("traffic-core", is_esp, ip_proto=6, ip_src=ADDRESS),
+                    drop("traffic-wire", is_esp), drop("auth-wire", is_esp),
+                    drop("auth-mn", is_isakmp))
+    seen = observed("P3-N3")
+    unpacked(seen)
+    assert failing(POLICIES["P1"], seen) == set()
+    change("traffic-core", lambda p: p.ip_src == ADDRESS, ip_src="10.9.9.9",
+           ip_dst="10.8.8.8")(seen)
+    assert failing(POLICIES["P1"], seen) == {CROSSING}
+
+
+WPA2_MUTATIONS: list[tuple[str, str, Mutation]] = [
+    ("clear frame", CCMP, change("auth-air", data, only=0, protected=False)),
+    ("WEP in place of CCMP", CCMP, change("auth-air", data, only=1, ccmp_iv="", wep_iv="0x000001")),
+    ("packet number constant", IVS, change("auth-air", data, ccmp_iv="0x000000000001")),
+    ("TKIP asked for", CIPHER, change("auth-air", lambda p: p.subtype == 0, rsn_cipher=2)),
+    ("no cipher named", CIPHER, change("auth-air", lambda p: p.subtype == 0, rsn_cipher=None)),
+    ("another key management", MANAGED, change("auth-air", lambda p: p.subtype == 0, rsn_akm=8)),
+    ("three EAPOL-Key frames", HANDSHAKE, drop("auth-mn", is_key, keep=3)),
+    ("EAP with a passphrase", NO_DOT1X, add("auth-mn", is_key, eapol_type=dissect.EAPOL_EAP)),
+]
+
+
+@pytest.mark.parametrize(("what", "expected", "mutate"), WPA2_MUTATIONS,
+                         ids=[what for what, _, _ in WPA2_MUTATIONS])
+def test_each_check_of_a_modern_link_fails_alone(
+    what: str, expected: str, mutate: Mutation,
+) -> None:
+    """The same for the checks that only ciphers after WEP call for."""
+    assert failing(WPA2, wpa2()) == set()
+    seen = wpa2()
+    mutate(seen)
+    assert failing(WPA2, seen) == {expected}, what
+
+
+def test_another_stations_request_shows_nothing() -> None:
+    """What a neighbour asked for is not what the mobile node asked for."""
+    seen = wpa2()
+    change("auth-air", lambda p: p.subtype == 0, transmitter=ACCESS_POINT)(seen)
+    assert failing(WPA2, seen) == {CIPHER, MANAGED}
+
+
+@pytest.mark.parametrize("policy", ["P5", "P6", "P7"])
+def test_no_success_leaves_two_checks_unproven(policy: str) -> None:
+    """Without EAP-Success neither it nor what came before it can be shown."""
+    seen = observed(policy)
+    drop("auth-mn", is_success)(seen)
+    assert failing(POLICIES[policy], seen) == {SUCCESS, ONLY_EAPOL}
+
+
+def test_every_check_has_a_mutation() -> None:
+    """No check of any policy is left without a case that makes it fail."""
+    known = {expected for _, _, expected, _ in MUTATIONS} | {SUCCESS}
+    known |= {expected for _, expected, _ in WPA2_MUTATIONS} | {CROSSING}
+    names = {check.check for policy in POLICIES.values() for recording in ("P12", *ELSEWHERE)
+             for check in evidence.verify(policy, observed(recording))}
+    names |= {check.check for check in evidence.verify(WPA2, wpa2())}
+    assert names == known
+
+
+def test_no_success_away_leaves_two_checks_unproven() -> None:
+    """EAP-Success at home is none in the visited network; keys cannot follow it there."""
+    seen = observed("P12-R1")
+    drop("auth-mn", away(is_success))(seen)
+    assert failing(POLICIES["P12"], seen) == {SUCCESS, ONLY_EAPOL, EAP_KEYS}
+
+
+def test_wrong_static_key_is_seen() -> None:
+    """Frames under another key than the policy's: exactly the check of the key fails."""
+    seen = observed("P7")
+    found = {capture: recorded("P7", capture, "00" * 13) for capture in captures("P7")}
+    assert failing(POLICIES["P7"], replace(seen, captures=found)) == {STATIC_KEY}
+
+
+def test_ipsec_modes_and_ciphers_of_other_policies() -> None:
+    """An AEAD in transport mode, negotiated by IKEv2, is proven by its own names and counts."""
+    modern = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
+        "mode": "transport"}}})
+    seen = observed("P3")
+    assert {ISAKMP, TRANSFORMS} == failing(modern, seen)
+    drop("auth-mn", lambda p: p.is_isakmp, keep=4)(seen)
+    for states in seen.raw["kernel"]["after_traffic"].values():
+        for state in states:
+            del state["enc"], state["auth"]
+            state |= {"mode": "transport", "aead": "rfc4106(gcm(aes))"}
+    assert failing(modern, seen) == set()
+
+
+@pytest.mark.parametrize("esp", ["3des-md5", "3des-sha1", "aes128-sha256", "aes192-sha384",
+                                 "aes256-sha512", "aes128gcm16", "aes256gcm16-ecp256",
+                                 "chacha20poly1305"])
+def test_every_proposal_has_kernel_names(esp: str) -> None:
+    """What policies may name can be looked for in the kernel: a cipher, and a check unless AEAD."""
+    policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": esp}}})
+    check = next(c for c in evidence.verify(policy, observed("P1")) if c.check == TRANSFORMS)
+    aead = esp.startswith(("aes128gcm", "aes256gcm", "chacha"))
+    names = check.detail.split(" with ")[1].split(";")[0]
+    assert names.count("hmac(") == (0 if aead else 1)
+    assert ("cbc(" in names) != aead
+    assert not check.ok
+
+
+# Nothing, or something else -----------------------------------------------------------------
+
+
+def test_no_captures_are_no_complete_captures() -> None:
+    """Where nothing was captured, nothing was shown."""
+    seen = observed("P1")
+    seen.raw["captures"].clear()
+    assert CAPTURED in failing(POLICIES["P1"], seen)
+
+
+def test_passphrase_and_sae_are_told_apart() -> None:
+    """A station that asked for PSK, or joined without an exchange, does not prove SAE."""
+    sae = Policy.model_validate({"id": "W3", "name": "WPA3", "layers": {
+        "link": {"cipher": "CCMP", "keys": "sae", "pmf": 2}}})
+    seen = wpa2()
+    seen.raw["kernel"]["station"]["MFP"] = "yes"
+    assert failing(sae, seen) == {MANAGED, "SAE exchange"}
+
+
+def test_protected_management_frames_are_proven() -> None:
+    """A policy that requires PMF is not proven by a station without (the kernel says MFP: no)."""
+    pmf = Policy.model_validate({"id": "W2", "name": "WPA2", "layers": {
+        "link": {"cipher": "CCMP", "keys": "psk", "pmf": 2}}})
+    seen = wpa2()
+    seen.raw["kernel"]["station"]["MFP"] = "no"
+    assert failing(pmf, seen) == {"management frames are protected"}
+
+
+# The reason of a failed repetition -----------------------------------------------------------
+
+
+def explained(stage: str, policy: str, *mutations: Mutation) -> str:
+    """The reason for a failure in a stage, after mutations of a recording."""
+    seen = observed(policy)
+    for mutate in mutations:
+        mutate(seen)
+    return evidence.explain({"stage": stage, "reason": "a2: it failed"}, seen)
+
+
+def test_radius_down_is_said() -> None:
+    """Requests to the RADIUS server without any reply: it is down, and the count is given."""
+    silent = drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))
+    asked = sum(p.radius_code == 1 for p in recorded("P8", "auth-wire"))
+    assert explained("dot1x", "P8", silent) == (
+        f"a2: it failed: the RADIUS server answered none of {asked} Access-Requests")
+
+
+def test_radius_reject_is_said() -> None:
+    """Access-Reject: the server refused, whatever the supplicant made of it."""
+    reject = change("auth-wire", lambda p: p.radius_code == 2, radius_code=3)
+    assert explained("dot1x", "P7", reject) == (
+        "a2: it failed: the RADIUS server rejected the mobile node (Access-Reject)")
+
+
+def test_wrong_wep_key_is_said() -> None:
+    """Sent frames that do not decrypt with the access point's key: counted."""
+    closed = change("auth-air", data, ip_src="", arp_opcode=None, has_llc=False)
+    sent = sum(data(p) and p.transmitter == MAC for p in recorded("P2", "auth-air", WEP_KEY))
+    assert sent
+    assert explained("data", "P2", closed) == (
+        f"a2: it failed: {sent} of its {sent} frames do not decrypt with the access point's WEP "
+        "key")
+
+
+def test_radius_down_in_the_visited_network_is_said() -> None:
+    """Away it is the visited network's server that counts, not that of home, which answered."""
+    silent = drop("auth-foreign", lambda p: p.radius_code in (2, 3, 11))
+    asked = sum(p.radius_code == 1 for p in recorded("P12-R1", "auth-foreign"))
+    assert asked
+    assert explained("dot1x", "P12-R1", silent) == (
+        f"a2: it failed: the RADIUS server answered none of {asked} Access-Requests")
+
+
+@pytest.mark.parametrize(("stage", "policy", "mutations"), [
+    ("dot1x", "P8", []),  # the server answered
+    ("dot1x", "P12-R1", [drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))]),  # at home
+    ("link", "P8", [drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))]),  # another stage
+    ("data", "P2", []),  # every frame decrypts
+    # Keys from EAP.
+    ("data", "P8", [change("auth-air", data, ip_src="", arp_opcode=None, has_llc=False)]),
+    ("ike", "P12", []),
+    ("stream", "P1", []),
+    ("testbed", "P3", []),
+])
+def test_nothing_is_added_without_ground(
+    stage: str, policy: str, mutations: list[Mutation],
+) -> None:
+    """Where the packets show no more than the daemon said, its reason stands as it is."""
+    assert explained(stage, policy, *mutations) == "a2: it failed"
+
+
+def test_no_captures_no_explanation() -> None:
+    """A failure before the first capture is explained by its own words."""
+    seen = made({"captures": [], "kernel": {}, "stamps": {}}, {})
+    assert evidence.explain({"stage": "testbed", "reason": "charon died"}, seen) == "charon died"
+
+
+def test_nothing_observed_proves_nothing() -> None:
+    """Without captures and kernel state no policy is in force, and no check stumbles."""
+    seen = made({"captures": [], "kernel": {}, "stamps": {}}, {})
+    for policy in (*POLICIES.values(), WPA2):
+        checks: list[Check] = evidence.verify(policy, seen)
+        assert any(not check.ok for check in checks), policy.id

@@ -1,0 +1,179 @@
+"""Wires are measured: presets keep what they state; a chain of hops needs no radio."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import TESTS
+from driven import Driven, job
+from topologies import checks, shapes, wires
+from topologies.loader import load_wire, wire_names
+from topologies.model import Interface, Link, Network, Node, Wire
+
+PROBE = TESTS / "wired_probe.py"
+# What a datagram's payload has around it on a wire: UDP, IP and Ethernet headers.
+HEADERS_BYTES = 8 + 20 + 14
+LOSSY = Wire("lossy", "a wire for tests", "made up", delay_ms=5, loss_percent=10)
+SHALLOW = Wire("shallow", "a wire for tests", "made up", rate_bps=100_000, queue_packets=20,
+               delay_ms=400)
+
+
+def pairs(of: list[Wire]) -> Network:
+    """A client and a server for each wire, called c-NAME and s-NAME by its place in the list."""
+    nodes, links = {}, []
+    for number, wire in enumerate(of, 1):
+        client, server = f"c{number}", f"s{number}"
+        for place, name in ((1, client), (2, server)):
+            nodes[name] = Node([name[0]], {"eth0": Interface(address=f"10.{number}.0.{place}/24")})
+        links.append(shapes.link(f"{client}/eth0", f"{server}/eth0", wire))
+    return Network("pairs", nodes, links)
+
+
+def frame_s(wire: Wire, payload_bytes: int) -> float:
+    """How long a datagram keeps a wire."""
+    assert wire.rate_bps is not None
+    return (payload_bytes + HEADERS_BYTES + wire.overhead_bytes) * 8 / wire.rate_bps
+
+
+# Without a machine ------------------------------------------------------------------------------
+
+
+def test_a_plain_wire_gets_no_queue() -> None:
+    """Links that say nothing stay as quick as the processor."""
+    assert wires.commands(Link(["a/b", "c/d"]), "b") == []
+
+
+def test_rate_comes_before_delay() -> None:
+    """Packets wait for their turn in a short queue, and only then are on their way."""
+    rated, delayed = wires.commands(shapes.link("a/b", "c/d", SHALLOW), "b")
+    assert rated == "tc qdisc add dev b root handle 1: netem limit 20 rate 100000bit 0"
+    assert delayed.startswith("tc qdisc add dev b parent 1:1 netem")
+    assert "delay 400ms" in delayed
+    assert "rate" not in delayed
+    assert wires.commands(shapes.link("a/b", "c/d", LOSSY), "b") == [
+        "tc qdisc add dev b root netem limit 100000 delay 5ms loss 10%"]
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3, 7])
+def test_chains_are_valid_networks(hops: int) -> None:
+    """A chain has a link a hop, routers between, and passes the loader's own checks."""
+    network = shapes.chain(hops, load_wire("lan-10m"))
+    checks.network(network, Path("chain"))
+    assert len(network.links) == hops
+    assert len(network.of_duty("router")) == hops - 1
+    assert {link.wire for link in network.links} == {"lan-10m"}
+    assert not network.has_radios
+
+
+@pytest.mark.parametrize("hops", [0, -1, 251])
+def test_impossible_chains_are_refused(hops: int) -> None:
+    """There is no network of no hops, nor one with more subnets than the addresses have."""
+    with pytest.raises(ValueError, match=f"a chain of {hops} hops"):
+        shapes.chain(hops)
+
+
+# In a guest -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of() -> list[Wire]:
+    """The wires that are measured: every preset with a rate, and two of the test's own."""
+    return [*map(load_wire, wire_names()), LOSSY, SHALLOW]
+
+
+@pytest.mark.guest
+async def test_wires_are_what_they_say(of: list[Wire], tmp_path: Path) -> None:
+    """Round trips and rates of all presets agree within 3 % with what they state.
+
+    In virtual time, where computing takes none: what is left is the wire's own.
+    """
+    told = job(pairs(of), "wired_probe", clock="virtual")
+    raw: dict[str, dict[str, Any]] = {}
+    async with Driven(tmp_path, told, PROBE) as driven:
+        await driven.ready()
+        for number, wire in enumerate(of, 1):
+            ends = {"from": f"c{number}", "to": f"s{number}"}
+            pinged = await driven.measure(f"ping{number}", what="ping", bytes=56, **ends)
+            sent = await driven.measure(f"burst{number}", what="burst", count=60, bytes=1000,
+                                        patience_s=10, **ends)
+            raw[wire.name] = {**pinged, **sent}
+        losses = await driven.measure(
+            "losses", what="burst", count=2000, bytes=100, patience_s=2, gap_s=0.001,
+            **{"from": f"c{len(of) - 1}", "to": f"s{len(of) - 1}"})
+        await driven.ask("bye", do="stop")
+    for wire in of:
+        if wire.rate_bps is None:
+            continue
+        # An echo is an ICMP header of 8 bytes where a datagram has UDP's.
+        round_trip_s = 2 * (wire.delay_ms / 1e3 + frame_s(wire, 56))
+        assert statistics.median(raw[wire.name]["round_trips_s"]) == pytest.approx(
+            round_trip_s, rel=0.03), wire.name
+        arrivals_s = raw[wire.name]["arrivals_s"]
+        mean_gap_s = (arrivals_s[-1] - arrivals_s[0]) / (len(arrivals_s) - 1)
+        assert mean_gap_s == pytest.approx(frame_s(wire, 1000), rel=0.03), wire.name
+        assert len(arrivals_s) == min(60, wire.queue_packets), wire.name
+    # The first holds the search for the address, and losses may have left few others.
+    assert min(raw["lossy"]["round_trips_s"]) == pytest.approx(0.01, rel=0.03)
+    assert len(losses["arrivals_s"]) / 2000 == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
+    """Three hops of wide-area wire without any radio: three times a hop's round trip, by routers.
+
+    And the repetition speaks and listens: commands come in while it runs, in the clock's order.
+    """
+    wire = load_wire("wide-area")
+    told = job(shapes.chain(3, wire), "wired_probe", clock=clock)
+    async with Driven(tmp_path, told, PROBE) as driven:
+        ready = await driven.ready()
+        assert "kernel" in ready["environment"]
+        pinged = await driven.measure("ping", what="ping", bytes=56,
+                                      **{"from": "client", "to": "server"})
+        driven.send(do="measure", name="listen", task={"what": "listen"})
+        await driven.event("report")
+        if clock == "real":
+            driven.send(do="tell", level=3)
+        driven.send(do="tell", stop=True)
+        await driven.event("measured")
+        answer = await driven.ask("called", do="call", command="echo", task={"say": "hello"})
+        shown = await driven.ask("shell_ended", do="shell", node="r1", argv=["ip", "-br", "link"])
+        await driven.ask("bye", do="stop")
+    round_trip_s = 6 * (wire.delay_ms / 1e3 + frame_s(wire, 56))
+    assert min(pinged["round_trips_s"]) == pytest.approx(round_trip_s, rel=0.03)
+    assert pinged["ttl"] == [62] * 5
+    assert answer["result"] == {"said": "hello"}
+    assert "wlan" not in shown["output"]
+    reports = [event for event in driven.events if event["event"] == "report"]
+    names = [report["name"] for report in reports]
+    assert names[0] == "shareable"
+    assert "tick" in names
+    assert [report["command"] for report in reports if report["name"] == "told"][-1] == {
+        "stop": True}
+    times = [report["time_s"] for report in reports]
+    assert times == sorted(times)
+
+
+@pytest.mark.guest
+async def test_failures_of_a_workload_are_events(tmp_path: Path) -> None:
+    """What a workload raises keeps its raw values; a bug of its own is one line, and goes on."""
+    async with Driven(tmp_path, job(shapes.chain(1), "wired_probe"), PROBE) as driven:
+        await driven.ready()
+        raw = await driven.measure("failed", what="fail")
+        assert raw["half"] == 1
+        assert raw["failure"] == {"stage": "data", "reason": "as asked"}
+        for command, reason in (
+                ({"do": "measure", "name": "bug", "task": {"what": "fail", "bug": True}},
+                 "KeyError: \"a bug of the study's\""),
+                ({"do": "call", "command": "sing", "task": {}}, "no call 'sing' in this study"),
+                ({"do": "dance"}, "unknown command 'dance'"),
+                ({"do": "configure"}, "configured already"),
+                ({"do": "shell", "node": "nobody", "argv": ["true"]}, "no node 'nobody'")):
+            assert reason in (await driven.ask("failed", **command))["reason"]
+        assert (await driven.measure("again", what="ping", bytes=56,
+                                     **{"from": "client", "to": "server"}))["failure"] is None
