@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any
 
 import pytest
-from test_guest_boot import Bench
 
 from guest.image import Image, ensure
+from guest_bench import Bench
 
 pytestmark = pytest.mark.guest
 
