@@ -21,7 +21,7 @@ from tests.conftest import PROJECT
 from tests.fabricated import make, paper_run, write_all
 from topologies.loader import load_scenario
 
-RECORDED = Path(__file__).parent / "recorded" / "schema_1.tar.gz"
+RECORDED = Path(__file__).parents[2] / "recorded" / "schema_1.tar.gz"
 
 
 def report(folder: Path, project: Path, *arguments: str) -> str:
