@@ -83,7 +83,8 @@ class TestbedSpec:
 
     `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
     are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
-    devices by node; `packages` names a variant of the guest's image.
+    devices by node. `packages` names one of the variants of the machine that the study's
+    packages.yml declares (studies.packages); "" is the machine as all studies have it.
     """
 
     network: Network
