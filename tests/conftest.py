@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import shared
 from measure import record
@@ -18,6 +19,9 @@ from measure.record import Record
 PROJECT = Path(__file__).parent.parent
 # Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
+# No test bounds a time: not that of an example, nor that of making one.
+settings.register_profile("qop", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("qop")
 
 
 #: How long tests wait for what has to come about, on whatever machine.
