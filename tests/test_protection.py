@@ -219,7 +219,8 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
               "    weights: {authentication: 3}\n")
     path = weights_in(tmp_path, f"groups: {{middle: 45, high: 70}}\nimplementations:\n{weak}"
                                 f"{strong}")
-    found = scores([policy for policy in PAPER if policy.id in ("P2", "P6")], load_weights(path), PAPER)
+    pair = [policy for policy in PAPER if policy.id in ("P2", "P6")]
+    found = scores(pair, load_weights(path), PAPER)
     assert [(one.policy, one.sigma) for one in found] == [("P6", 3), ("P2", 4)]
     by_id = {one.policy: one for one in views(found)}
     assert by_id["P6"].maximum == 3 > by_id["P2"].maximum == 1
