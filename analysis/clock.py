@@ -23,8 +23,11 @@ _MAX_NAMES = 10
 
 
 def caveat(clock: str) -> str:
-    """What a reader of numbers of this clock must know; "" where there is nothing to know."""
-    return _CAVEATS.get(clock, "")
+    """What a reader of numbers of this clock must know; "" where there is nothing to know.
+
+    Of clocks side by side, "real, virtual", each one's.
+    """
+    return " ".join(_CAVEATS[name] for name in clock.split(", ") if name in _CAVEATS)
 
 
 def separated(frame: Frame, planned: str,

@@ -33,7 +33,7 @@ from plans import body, plan_of
 from topologies import hwsim_mgmt
 from topologies.builders import MININET, MININET_WIFI, NAMES
 from topologies.loader import load_scenario, to_json
-from topologies.model import Node
+from topologies.model import ACCESS_POINT, STATION, Node
 
 SCENARIOS = ("N2", "R1")
 POLICIES = ("P1", "P12")
@@ -313,14 +313,14 @@ def test_radios_and_their_addresses(builder: str, scenario: str, seen) -> None:
     """Each node has its own radios: a station's is a client, an access point's is one."""
     found = seen(builder, scenario)
     nodes = nodes_of(scenario)
-    points = [name for name, node in nodes.items() if node.kind == "access_point"]
+    points = [name for name, node in nodes.items() if node.has(ACCESS_POINT)]
     for name, node in nodes.items():
         # Access points see each other's, in the namespace that they share.
-        own = [node] if node.kind != "access_point" else [nodes[point] for point in points]
+        own = [node] if not node.has(ACCESS_POINT) else [nodes[point] for point in points]
         wanted = {port: i.radio for each in own for port, i in each.interfaces.items() if i.radio}
         assert {r["Interface"]: r["addr"] for r in found[name].radios} == wanted, name
         kinds = {r["type"] for r in found[name].radios}
-        assert kinds <= ({"AP"} if node.kind == "access_point" else {"managed"})
+        assert kinds <= ({"AP"} if node.has(ACCESS_POINT) else {"managed"})
         for radio in found[name].radios:
             assert found[name].links[radio["Interface"]]["mac"] == radio["addr"]
 
@@ -334,7 +334,7 @@ def test_bridges_and_namespaces(builder: str, scenario: str, seen) -> None:
     for name, node in nodes.items():
         for port, interface in node.interfaces.items():
             assert found[name].links[port]["master"] == (interface.bridge or ""), (name, port)
-    points = {name for name, node in nodes.items() if node.kind == "access_point"}
+    points = {name for name, node in nodes.items() if node.has(ACCESS_POINT)}
     assert len({found[name].namespace for name in points}) == 1
     assert len({one.namespace for one in found.values()}) == len(nodes) - len(points) + 1
 
@@ -358,16 +358,16 @@ def test_the_air(builder: str, scenario: str, seen) -> None:
     """The medium is ours alone: a class a transmitter on the air, nothing shapes a station."""
     found = seen(builder, scenario)
     nodes = nodes_of(scenario)
-    radios = sum(node.kind in ("station", "access_point") for node in nodes.values())
+    radios = sum(node.has(STATION) or node.has(ACCESS_POINT) for node in nodes.values())
     for name, node in nodes.items():
         queues = found[name].queues
         on_radio = [line for line in queues if re.match(r"qdisc .* dev wlan", line)]
         shapers = [line for line in queues if re.match(r"qdisc (htb|netem|tbf)", line)]
-        if node.kind == "access_point":
+        if node.has(ACCESS_POINT):
             assert sum("class htb" in line for line in queues) == radios + 2  # others, and all
             assert sum("clsact" in line for line in on_radio) == len(found[name].radios)
             assert all(" dev air1 " in line for line in shapers)
-        elif node.kind == "station":
+        elif node.has(STATION):
             assert shapers == []
             assert len(on_radio) <= 1
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PROJECT, TESTS
+from fabricated import make, paper_run, write_all
 from policies import load, load_all
 from studies.qop2007 import published
-from tests.conftest import PROJECT
-from tests.fabricated import make, paper_run, write_all
 from topologies.loader import load_scenario
 
-RECORDED = Path(__file__).parents[2] / "recorded" / "schema_1.tar.gz"
+RECORDED = TESTS / "recorded" / "schema_1.tar.gz"
 
 
 def report(folder: Path, project: Path, *arguments: str) -> str:

@@ -24,7 +24,7 @@ from measure.dissect import Packet
 from measure.record import Record
 from plans import body, plan_of
 from topologies.loader import load_scenario
-from topologies.model import Scenario
+from topologies.model import STATION, Scenario
 
 pytestmark = pytest.mark.guest
 
@@ -114,7 +114,7 @@ def test_all_traffic_passes_the_agent(
     N1 and R2 have both ends in one cell: their datagrams go to the agent and come back from it.
     """
     plan = load_scenario(scenario)
-    stations = {mac_of(plan, name) for name in plan.network.of_kind("station")}
+    stations = {mac_of(plan, name) for name in plan.network.of_duty(STATION)}
     mobile_node = mac_of(plan, plan.mobile_node)
     air = [p for p in captured(scenario, "traffic-air") if p.is_data and p.transmitter in stations]
     sent = datagrams([p for p in air if p.transmitter == mobile_node])
