@@ -105,9 +105,11 @@ class Cells:
 
     def _difference(self, metric: Metric, ids: Ids) -> Value:
         reference = self.baseline.of(self.results, ids)
+        value = self.value(metric.name, ids)
+        if value is Missing.ABSENT:
+            return value
         if self.baseline.holds(self.results, ids):
             return Missing.REFERENCE
-        value = self.value(metric.name, ids)
         if isinstance(value, Missing):
             return value
         base = self.blocks(metric.name, reference) if reference else {}

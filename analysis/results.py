@@ -56,7 +56,7 @@ class Results:
     """A run's repetitions, all of one clock; what is no record, and what was planned.
 
     `complaints` has a line for each file that is no record. `left_out` is a line about the records
-    of another clock, "" where there are none. `manifest` is None where a folder has none. `samples`
+    of another clock, "" where there are none; `name` is the folder's. `manifest` is None where a folder has none. `samples`
     and `series` have the lists of each row of the frame, by name.
     """
 
@@ -65,6 +65,7 @@ class Results:
     complaints: list[str] = field(default_factory=list)
     manifest: Manifest | None = None
     left_out: str = ""
+    name: str = ""
     samples: Lists = field(default_factory=list)
     series: Lists = field(default_factory=list)
 
@@ -188,7 +189,7 @@ def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Rea
     if table.frame is None:
         raise NothingToReport(f"{records}: holds no records yet; measure with "
                               f"'./qop run --out {folder}', or give another results folder")
-    return _results(table, study, manifest)
+    return replace(_results(table, study, manifest), name=folder.resolve().name)
 
 
 def from_records(records: Sequence[Record], study: StudyParts,
@@ -204,7 +205,8 @@ def _results(table: reading.Table, study: StudyParts, manifest: Manifest | None)
     frame = table.frame
     if frame is None:
         raise NothingToReport("nothing was measured; there is no table to show")
-    whole = Results(study, frame, table.complaints, manifest, "", table.samples, table.series)
+    whole = Results(study, frame, table.complaints, manifest, samples=table.samples,
+                    series=table.series)
     # Rows stand by surroundings, then by what is compared, then by repetition.
     place = {ids: rank for rank, ids in enumerate(whole.cells)}
     cells = list(zip(*(frame[name].tolist() for name in whole.names), strict=True))

@@ -96,8 +96,12 @@ def _factor(cells: Cells, name: str) -> FactorRecord:
 
 
 def about_cell(cells: Cells) -> list[Further]:
-    """The columns that say which cell a row is: its levels, its name, and how much is good."""
-    return _leading(cells)
+    """The columns that say which cell a row is, and where it stands, for other tables of cells.
+
+    Whether it is verified is for files there.
+    """
+    return [*_leading(cells), *(replace(further, column=replace(further.column, only="file"))
+                                for further in _trailing(cells))]
 
 
 def _leading(cells: Cells) -> list[Further]:

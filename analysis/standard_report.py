@@ -80,7 +80,7 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
         f"{level} ({title})" if (title := results.title(factor.name, level)) else level
         for level in results.levels[factor.name])) for factor in results.factors]
     return tuple((name, value) for name, value in (
-        ("Study", results.study.title),
+        ("Results", results.name), ("Study", results.study.title),
         ("Measured", f"{day(started.min())} to {day(started.max())}{virtual}"
          if len(started) else ""),
         *named,

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from analysis.metrics import Metric as Metric  # noqa: PLC0414 # handed on to studies
-from analysis.metrics import Stage as Stage  # noqa: PLC0414 # likewise
-from measure.record import CheckRecord
-from policies import Policy
+from analysis.metrics import Metric, Stage
 from studies import load
+from studies.parts import (
+    Asked,
+    Cell,
+    Expected,
+    Factor,
+    Judged,
+    Lab,
+    Level,
+    Repetition,
+    ReportOption,
+    StudyError,
+    TestbedSpec,
+    fixed,
+)
 from studies.units import Bytes
-from topologies.model import Medium, Network
 
 if TYPE_CHECKING:
     from analysis.cells import Cells
@@ -33,212 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric",
            "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
-
-
-class StudyError(ValueError):
-    """Something that a user asked of a study and that it does not have; one line for the user."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """One value of a factor.
-
-    `id` is part of the names of records; `number` places it on an axis where the factor is numeric.
-    `value` is the object that the study works with (a policy, a scenario); it never leaves the
-    process. `content` is what a results folder keeps of it, so that a report needs no other source,
-    and `digest` says whether two levels of one id are the same.
-    """
-
-    id: str
-    title: str = ""
-    number: float | None = None
-    value: Any = None
-    content: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """What a study varies.
-
-    `read` gives the levels of a selection: of names (none: the study's own choice) and of files of
-    the user's; it raises StudyError for a level that there is not (`fixed` makes one of a list).
-    `option` names the command line's option for the names and `file_option` that for files, both
-    beside `--only NAME=LEVELS`.
-    """
-
-    name: str
-    title: str
-    read: Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]
-    is_number: bool = False
-    unit: str = ""
-    plural: str = ""
-    option: str = ""
-    file_option: str = ""
-    help: str = ""
-    file_help: str = ""
-
-    def counted(self, count: int) -> str:
-        """So many of its levels, in words."""
-        one = self.title.lower()
-        return f"{count} {one if count == 1 else self.plural or one + 's'}"
-
-
-def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
-    """What reads a factor whose levels are these and no others."""
-    def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
-        known = {level.id: level for level in levels}
-        for name in (*names, *map(str, files)):
-            if name not in known:
-                raise StudyError(f"{name}: no such level; choose from {', '.join(known)}")
-        return [known[name] for name in names] or list(levels)
-    return read
-
-
-@dataclass(frozen=True)
-class TestbedSpec:
-    """What must stand before a cell can be measured; cells of equal specs share a testbed.
-
-    `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
-    are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
-    devices by node. `packages` names one of the variants of the machine that the study's
-    packages.yml declares (studies.packages); "" is the machine as all studies have it.
-    """
-
-    network: Network
-    policy: Policy | None = None
-    medium: Medium | None = None
-    devices: Mapping[str, str] = field(default_factory=dict)
-    packages: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def joined(self, other: TestbedSpec) -> TestbedSpec | None:
-        """One spec that serves both, on the union of their networks; None where they differ."""
-        if replace(self, network=other.network) != other:
-            return None
-        network = self.network.joined(other.network)
-        return None if network is None else replace(self, network=network)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One level of each factor, by the factor's name, in the study's order of factors."""
-
-    levels: Mapping[str, Level]
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """The level's id of each factor."""
-        return {name: level.id for name, level in self.levels.items()}
-
-    @property
-    def name(self) -> str:
-        """The ids joined, as in the names of records, folders and logs."""
-        return "-".join(self.ids.values())
-
-    def value(self, factor: str) -> Any:
-        """The object behind the level of a factor."""
-        return self.levels[factor].value
-
-
-@dataclass(frozen=True)
-class ReportOption:
-    """An option of `./qop report` that a study brings, as `name`; its report gets it as `key`.
-
-    `metavar` stands for its value in the help; a flag has none. With `instead`, the study's report
-    is another one, of which a results folder is no part if it is `without_results`.
-    """
-
-    name: str
-    help: str
-    metavar: str = ""
-    is_file: bool = False
-    multiple: bool = False
-    instead: bool = False
-    without_results: bool = False
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether it is on or off."""
-        return not self.metavar
-
-    @property
-    def key(self) -> str:
-        """What the option is called in Python."""
-        return self.name.lstrip("-").replace("-", "_")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a repetition is expected to take: waiting and computing (s), and its captures (bytes).
-
-    Good for an order and for a word to the user; a run's own progress corrects it.
-    """
-
-    duration_s: float = 1.0
-    processor_s: float = 1.0
-    capture_bytes: float = 0.0
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """What is judged: a cell, what was asked of it, and the folder that its workload left behind.
-
-    `secrets` are those of the run, by place and name.
-    """
-
-    cell: Cell
-    asked: Asked
-    out: Path
-    secrets: Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What a repetition came to: the body of its record, its evidence, and why it fails if it does.
-
-    A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
-    describes the capture files; `files` names others in the repetition's folder that are kept
-    with the record, in `files/NAME/`.
-    """
-
-    measured: BaseModel | None
-    evidence: Sequence[CheckRecord] = ()
-    reason: str = ""
-    status: Literal["ok", "failed", "skipped"] = "ok"
-    captures: Sequence[Mapping[str, Any]] = ()
-    files: Sequence[str] = ()
-    elapsed_s: float = 0.0
-    raw: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Lab:
-    """How `qop lab` brings up a testbed of a study, to look around in it.
-
-    `levels` are those that it takes of factors unless others are asked for (the first, if none is
-    named here), `node` the name of the node that it opens a shell on; `call` is a command of the
-    workload's, given a task, that brings it up.
-    """
-
-    levels: Mapping[str, str] = field(default_factory=dict)
-    node: Callable[[Cell], str] = field(default=lambda _: "")
-    call: str = ""
-
-
-class Asked(BaseModel):
-    """Settings of a workload; a study's own class adds its fields.
-
-    Profiles and `--set KEY=VALUE` are validated against it, and every record keeps it. A field with
-    `json_schema_extra={"option": "--name"}` has an option of its own on the command line; its
-    description is the option's help.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    def kept(self) -> dict[str, Any]:
-        """What manifest and records keep of it: nothing that only this machine understands."""
-        return self.model_dump(mode="json")
 
 
 class Study:

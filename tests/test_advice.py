@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from analysis import advice, statistics, study
+from analysis import statistics
+from analysis.cells import Observation
+from analysis.statistics import Estimate
+from analysis.table import Entry, Table
+from studies.qop2007.report import advice
 from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
 from studies.qop2007.report.advice.fit import fit
-from analysis.statistics import Estimate
-from studies.qop2007.report.evaluation import Observation, Study
-from analysis.table import Entry, Table
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.from_paper import from_paper
 
-PRINTED = study.published()
+PRINTED = from_paper()
 
 
 def world(times: dict[str, tuple[float, float]], *, spread: float = 0.001,
-          **rates: float) -> Study:
+          **rates: float) -> Basis:
     """P1 and others at home in N2 and roaming in R1: seconds of authentication and of handoff."""
     found = {}
     for policy, (auth, handoff) in times.items():
@@ -32,8 +35,8 @@ def world(times: dict[str, tuple[float, float]], *, spread: float = 0.001,
         for (metric, place), value in values.items():
             seen = {1: value * (1 - spread), 2: value, 3: value * (1 + spread)}
             found[metric, policy, place] = Observation(statistics.mean(seen.values()), seen)
-    return replace(PRINTED, origin="measured", observations=found, profiles=tuple(
-        one for one in PRINTED.profiles if one.id in times))
+    return replace(PRINTED, origin="measured", observations=found, policies=tuple(
+        one for one in PRINTED.policies if one.id in times))
 
 
 def column(table: Table, key: str) -> dict[str, Entry]:
@@ -157,9 +160,9 @@ def test_a_study_without_roaming_has_advice_for_home_alone() -> None:
 def test_what_was_not_measured_is_undecided() -> None:
     """Without a stream or a time there is no yes; a limit that nobody asks for needs none."""
     bare = replace(PRINTED, origin="measured", observations={})
-    found = fit(bare, PRINTED.profiles[-1], APPLICATIONS["voice"], "home")
+    found = fit(bare, PRINTED.policies[-1], APPLICATIONS["voice"], "home")
     assert (found.answer, found.fails) == ("undecided", ("interruption?", "rate?"))
-    assert fit(bare, PRINTED.profiles[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
+    assert fit(bare, PRINTED.policies[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
     assert advice.advise(bare, "voice").rows
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.bounds.ceilings import between_agents, path
 from analysis.bounds.packets import Esp, esp_of, fragments
 from measure import dissect
 from policies import Policy
+from studies.qop2007.report.paths import between_agents, path
 from tests.fabricated import POLICIES
 from topologies.loader import load_medium, load_scenario, medium_names, scenario_ids
 from topologies.medium import airtimes

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import bounds, frame
-from analysis.bounds.ceilings import path
 from analysis.bounds.verdict import judge
+from analysis.cells import Cells
 from analysis.statistics import Estimate
 from analysis.table import Entry, Quantity, Table
-from measure.record import Record, StreamRecord
-from tests.fabricated import POLICIES, make
+from measure.record import Record
+from studies.qop2007.body import StreamRecord
+from studies.qop2007.report import header_arithmetic, throughput_bounds
+from studies.qop2007.report.paths import path
+from tests.fabricated import POLICIES, body_of, cells_of, changed, make, manifest_of, results_of
 from tests.test_bounds import RECORDED, SCENARIOS, SHORT, with_ipsec
-from topologies.loader import load_medium
+from topologies.loader import load_medium, to_json
 
 # --- what was measured --------------------------------------------------------------------------
 
@@ -42,9 +44,8 @@ def measured() -> list[Record]:
                                              duration_s=count * 8 / bps, iperf=iperf)
             found = make(row["policy"], int(row["repetition"]), scenario=row["scenario"])
             busy = {"system": float(row["processor_busy_s"]), "idle": 3.0}
-            records.append(found.model_copy(update=streams | {
-                "raw": found.raw | {"processor_s": busy},
-                "environment": found.environment | {"medium": SHORT.name}}))
+            records.append(changed(found, **streams, raw=found.raw | {"processor_s": busy},
+                                   environment=found.environment | {"medium": SHORT.name}))
     return records
 
 
@@ -56,10 +57,10 @@ def test_measured_udp_reaches_its_ceiling_and_never_exceeds_it() -> None:
     """
     shares: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for record in measured():
-        assert record.udp is not None
-        ceiling = path(POLICIES[record.policy], SCENARIOS[record.scenario]).udp(SHORT, 1400)
-        shares[record.policy, record.scenario == "N2"].append(
-            record.udp.goodput_bps / ceiling.bps)
+        udp, (policy, scenario) = body_of(record).udp, record.cell.values()
+        assert udp is not None
+        ceiling = path(POLICIES[policy], SCENARIOS[scenario]).udp(SHORT, 1400)
+        shares[policy, scenario == "N2"].append(udp.goodput_bps / ceiling.bps)
     for (policy, once), found in shares.items():
         assert 0.99 <= np.median(found) <= (1.0 if once else 1.016), policy
         assert max(found) <= (1.0005 if once else 1.0175), policy
@@ -67,7 +68,7 @@ def test_measured_udp_reaches_its_ceiling_and_never_exceeds_it() -> None:
 
 def test_measured_runs_are_bounded_by_the_medium() -> None:
     """Every cell has its ceilings, and the verdict that such a medium makes one expect."""
-    table = bounds.table(frame.from_records(measured()))
+    table = throughput_bounds.table(cells_of(*measured()))
     assert len(table.rows) == 60
     assert [at for at, _ in table.sections] == [0, 12, 24, 36, 48]
     words = {entry.text.rstrip("?") for row in table.rows for entry in (row[5], row[9])}
@@ -101,20 +102,20 @@ def number(table: Table, row: int, key: str) -> Quantity:
     return entry.number
 
 
-def fast(policy: str, repetition: int, bps: float = 4e6, **environment: Any) -> Record:
-    """A repetition with 1400-byte datagrams, 1.5 s of work and streams of 2 s each."""
-    found = make(policy, repetition)
+def fast(policy: str, repetition: int, bps: float = 4e6, digest: str = "",
+         **environment: Any) -> Record:
+    """A repetition with 1.5 s of work and streams of 2 s each."""
+    made = make(policy, repetition)
     stream = StreamRecord(goodput_bps=bps, bytes=1_000_000, duration_s=2.0, iperf={})
-    counts = {"packets": 715, "lost_packets": 15}
-    udp = stream.model_copy(update={"bytes": 980_000, "iperf": counts})
-    return found.model_copy(update={
-        "tcp": stream, "udp": udp, "environment": found.environment | environment,
-        "raw": found.raw | {"processor_s": {"user": 0.5, "system": 1.0, "idle": 4.0}}})
+    return changed(made, tcp=stream, udp=stream.model_copy(update={"bytes": 980_000}),
+                   environment=made.environment | environment,
+                   digests={"policy": digest} if digest else made.digests,
+                   raw=made.raw | {"processor_s": {"user": 0.5, "system": 1.0, "idle": 4.0}})
 
 
 def test_a_row_adds_up() -> None:
     """Share is goodput by ceiling, with its interval; the processor's its work by streams' time."""
-    table = bounds.table(frame.from_records([fast("P2", 1, 4e6), fast("P2", 2, 4.4e6)]))
+    table = throughput_bounds.table(cells_of(fast("P2", 1, 4e6), fast("P2", 2, 4.4e6)))
     goodput, ceiling, share = (number(table, 0, f"udp_{what}")
                                for what in ("goodput_bps", "ceiling_bps", "share"))
     assert ceiling.value == pytest.approx(load_medium("802.11b-long").udp_ceiling_bps(1400, 8))
@@ -129,28 +130,38 @@ def test_a_row_adds_up() -> None:
 @pytest.mark.parametrize(("environment", "says"), [
     ({"medium": None}, "No ceiling where no medium was emulated."),
     ({"medium": "/etc/ether.yml"}, "No ceiling on the medium '/etc/ether.yml'"),
-    ({"policy_sha256": "other"}, "P2: no ceiling; its layers are not those")])
+    ({"digest": "other"}, "P2: no ceiling; the results folder does not say which layers")])
 def test_what_is_not_known_has_no_ceiling(environment: dict[str, Any], says: str) -> None:
     """Names from records are never taken for paths; the goodput is shown all the same."""
-    table = bounds.table(frame.from_records([fast("P2", k, **environment) for k in (1, 2)]))
+    table = throughput_bounds.table(cells_of(*[fast("P2", k, **environment) for k in (1, 2)]))
     assert any(note.startswith(says) for note in table.notes)
     assert table.rows[0][3] == Entry("-")
     assert number(table, 0, "udp_goodput_bps").value == 4e6
     assert table.rows[0][5].text in ("emulator", "processor")
 
 
-def test_a_policy_and_a_medium_of_ones_own_can_be_given() -> None:
-    """What does not come with the project is found by its digest, and by its name."""
+def test_a_policy_and_a_medium_of_ones_own_are_in_the_manifest() -> None:
+    """What does not come with the project is found where the run wrote it down."""
     policy, medium = with_ipsec("aes128gcm16"), dataclasses.replace(SHORT, name="mine")
-    records = [fast("P3", k, policy_sha256=policy.digest(), medium="mine") for k in (1, 2)]
-    table = bounds.table(frame.from_records(records), policies=[policy], media=[medium])
+    records = [fast(policy.id, k, digest=policy.digest(), medium="mine") for k in (1, 2)]
+    manifest = manifest_of(records, [policy], media={"mine": to_json(medium)})
+    table = throughput_bounds.table(Cells(results_of(*records, manifest=manifest)))
     assert number(table, 0, "udp_ceiling_bps").value == pytest.approx(
         1400 * 8e6 / SHORT.airtime_us(1484 + 8))
 
 
+def test_the_payload_is_what_was_asked_for() -> None:
+    """Not what packet counts suggest: a run of small datagrams has its own ceiling."""
+    records = [fast("P1", k, medium=SHORT.name) for k in (1, 2)]
+    asked = {"udp_payload_bytes": 200}
+    table = throughput_bounds.table(Cells(results_of(
+        *records, manifest=manifest_of(records, asked=asked))))
+    assert number(table, 0, "udp_ceiling_bps").value == pytest.approx(SHORT.udp_ceiling_bps(200))
+
+
 def test_the_arithmetic_of_headers() -> None:
     """P12's datagram: 1400 + 28 + 52 of ESP + 8 of WEP; 1552 bytes between agents, as captured."""
-    table = bounds.arithmetic(SHORT, 1400)
+    table = header_arithmetic.arithmetic(SHORT, 1400, (SCENARIOS["N2"], SCENARIOS["R1"]))
     row = [row[0].text for row in table.rows].index("P12")
     found = {key: number(table, row, key).value for key in
              ("cipher_bytes", "esp_bytes", "packet_bytes", "frame_bytes", "wire_bytes",

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import analysis
-from analysis import (
-    NothingToReport,
-    bounds,
-    clocks,
-    diagnostics,
-    frame,
-    one_clock,
-    report,
-    statistics,
-)
-from studies.qop2007.report.claims.reasons import reason
+from analysis import NothingToReport, Results, clock_comparison, stability, statistics
+from analysis.cells import Cells
+from analysis.clock import CAVEAT, caveat
 from analysis.comparison import compare
-from analysis.clock import CAVEAT
-from analysis.report import latex
+from analysis.present import latex, terminal
+from analysis.present.export import to_csv
+from analysis.present.markdown import to_markdown
+from analysis.present.writing import write as write_report
 from analysis.table import Entry, Table
-from harness.engine.plan import Plan, Settings
 from harness.engine.progress import Progress
-from measure.record import Record, StreamRecord, write
+from measure.record import Record
+from studies.qop2007.body import StreamRecord
+from studies.qop2007.report import throughput_bounds
+from studies.qop2007.report.claims.reasons import reason
 from tests.conftest import Qop
-from tests.fabricated import P12_PHASES, make, paper_run
-from tests.results_folder import plan_of
+from tests.fabricated import (
+    P12_PHASES,
+    STUDY,
+    cells_of,
+    changed,
+    handoffs_of,
+    load,
+    make,
+    paper_run,
+    results_of,
+    write_all,
+)
+from tests.plans import plan_of
 
 VIRTUAL = make().environment | {"clock": "virtual"}
 
@@ -45,7 +50,7 @@ def virtually(records: Iterable[Record]) -> list[Record]:
 
 
 def run_of(clock: str, repetitions: int = 4, *, computing_s: float = 0.01,
-           slower_bps: float = 0.0) -> frame.Results:
+           slower_bps: float = 0.0) -> Results:
     """P1 and P12 in N2; real time has `computing_s` more in EAP and IKE, and less goodput."""
     rng = np.random.default_rng(len(clock))
     found = []
@@ -58,7 +63,12 @@ def run_of(clock: str, repetitions: int = 4, *, computing_s: float = 0.01,
                       if policy == "P12" or name not in ("dot1x", "ike")}
             found.append(make(policy, number, phases=phases, udp=5.8e6 + rng.normal(0, 1e3),
                               tcp=4.6e6 - real * slower_bps + rng.normal(0, 1e3)))
-    return frame.from_records(virtually(found) if clock == "virtual" else found)
+    return results_of(*(virtually(found) if clock == "virtual" else found))
+
+
+def compared(first: Results, second: Results, **options: Any) -> list[Table]:
+    """Both clocks side by side, with the study's parts of the authentication time."""
+    return clock_comparison.compare(first, second, parts=STUDY.parts(Cells(first)), **options)
 
 
 def entry(tables: list[Table], table: str, policy: str, key: str, part: str = "") -> Entry:
@@ -80,14 +90,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def mixed(folder: Path, planned: str = "") -> Path:
     """A results folder with four records in real time and three in virtual time, of other rates."""
     real = [make("P1", number, tcp=4e6) for number in (1, 2, 3, 4)]
-    for one in [*real, *virtually(make("P1", number, tcp=5e6) for number in (5, 6, 7))]:
-        write(one, folder / "records")
-    if planned:
-        plan: Plan = plan_of("P1", repetitions=7)
-        described = plan.describe()
-        described["settings"]["clock"] = planned
-        (folder / "plan.json").write_text(json.dumps(described))
-    return folder
+    virtual = virtually(make("P1", number, tcp=5e6) for number in (5, 6, 7))
+    return write_all([*real, *virtual], folder, settings={"repetitions": 7, "clock": planned})
 
 
 @pytest.mark.parametrize(("planned", "kept", "goodput"), [
@@ -98,35 +102,33 @@ def test_a_folder_with_both_clocks_shows_one(tmp_path: Path, planned: str, kept:
 
     Every mean is of one clock: 4 Mbit/s or 5, never something between.
     """
-    results = analysis.load(mixed(tmp_path, planned))
+    results = load(mixed(tmp_path, planned))
     assert results.clock == kept and set(results.frame["clock"]) == {kept}
     others = "virtual" if kept == "real" else "real"
     assert f"of another clock ({others}) and left out" in results.left_out
     assert ("P1-N2-006" in results.left_out) == (kept == "real")
-    summary = analysis.summarize(results)
-    assert summary.cells["N2"][0].values["tcp_goodput_bps"].mean == goodput  # type: ignore[union-attr]
-    assert results.left_out in summary.warnings
-    assert results.left_out in report.of_run(tmp_path, results).warnings
+    cells = Cells(results)
+    assert cells.observations["tcp_goodput_bps", "P1", "N2"].estimate.mean == goodput
+    assert results.left_out in STUDY.run_table(cells).warnings
+    assert results.left_out in STUDY.report(results, {}).warnings
 
 
 def test_of_as_many_the_real_clock_is_kept() -> None:
     """Records in memory are separated as files are."""
-    results = frame.from_records([*virtually([make("P1", 1)]), make("P1", 2)])
+    results = results_of(*virtually([make("P1", 1)]), make("P1", 2))
     assert results.clock == "real" and list(results.frame["repetition"]) == [2]
 
 
 def test_a_plan_whose_clock_no_record_has_decides_nothing(tmp_path: Path) -> None:
     """Nothing may be left of a folder because its plan was changed by hand."""
-    write(make("P1", 1), tmp_path / "records")
-    plan = Plan(plan_of("P1").policies, plan_of("P1").scenarios, None, Settings(clock="virtual"))
-    (tmp_path / "plan.json").write_text(json.dumps(plan.describe()))
-    results = analysis.load(tmp_path)
+    settings = {"repetitions": 1, "clock": "virtual"}
+    results = load(write_all([make("P1", 1)], tmp_path, settings=settings))
     assert results.clock == "real" and not results.left_out
 
 
 def test_one_clock_leaves_nothing_out() -> None:
     """The usual case: no line, no row less."""
-    results = frame.from_records([make("P1", 1), make("P1", 2)])
+    results = results_of(make("P1", 1), make("P1", 2))
     assert results.left_out == "" and len(results.frame) == 2
 
 
@@ -143,19 +145,18 @@ def test_terminal_and_markdown_say_what_virtual_time_leaves_out() -> None:
     """The one sentence, and the clock in every heading; real time has neither."""
     records = paper_run(("N2", "R1"))
     for these, there in ((virtually(records), True), (records, False)):
-        summary = analysis.summarize(frame.from_records(these))
-        for text in (analysis.tables.markdown(summary), analysis.tables.handoff_markdown(summary),
-                     analysis.tables.text(summary, 400),
-                     analysis.tables.text(summary, 400, analysis.tables.handoff)):
-            assert (CAVEAT in text) == there
+        cells = cells_of(*these)
+        tables = STUDY.run_table(cells), handoffs_of(cells)
+        for text in (*map(to_markdown, tables), *(terminal.text(table, 400) for table in tables)):
+            assert (CAVEAT in text.replace("\\", "")) == there
             assert ("(virtual time)" in text) == there
 
 
-@pytest.mark.parametrize("form", ["csv", "handoff_csv"])
-def test_csv_has_the_clock_of_every_row(form: str) -> None:
+@pytest.mark.parametrize("table_of", [STUDY.run_table, handoffs_of])
+def test_csv_has_the_clock_of_every_row(table_of: Callable[[Cells], Table]) -> None:
     """A file that is read by a program says it in a column."""
-    summary = analysis.summarize(frame.from_records(virtually(paper_run(("R1",)))))
-    rows = list(csv.DictReader(io.StringIO(getattr(analysis.tables, form)(summary))))
+    text = to_csv(table_of(cells_of(*virtually(paper_run(("R1",))))))
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 12 and {row["clock"] for row in rows} == {"virtual"}
 
 
@@ -163,9 +164,8 @@ def test_csv_has_the_clock_of_every_row(form: str) -> None:
 def test_everything_in_the_report_says_its_clock(tmp_path: Path, clock: str) -> None:
     """Tables with records behind them: caption, LaTeX, CSV. Figures and page, too."""
     records = paper_run(("N2", "R1"))
-    results = frame.from_records(virtually(records) if clock == "virtual" else records)
-    made = report.of_run(tmp_path, results)
-    report.write(made, tmp_path)
+    made = STUDY.report(results_of(*(virtually(records) if clock == "virtual" else records)), {})
+    write_report(made, tmp_path)
     said = clock == "virtual"
     measured = [table for table in made.tables
                 if any(entry.records for row in table.rows for entry in row)]
@@ -191,14 +191,14 @@ def slow(policy: str, number: int) -> Record:
     stream = StreamRecord(goodput_bps=2e6, bytes=1_000_000, duration_s=4.0,
                           iperf={"packets": 715, "lost_packets": 0})
     made = make(policy, number)
-    return made.model_copy(update={"tcp": stream, "udp": stream, "raw": made.raw | {
-        "processor_s": {"user": 4.0, "system": 4.0, "idle": 0.0}}})
+    return changed(made, tcp=stream, udp=stream, raw=made.raw | {
+        "processor_s": {"user": 4.0, "system": 4.0, "idle": 0.0}})
 
 
 def test_the_processor_bounds_nothing_in_virtual_time() -> None:
     """What is the processor's in real time is nobody's but the emulator's where it takes none."""
     records = [slow(policy, number) for policy in ("P1", "P3") for number in (1, 2, 3)]
-    real, virtual = (bounds.table(frame.from_records(these))
+    real, virtual = (throughput_bounds.table(cells_of(*these))
                      for these in (records, virtually(records)))
     at = [column.key for column in real.columns].index("udp_bound")
     assert {row[at].text for row in real.rows} == {"processor"}
@@ -220,7 +220,7 @@ def test_drift_goes_by_number_where_every_guest_has_a_time_of_its_own() -> None:
     """Stamps of virtual time that run backwards do not turn the drift around."""
     records = [make("P1", number, tcp=4e6 * (1 + 0.02 * number)).model_copy(update={
         "raw": {"stamps": {"start": 1000.0 - number}}}) for number in range(1, 13)]
-    real, virtual = ([drift.share for drift in diagnostics.drifts(frame.from_records(these))]
+    real, virtual = ([drift.share for drift in stability.drifts(cells_of(*these))]
                      for these in (records, virtually(records)))
     assert real and all(share < 0 for share in real)
     assert virtual and all(share > 0 for share in virtual)
@@ -230,8 +230,8 @@ def test_drift_goes_by_number_where_every_guest_has_a_time_of_its_own() -> None:
 def test_a_run_says_it_before_its_first_number(tmp_path: Path, clock: str,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     """Progress shows authentication times as they come."""
-    plan = Plan(plan_of("P1").policies, plan_of("P1").scenarios, None, Settings(clock=clock))
-    Progress(plan, tmp_path, already=0)
+    progress = Progress(plan_of("P1", clock=clock), tmp_path, caveat(clock))
+    progress.take({"event": "run-started", "at": 0.0, "total": 1, "already": 0})
     assert (CAVEAT in capsys.readouterr().err) == (clock == "virtual")
 
 
@@ -246,7 +246,7 @@ def test_the_difference_between_the_clocks_is_the_processors(swapped: bool) -> N
     """
     runs = [(run_of("real", slower_bps=1e5), "lab"), (run_of("virtual"), "model")]
     (first, one), (second, other) = reversed(runs) if swapped else runs
-    tables = clocks.compare(first, second, names=(one, other))
+    tables = compared(first, second, names=(one, other))
     assert [table.id for table in tables] == [
         "clocks", "clocks-authentication_time_s", "clocks-components", "clocks-tcp_goodput_bps",
         "clocks-udp_goodput_bps"]
@@ -282,8 +282,8 @@ def test_clocks_that_agree_are_seldom_said_to_differ() -> None:
         runs = [[make(policy, number, phases={"registration": (0.002 + rng.normal(0, 1e-4), 2)},
                       tcp=4.6e6 + rng.normal(0, 1e4), udp=5.8e6 + rng.normal(0, 1e4))
                  for policy in ("P1", "P2", "P3") for number in (1, 2, 3)] for _ in range(2)]
-        tables = clocks.compare(frame.from_records(runs[0]),
-                                frame.from_records(virtually(runs[1])))
+        tables = compared(results_of(*runs[0]),
+                                results_of(*virtually(runs[1])))
         alarms += any("significant" in entry.marks for table in tables for row in table.rows
                       for entry in row)
     assert alarms <= 6  # P(more than 6 of 40 at 5 %) is 0.3 %
@@ -291,7 +291,7 @@ def test_clocks_that_agree_are_seldom_said_to_differ() -> None:
 
 def test_the_overview_counts_cells_and_marks() -> None:
     """Two cells have an authentication time, and in one of them the processor is seen."""
-    tables = clocks.compare(run_of("real"), run_of("virtual"))
+    tables = compared(run_of("real"), run_of("virtual"))
     title = "Authentication time"
     cells, most, marked = (entry(tables, "clocks", title, key).number for key in
                            ("cells", "processor_most_share", "significant"))
@@ -307,7 +307,7 @@ def test_the_mean_over_cells_shows_what_single_cells_cannot() -> None:
     runs = [[make(f"P{policy}", number, tcp=4.6e6,
                   phases={"registration": (mean + rng.normal(0, 1e-3), 2)})
              for policy in range(1, 13) for number in (1, 2, 3)] for mean in (0.006, 0.004)]
-    tables = clocks.compare(frame.from_records(runs[0]), frame.from_records(virtually(runs[1])))
+    tables = compared(results_of(*runs[0]), results_of(*virtually(runs[1])))
     title = "Authentication time"
     marked, mean = (entry(tables, "clocks", title, key) for key in ("significant", "p_adjusted"))
     assert marked.number and marked.number.value == 0
@@ -357,7 +357,7 @@ def test_roaming_compares_handoffs() -> None:
     slower = {name: (seconds * 2, packets) for name, (seconds, packets) in P12_PHASES.items()}
     real = [make("P12", number, scenario="R1", phases=slower) for number in (1, 2, 3)]
     virtual = [make("P12", number, scenario="R1", phases=P12_PHASES) for number in (1, 2, 3)]
-    tables = clocks.compare(frame.from_records(real), frame.from_records(virtually(virtual)))
+    tables = compared(results_of(*real), results_of(*virtually(virtual)))
     found = entry(tables, "clocks-handoff_s", "P12", "handoff_processor_s").number
     assert found
     assert found.value == pytest.approx(sum(seconds for seconds, _ in P12_PHASES.values()))
@@ -365,7 +365,7 @@ def test_roaming_compares_handoffs() -> None:
 
 def test_a_single_repetition_has_no_interval_and_no_mark() -> None:
     """The difference is shown; the notes say how to get more."""
-    tables = clocks.compare(run_of("real"), run_of("virtual", repetitions=1))
+    tables = compared(run_of("real"), run_of("virtual", repetitions=1))
     found = entry(tables, "clocks-authentication_time_s", "P12", "authentication_time_processor_s")
     assert found.number and found.number.low is None and not found.marks
     assert entry(tables, "clocks-authentication_time_s", "P12", "p_adjusted") == Entry(
@@ -379,27 +379,27 @@ def test_a_single_repetition_has_no_interval_and_no_mark() -> None:
 def test_two_runs_of_one_clock_are_another_comparison(runs: tuple[str, str], says: str) -> None:
     """There is no difference between clocks to show."""
     with pytest.raises(NothingToReport, match=says):
-        clocks.compare(*map(run_of, runs))
+        compared(*map(run_of, runs))
 
 
 def test_clocks_without_a_common_cell_are_a_clear_sentence() -> None:
     """Not an empty table."""
     with pytest.raises(NothingToReport, match=r"no cell .* in common"):
-        clocks.compare(frame.from_records([make("P1", scenario="N1")]),
-                       frame.from_records(virtually([make("P1", scenario="N2")])))
+        compared(results_of(make("P1", scenario="N1")),
+                       results_of(*virtually([make("P1", scenario="N2")])))
 
 
 def folders(qop: Qop, **changes: Any) -> None:
     """Two results folders, `lab` in real time and `model` in virtual time."""
     for name, clock in (("lab", "real"), ("model", "virtual")):
+        records = []
         for number in (1, 2, 3):
             for policy in ("P1", "P12"):
                 phases = {what: (seconds * (1.5 if clock == "real" else 1) + 1e-5 * number, packets)
                           for what, (seconds, packets) in P12_PHASES.items()
                           if policy == "P12" or what not in ("dot1x", "ike")}
-                made = make(policy, number, phases=phases, **changes)
-                write(made if clock == "real" else virtually([made])[0],
-                      qop.folder / name / "records")
+                records.append(make(policy, number, phases=phases, **changes))
+        write_all(records if clock == "real" else virtually(records), qop.folder / name)
 
 
 def test_the_command_shows_the_clocks_apart(qop: Qop) -> None:
@@ -423,4 +423,4 @@ def test_one_sentence_says_it() -> None:
     """Short, one sentence, and the things that are left out in it."""
     assert CAVEAT.count(".") == 1 and CAVEAT.endswith(".") and len(CAVEAT) < 160
     assert all(word in CAVEAT for word in ("cryptography", "EAP", "scheduling", "airtime"))
-    assert [one_clock.caveat(clock) for clock in ("real", "")] == ["", ""]
+    assert [caveat(clock) for clock in ("real", "")] == ["", ""]

@@ -323,7 +323,7 @@ class Claims:
 ])
 async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
     """One line with its address and what differs, before anything is measured or kept."""
-    monkeypatch.setattr(provenance, "code_digest", lambda study: CODE)
+    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
     checker = checking.Checker(plan_of(), Claims(Identity(CODE, IMAGE, 2), odd), tmp_path)
     with pytest.raises(UserError) as caught:
@@ -335,7 +335,7 @@ async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, mo
 
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
     """A client that has none of its own still refuses two kinds."""
-    monkeypatch.setattr(provenance, "code_digest", lambda study: CODE)
+    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
     same, other = Identity(CODE, IMAGE, 2), Identity(CODE, "other-root", 2)
     assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path).first(0)) == 2

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from analysis import NothingToReport, frame, statistics
+from analysis import NothingToReport, Results, statistics
 from analysis.comparison import changed_only, compare
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from measure.record import Record, write
 from tests.conftest import Qop
-from tests.fabricated import make
+from tests.fabricated import make, results_of, write_all
 from tests.test_statistics import SLEEP_1, SLEEP_2, covers
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30)
@@ -186,9 +186,9 @@ def marked(tables: list[Table], column: str = "tcp_goodput_difference_bps") -> s
             if "significant" in row[at].marks}
 
 
-def results(records: list[Record]) -> frame.Results:
+def results(records: list[Record]) -> Results:
     """Records in memory as a run."""
-    return frame.from_records(records)
+    return results_of(*records)
 
 
 def test_a_real_difference_is_marked_and_nothing_else_is() -> None:
@@ -234,12 +234,13 @@ def test_the_correction_counts_all_comparisons() -> None:
 
 def test_what_is_unlike_is_said() -> None:
     """Another medium, another policy, and cells that one run lacks stand in the notes."""
-    environment = make().environment | {"medium": "802.11g", "policy_sha256": "other"}
-    other = [record.model_copy(update={"environment": environment} if record.policy == "P1" else {})
-             for record in run(2) if (record.policy, record.scenario) != ("P3", "N2")]
+    environment = make().environment | {"medium": "802.11g"}
+    other = [record.model_copy(update={"environment": environment, "digests": {"policy": "other"}}
+                               if record.cell["policy"] == "P1" else {})
+             for record in run(2) if tuple(record.cell.values()) != ("P3", "N2")]
     notes = " ".join(compare(results(run(1)), results(other), names=("old", "new"))[0].notes)
     assert "differ in medium: 802.11b-long and 802.11b-long, 802.11g." in notes
-    assert "Not the same layers in both runs: P1." in notes
+    assert "Not the same policy in both runs: P1." in notes
     assert "Only old has good repetitions of P3 in N2." in notes
 
 
@@ -260,8 +261,7 @@ def test_the_command_compares_two_folders(qop: Qop) -> None:
     """Tables on standard output, with the mark; --changed leaves only what differs."""
     folders = [qop.folder / name for name in ("old", "new")]
     for folder, records in zip(folders, (run(1), run(2, {("P2", "N1"): 3e5})), strict=True):
-        for record in records:
-            write(record, folder / "records")
+        write_all(records, folder)
     done = qop("compare", "old", "new")
     assert done.returncode == 0, done.stderr
     assert "TCP goodput, old and new" in done.stdout

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis import decisions, diagnostics, frame, statistics
-from analysis.results import Results
+from analysis import significance, stability, statistics
+from analysis.cells import Cells
 from analysis.statistics import Estimate
 from measure.record import Record
-from tests.fabricated import make
+from tests.fabricated import body_of, cells_of, changed, make
 from tests.test_statistics import SLEEP_1, SLEEP_2
 
 POLICIES = tuple(f"P{number}" for number in range(1, 13))
@@ -43,11 +42,11 @@ def test_normal_values_seldom_stand_out(size: int) -> None:
     rng = np.random.default_rng(size)
     samples = rng.normal(5, 1, (800, 12, size))
     scores = np.array([statistics.modified_z_scores(list(run)) for run in samples])
-    common = (np.abs(scores) > diagnostics.OUTLIER).mean()
+    common = (np.abs(scores) > stability.OUTLIER).mean()
     assert common < 0.004
     away = np.abs(samples - np.median(samples, axis=2, keepdims=True))
     own = away / (1.4826 * np.median(away, axis=2, keepdims=True))
-    assert (own > diagnostics.OUTLIER).mean() > (0.05 if size == 3 else 3 * common)
+    assert (own > stability.OUTLIER).mean() > (0.05 if size == 3 else 3 * common)
 
 
 def test_half_of_the_values_may_be_wrong() -> None:
@@ -156,7 +155,7 @@ def test_outcomes(low: float | None, high: float | None, outcome: str) -> None:
 
 
 def run(seed: int, repetitions: int = 3, drift: float = 0.0, spread: float = 0.01,
-        **strays: float) -> Results:
+        **strays: float) -> Cells:
     """Twelve policies in N2 and R1; TCP drifts by a share a block; strays by name of record."""
     rng = np.random.default_rng(seed)
     records: list[Record] = []
@@ -167,20 +166,21 @@ def run(seed: int, repetitions: int = 3, drift: float = 0.0, spread: float = 0.0
                 record = make(policy, number, scenario=scenario, tcp=LEVELS[policy] * share,
                               udp=5.8e6 * (1 + rng.normal(0, spread)))
                 factor = strays.get(record.name.replace("-", "_"))
-                if factor and record.tcp:
-                    record = record.model_copy(update={"tcp": record.tcp.model_copy(
-                        update={"goodput_bps": record.tcp.goodput_bps * factor})})
+                tcp = body_of(record).tcp
+                if factor and tcp:
+                    record = changed(record, tcp=tcp.model_copy(
+                        update={"goodput_bps": tcp.goodput_bps * factor}))
                 records.append(record)
-    return frame.from_records(records)
+    return cells_of(*records)
 
 
 def test_a_stray_value_is_named_with_its_record() -> None:
     """It is the furthest; the warning has value, median and unit, and says that it counts."""
-    found = diagnostics.outliers(run(1, P4_R1_002=0.5))
+    found = stability.outliers(run(1, P4_R1_002=0.5))
     assert found[0].record == "P4-R1-002"
-    assert found[0].metric == "tcp_goodput_bps"
+    assert found[0].metric.name == "tcp_goodput_bps"
     assert found[0].deviations < -10
-    lines = diagnostics.warnings_of(run(1, P4_R1_002=0.5))
+    lines = stability.warnings_of(run(1, P4_R1_002=0.5))
     assert any(line.startswith("P4-R1-002: TCP goodput of 2.2") and "below the median" in line
                for line in lines)
 
@@ -188,46 +188,46 @@ def test_a_stray_value_is_named_with_its_record() -> None:
 def test_many_stray_values_are_counted_not_listed() -> None:
     """Twelve bad repetitions are ten lines and one that counts the rest."""
     strays = {f"P{number}_N2_001": 0.5 for number in range(1, 13)}
-    lines = diagnostics.warnings_of(run(2, repetitions=5, **strays))
+    lines = stability.warnings_of(run(2, repetitions=5, **strays))
     assert sum("deviations below" in line for line in lines) == 10
     assert any("more values stand out" in line for line in lines)
 
 
 def test_what_is_negligible_is_not_warned_of() -> None:
     """Values within 1 % of their median: no outliers, however small the spread is."""
-    assert diagnostics.outliers(run(3, spread=1e-5, P4_R1_002=0.995)) == []
+    assert stability.outliers(run(3, spread=1e-5, P4_R1_002=0.995)) == []
 
 
 def test_drift_is_named_with_its_size() -> None:
     """TCP falls by 4 % a block in both scenarios: 8 % over three blocks; UDP does not."""
-    found = diagnostics.drifts(run(4, drift=-0.04))
-    assert {(drift.scenario, drift.metric) for drift in found} == {
+    found = stability.drifts(run(4, drift=-0.04))
+    assert {(*drift.section, drift.metric.name) for drift in found} == {
         ("N2", "tcp_goodput_bps"), ("R1", "tcp_goodput_bps")}
     assert all(drift.share == pytest.approx(-0.08, abs=0.02) for drift in found)
-    lines = diagnostics.warnings_of(run(4, drift=-0.04))
+    lines = stability.warnings_of(run(4, drift=-0.04))
     assert lines[0].startswith(("N2: TCP goodput falls by about", "R1: TCP goodput falls by about"))
 
 
 def test_drift_goes_by_the_clock_where_records_have_it() -> None:
     """Repetitions that were measured in the opposite order drift the other way."""
-    results = run(5, drift=-0.04)
+    results = run(5, drift=-0.04).results
     turned = results.frame.assign(started_s=1e9 - results.frame["repetition"] * 60.0)
-    found = diagnostics.drifts(Results(turned, []))
+    found = stability.drifts(Cells(replace(results, frame=turned)))
     assert found and all(drift.share > 0.05 for drift in found)
 
 
 def test_quiet_runs_have_few_warnings() -> None:
     """Thirty runs of noise alone: no drift, and less than one stray value each."""
     runs = [run(seed, spread=0.02) for seed in range(30)]
-    assert sum(len(diagnostics.drifts(results)) for results in runs) <= 2
-    assert sum(len(diagnostics.outliers(results)) for results in runs) < 30
+    assert sum(len(stability.drifts(results)) for results in runs) <= 2
+    assert sum(len(stability.outliers(results)) for results in runs) < 30
 
 
 def test_decisions_find_what_is_there_and_say_what_is_missing() -> None:
     """P12 is 330 kbit/s slower: decided. P2 is 30 kbit/s slower than P1: open, with a number."""
-    found = {decision.policy: decision for decision in
-             decisions.decisions(run(6, repetitions=5, spread=0.008))
-             if (decision.metric, decision.scenario) == ("tcp_goodput_bps", "N2")}
+    found = {decision.ids[0]: decision for decision in
+             significance.decisions(run(6, repetitions=5, spread=0.008))
+             if (decision.metric.name, *decision.section) == ("tcp_goodput_bps", "N2")}
     assert found["P12"].outcome == "different"
     assert found["P12"].comparison.difference.mean == pytest.approx(-3.3e5, abs=5e4)
     assert found["P12"].further == 0
@@ -238,8 +238,8 @@ def test_decisions_find_what_is_there_and_say_what_is_missing() -> None:
 
 def test_decisions_see_equivalence() -> None:
     """A spread far below 1 % shows that UDP does not differ by as much as matters."""
-    found = decisions.decisions(run(7, repetitions=6, spread=1e-3))
-    udp = [decision for decision in found if decision.metric == "udp_goodput_bps"]
+    found = significance.decisions(run(7, repetitions=6, spread=1e-3))
+    udp = [decision for decision in found if decision.metric.name == "udp_goodput_bps"]
     assert sum(decision.outcome == "equivalent" for decision in udp) >= 0.8 * len(udp)
 
 
@@ -247,15 +247,15 @@ def test_decisions_seldom_err() -> None:
     """Policies that do not differ: at most about 5 % of families name a difference."""
     errors = 0
     for seed in range(30):
-        found = decisions.decisions(run(seed, spread=0.02))
-        errors += len({decision.scenario for decision in found if decision.outcome == "different"
-                       and decision.metric == "udp_goodput_bps"})
+        found = significance.decisions(run(seed, spread=0.02))
+        errors += len({decision.section for decision in found if decision.outcome == "different"
+                       and decision.metric.name == "udp_goodput_bps"})
     assert errors <= 8  # of 60 families; P(more than 8 at 5 %) is 0.4 %
 
 
 def test_the_tables_of_decisions() -> None:
     """One a metric; every row has the records of both cells behind its difference."""
-    tables = decisions.tables(run(8))
+    tables = significance.tables(run(8))
     assert [table.id for table in tables] == [
         f"decisions-{metric}" for metric in
         ("authentication_time_s", "handoff_s", "tcp_goodput_bps", "udp_goodput_bps")]
@@ -271,30 +271,21 @@ def test_the_tables_of_decisions() -> None:
 
 def test_no_baseline_no_decisions() -> None:
     """Without the policy that others are compared with there is nothing to decide."""
-    results = frame.from_records([make("P3", number) for number in (1, 2, 3)])
-    assert decisions.decisions(results) == []
-    assert decisions.tables(results) == []
-    assert diagnostics.warnings_of(results) == []
+    cells = cells_of(*[make("P3", number) for number in (1, 2, 3)])
+    assert significance.decisions(cells) == []
+    assert significance.tables(cells) == []
+    assert stability.warnings_of(cells) == []
 
 
 def test_single_repetitions_decide_nothing() -> None:
     """They are undecided, and how many more are needed is not made up."""
-    found = decisions.decisions(run(9, repetitions=1))
+    found = significance.decisions(run(9, repetitions=1))
     assert {(decision.outcome, decision.further, decision.p_adjusted) for decision in found} == {
         ("undecided", None, None)}
 
 
-def test_large_runs_are_quick() -> None:
-    """20,000 repetitions in seconds: trends are sought in a hundred stretches, not all pairs."""
-    rng = np.random.default_rng(10)
-    few = run(10).frame.iloc[:24]
-    results = Results(pd.concat(
-        [few.assign(repetition=number, tcp_goodput_bps=rng.normal(4.6e6, 1e5, 24))
-         for number in range(1, 834)], ignore_index=True), [])
-    begun = time.monotonic()
-    diagnostics.warnings_of(results)
-    decisions.tables(results)
-    assert time.monotonic() - begun < 20
-    times, values = diagnostics._series(np.arange(833.0)[::-1], np.linspace(3, 5, 833))
+def test_long_series_are_averaged_in_stretches() -> None:
+    """Trends are sought in a hundred stretches, not in all pairs of a long series."""
+    times, values = stability._series(np.arange(833.0)[::-1], np.linspace(3, 5, 833))
     assert times.size == values.size == 100
     assert times[0] == pytest.approx(4.0) and values[-1] == pytest.approx(3 / 4, abs=0.005)

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import analysis
-from analysis import frame, report
 from analysis.comparison import compare
 from analysis.contention import flagged_line
-from analysis.report import latex
-from harness.engine import results
+from analysis.present import latex, terminal
+from analysis.present.markdown import to_markdown
+from harness.engine import choosing
 from measure.record import Record, read, write
 from tests import results_folder
-from tests.fabricated import failed, make, paper_run
+from tests.fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
 
 
 def flagged(record: Record, *, alone: bool = False) -> Record:
@@ -27,7 +26,7 @@ def test_the_frame_has_a_column() -> None:
     """Flags, none, and records from before there were any."""
     old, new = make("P1", 1), make("P1", 2)
     new = new.model_copy(update={"environment": new.environment | {"flags": [], "alone": True}})
-    found = frame.from_records([old, new, flagged(make("P1", 3))]).frame
+    found = results_of(old, new, flagged(make("P1", 3))).frame
     assert found["flagged"].tolist() == [False, False, True]
     assert found["alone"].tolist() == [False, True, False]
 
@@ -45,18 +44,18 @@ def test_flagged_repetitions_are_counted_and_named(alone: tuple[bool, ...], says
     records = [make("P1", number) for number in (1, 2, 3, 4)]
     for number, was_alone in enumerate(alone):
         records[number] = flagged(records[number], alone=was_alone)
-    line = flagged_line(frame.from_records(records))
+    line = flagged_line(results_of(*records))
     assert says in line and bool(line) == bool(alone)
 
 
 def test_repetitions_that_do_not_count_are_not_counted() -> None:
     """A failed one is named for its failure."""
-    assert flagged_line(frame.from_records([make("P1", 1), flagged(failed("P1", 2))])) == ""
+    assert flagged_line(results_of(make("P1", 1), flagged(failed("P1", 2)))) == ""
 
 
 def test_many_are_named_in_part() -> None:
     """Ten names and a number."""
-    line = flagged_line(frame.from_records([flagged(make("P1", n)) for n in range(1, 16)]))
+    line = flagged_line(results_of(*[flagged(make("P1", n)) for n in range(1, 16)]))
     assert "P1-N2-010 and 5 more" in line and "P1-N2-011" not in line
 
 
@@ -64,20 +63,21 @@ def test_every_table_and_the_report_say_so(tmp_path: Path) -> None:
     """Terminal, Markdown, handoffs, page, tables of records as text and as LaTeX, comparisons."""
     records = paper_run(("N2", "R1"))
     records[5] = flagged(records[5])
-    results = frame.from_records(records)
+    results = results_of(*records)
     line = flagged_line(results)
     assert records[5].name in line
-    summary = analysis.summarize(results)
-    assert line in analysis.tables.markdown(summary).replace("\\", "")
-    for view in (analysis.tables.terminal, analysis.tables.handoff):
-        assert line in analysis.tables.text(summary, 500, view)
-    made = report.of_run(tmp_path, results)
+    cells = cells_of(*records)
+    for table in (STUDY.run_table(cells), handoffs_of(cells)):
+        assert line in to_markdown(table).replace("\\", "")
+        assert line in terminal.text(table, 500)
+    made = STUDY.report(results, {})
     assert line in made.warnings
     measured = [table for table in made.tables
                 if any(entry.records for row in table.rows for entry in row)]
-    assert len(measured) > 10 and all(line in table.notes for table in measured)
+    assert len(measured) > 10
+    assert all(line in (*table.notes, *table.warnings) for table in measured)
     assert latex.escape(line) in latex.table(measured[0])
-    notes = compare(results, frame.from_records(paper_run(("N2", "R1"))), names=("a", "b"))[0].notes
+    notes = compare(results, results_of(*paper_run(("N2", "R1"))), names=("a", "b"))[0].notes
     assert f"a: {line}" in notes and not any(note.startswith("b: ") for note in notes)
 
 
@@ -88,5 +88,5 @@ def test_a_run_is_complete_when_flagged_repetitions_were_measured_alone(
     plan = results_folder.plan_of("P1")
     folder = results_folder.make(tmp_path / "run", plan)
     write(flagged(read(folder / "records" / "P1-N2-001.json"), alone=alone), folder / "records")
-    chosen = results.choose(None, tmp_path, plan, fresh=False)
+    chosen = choosing.choose(None, tmp_path, plan, fresh=False)
     assert (chosen == folder) != alone

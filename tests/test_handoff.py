@@ -16,22 +16,35 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from rich.cells import cell_len
 
-import analysis
-from analysis import handoff, waterfall
+from analysis.cells import Cells
+from analysis.present import terminal
+from analysis.present.export import to_csv
+from analysis.present.markdown import to_markdown
 from harness.commands import report
 from harness.errors import UserError
 from measure import phases as measured
-from measure.record import PhaseRecord, Record, write
+from measure.record import Record
+from studies.qop2007.body import FOREIGN, PhaseRecord, handoff_s
+from studies.qop2007.report import handoff, waterfall
+from studies.qop2007.report.phase_names import phases
 from tests.fabricated import (
     LEAVING_S,
     P12_PHASES,
-    cell_of,
+    POLICIES,
+    STUDY,
+    body_of,
+    cells_of,
+    changed,
     failed,
+    handoffs_of,
     make,
+    manifest_of,
     paper_run,
     phases_of,
+    results_of,
     row_of,
-    summary_of,
+    value_of,
+    write_all,
 )
 
 TOTAL_P12_S = LEAVING_S + sum(duration for duration, _ in P12_PHASES.values())
@@ -44,82 +57,89 @@ def moved(policy: str = "P12", repetition: int = 1, scenario: str = "R1") -> Rec
 
 def lengthened(record: Record, by_s: float) -> Record:
     """The same with the first phase of the handoff longer, so that the sum is off."""
-    first = record.handoff[0]
+    first, *others = body_of(record).handoff
     longer = first.model_copy(update={"duration_s": first.duration_s + by_s})
-    return record.model_copy(update={"handoff": [longer, *record.handoff[1:]]})
+    return changed(record, handoff=[longer, *others])
 
 
-def table_of(summary: analysis.Summary, width: int = 120) -> str:
+def table_of(cells: Cells, width: int = 120) -> str:
     """The plain table of the handoffs."""
-    return analysis.tables.text(summary, width, analysis.tables.handoff)
+    return terminal.text(handoffs_of(cells), width)
+
+
+def durations(cells: Cells, policy: str) -> dict[str, float]:
+    """Mean seconds of the phases of a policy's handoffs in R1."""
+    names = phases(cells.results.frame, "handoff_")
+    return {name: cells.value(f"handoff_{name}_duration_s", (policy, "R1"), filled=True)
+            .estimate.mean for name in names}  # type: ignore[union-attr]
 
 
 # --- numbers -------------------------------------------------------------------------------------
 
 def test_the_total_is_from_leaving_to_the_first_answered_packet() -> None:
     """It comes from the stay away; the phases of the handoff, which tile it, add up to it."""
-    cell = cell_of(summary_of(moved()), "P12", "R1")
-    assert cell.values["handoff_s"].mean == pytest.approx(TOTAL_P12_S)
-    assert cell.handoff_sum_s.mean == pytest.approx(TOTAL_P12_S)
-    assert cell.handoff["scan"].duration_s.mean == pytest.approx(0.0394 + LEAVING_S)
-    assert cell.handoff_gap_s == pytest.approx(0.0, abs=1e-9)
+    cells = cells_of(moved())
+    assert value_of(cells, "handoff_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
+    assert value_of(cells, "handoff_sum_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
+    assert durations(cells, "P12")["scan"] == pytest.approx(0.0394 + LEAVING_S)
+    assert list(handoff.gaps(cells)) == []
 
 
 def test_without_the_first_packet_the_total_is_what_the_program_saw() -> None:
     """A handoff whose last phase was not captured is not measured short; the gap shows."""
-    record = moved()
-    record = record.model_copy(update={"phases": record.phases[:-1],
-                                       "handoff": record.handoff[:-1]})
-    summary = summary_of(record)
-    assert cell_of(summary, "P12", "R1").values["handoff_s"].mean == (
-        pytest.approx(TOTAL_P12_S + 0.001))
-    assert "do not add up" in summary.notes.about_data[0]
+    body = body_of(moved())
+    stay, handoff_phases = body.phases[:-1], body.handoff[:-1]
+    total = handoff_s(stay, handoff_phases, moved().raw["stamps"])
+    assert total == pytest.approx(TOTAL_P12_S + 0.001)
+    cells = cells_of(changed(moved(), phases=stay, handoff=handoff_phases, handoff_s=total))
+    assert "do not add up" in next(handoff.gaps(cells))
 
 
 def test_without_stamps_the_total_is_the_sum() -> None:
     """Records of another study need not have this one's raw values."""
-    record = moved().model_copy(update={"raw": {}})
-    assert cell_of(summary_of(record), "P12", "R1").values["handoff_s"].mean == (
-        pytest.approx(TOTAL_P12_S))
+    body = body_of(moved())
+    assert handoff_s(body.phases, body.handoff, {}) == pytest.approx(TOTAL_P12_S)
+    cells = cells_of(changed(moved(), handoff_s=None))
+    assert value_of(cells, "handoff_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
 
 
 def test_a_phase_that_some_repetitions_lack_keeps_the_sum() -> None:
     """Three handoffs, one with a handshake of its own: the means still add up to the mean sum."""
     extra = PhaseRecord(name="four_way_handshake", start_s=0.01, duration_s=0.003, packets=4)
     records = [moved("P8", number) for number in (1, 2, 3)]
-    records[0] = records[0].model_copy(update={"handoff": [extra, *records[0].handoff]})
-    cell = cell_of(summary_of(*records), "P8", "R1")
-    assert cell.handoff["four_way_handshake"].duration_s.mean == pytest.approx(0.001)
-    means = [phase.duration_s.mean for name, phase in cell.handoff.items()]
-    assert sum(means) == pytest.approx(cell.handoff_sum_s.mean)
+    records[0] = changed(records[0], handoff=[extra, *body_of(records[0]).handoff])
+    cells = cells_of(*records)
+    assert durations(cells, "P8")["four_way_handshake"] == pytest.approx(0.001)
+    assert sum(durations(cells, "P8").values()) == pytest.approx(
+        value_of(cells, "handoff_sum_s", "P8", "R1").mean)
 
 
 @pytest.mark.parametrize(("by_s", "warned"), [(0.004, False), (0.006, True), (-0.006, True)])
 def test_phases_that_do_not_add_up_are_said(by_s: float, warned: bool) -> None:
     """Within 5 ms is agreement; beyond it, both tables name policy, scenario and repetition."""
-    summary = summary_of(moved("P12", 1), lengthened(moved("P12", 2), by_s))
+    cells = cells_of(moved("P12", 1), lengthened(moved("P12", 2), by_s))
     says = (f"P12 in R1: the phases of 1 handoff do not add up to the measured total within 5 ms; "
             f"the worst, of repetition 2, by {by_s * 1e3:+.1f} ms.")
-    assert (says in summary.notes.about_data) == warned
-    assert (says in summary.warnings) == warned
-    agree = any("add up to it within 4.0 ms" in note for note in summary.notes.under_handoff)
+    table = handoffs_of(cells)
+    assert (says in table.warnings) == warned
+    assert (says in STUDY.run_table(cells).warnings) == warned
+    agree = any("add up to it within 4.0 ms" in note for note in table.notes)
     assert agree == (not warned)
 
 
 def test_failed_repetitions_are_no_part_of_a_handoff() -> None:
     """Neither of its mean, nor of the check of its sum."""
     bad = lengthened(failed("P12", 3, scenario="R1", phases=P12_PHASES), 9.0)
-    summary = summary_of(moved("P12", 1), moved("P12", 2), bad)
-    assert cell_of(summary, "P12", "R1").values["handoff_s"].n == 2
-    assert not any("add up" in warning for warning in summary.notes.about_data)
+    cells = cells_of(moved("P12", 1), moved("P12", 2), bad)
+    assert value_of(cells, "handoff_s", "P12", "R1").n == 2
+    assert list(handoff.gaps(cells)) == []
 
 
 # --- the table -----------------------------------------------------------------------------------
 
 def test_the_row_of_p12_reads_as_measured() -> None:
     """Phases in their order with packets, their sum, and the total with its interval."""
-    summary = summary_of(*(moved("P12", number) for number in (1, 2, 3)), moved("P3", 1))
-    text = table_of(summary)
+    text = table_of(cells_of(*(moved("P12", number) for number in (1, 2, 3)), moved("P3", 1)))
     assert re.sub(r" +", " ", row_of(text, "P12")) == (
         "P12 3/3 47.9 (3) 1.1 (4) 21.7 (17) 1.7 (2) 2.0 (2) 17.1 (9) 13.5 (2) 105.0 105 ± 0")
     assert "overhead" not in text
@@ -128,7 +148,7 @@ def test_the_row_of_p12_reads_as_measured() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_table_fits_its_width(width: int) -> None:
     """From 80 columns on, it is one table a scenario."""
-    text = table_of(summary_of(*paper_run(("N2", "R1", "R2"))), width)
+    text = table_of(cells_of(*paper_run(("N2", "R1", "R2"))), width)
     assert max(map(cell_len, text.splitlines())) <= width
     assert sum(line.startswith("P12 ") for line in text.splitlines()) == (2 if width >= 80 else 4)
     assert "Scenario N2" not in text
@@ -136,11 +156,11 @@ def test_the_table_fits_its_width(width: int) -> None:
 
 def test_markdown_and_csv_have_the_same_numbers() -> None:
     """Both hold the roaming scenarios only."""
-    summary = summary_of(*paper_run(("N2", "R1"), repetitions=2))
-    row = next(line for line in analysis.tables.handoff_markdown(summary).splitlines()
+    table = handoffs_of(cells_of(*paper_run(("N2", "R1"), repetitions=2)))
+    row = next(line for line in to_markdown(table).splitlines()
                if line.startswith("| P12 "))
     assert "| 17.1 (9) | 13.5 (2) | 105.0 | 105 ± 0 |" in row
-    rows = list(csv.DictReader(io.StringIO(analysis.tables.handoff_csv(summary))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert {entry["scenario"] for entry in rows} == {"R1"}
     assert float(rows[-1]["handoff_ike_duration_s"]) == pytest.approx(0.0171)
     assert "tcp_goodput_bps" not in rows[0]
@@ -151,9 +171,13 @@ def test_markdown_and_csv_have_the_same_numbers() -> None:
 @pytest.fixture(scope="module")
 def figure() -> Figure:
     """All twelve policies in R1 and R2, but for one that failed."""
-    records = [record for record in paper_run(("N2", "R1", "R2")) if record.policy != "P7"]
+    records = [record for record in paper_run(("N2", "R1", "R2"))
+               if record.cell["policy"] != "P7"]
     bad = [failed("P7", number, scenario="R1", phases={}) for number in (1, 2, 3)]
-    drawn = waterfall.draw(summary_of(*records, *bad))
+    everything = [*records, *bad]
+    planned = [(policy, scenario) for scenario in ("N2", "R1", "R2") for policy in POLICIES]
+    manifest = manifest_of(everything, cells=planned)
+    drawn = waterfall.draw(Cells(results_of(*everything, manifest=manifest)))
     drawn.draw_without_rendering()
     return drawn
 
@@ -237,21 +261,20 @@ def test_unknown_phases_get_colours_of_their_own() -> None:
     record = moved()
     extra = [PhaseRecord(name=name, start_s=0, duration_s=0.001, packets=1)
              for name in ("fils", "key_transfer")]
-    record = record.model_copy(update={"handoff": [*extra, *record.handoff]})
-    summary = summary_of(record)
-    styles = waterfall._styles(handoff.labels(handoff.bars(summary), summary))
+    cells = cells_of(changed(record, handoff=[*extra, *body_of(record).handoff]))
+    styles = waterfall._styles(handoff.labels(handoff.bars(cells), cells))
     assert {"Fils", "Key transfer"} <= styles.keys()
     assert len(set(styles.values())) == len(styles)
 
 
 def test_drawing_changes_no_setting_and_is_reproducible(tmp_path: Path) -> None:
     """The same records give the same SVG to the byte, and other figures keep their style."""
-    summary = summary_of(moved())
+    cells = cells_of(moved())
     before = dict(mpl.rcParams)
     found = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        paths = waterfall.save(summary, tmp_path / name)
+        paths = waterfall.save(cells, tmp_path / name)
         assert [path.name for path in paths] == ["handoff.svg", "handoff.png"]
         found.append(paths[0].read_bytes())
     assert found[0] == found[1]
@@ -262,7 +285,7 @@ def test_drawing_changes_no_setting_and_is_reproducible(tmp_path: Path) -> None:
 
 def test_one_repetition_has_neither_interval_nor_its_legend() -> None:
     """A quick look is drawn, and says that it is one."""
-    drawn = waterfall.draw(summary_of(moved()))
+    drawn = waterfall.draw(cells_of(moved()))
     assert drawn.axes[0].get_title("right") == "one repetition"
     assert all(isinstance(handle, Patch) for handle in drawn.legends[0].legend_handles)
     assert drawn.axes[0].texts[0].get_text() == "105 ms"
@@ -273,17 +296,20 @@ def test_one_repetition_has_neither_interval_nor_its_legend() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A results folder with two policies in N2 and R1."""
-    for policy in ("P1", "P12"):
-        for repetition in (1, 2):
-            write(moved(policy, repetition), tmp_path / "records")
-            write(make(policy, repetition, phases=phases_of(policy)), tmp_path / "records")
-    return tmp_path
+    cells = [(policy, repetition) for policy in ("P1", "P12") for repetition in (1, 2)]
+    return write_all([record for policy, repetition in cells for record in (
+        moved(policy, repetition), make(policy, repetition, phases=phases_of(policy)))], tmp_path)
+
+
+def show_handoff(folder: Path, *arguments: str) -> None:
+    """`qop report --handoff FOLDER`, in this process; errors of the user's are raised."""
+    report.command.main([str(folder), "--handoff", *arguments], standalone_mode=False)
 
 
 def test_report_writes_the_figure_and_says_where(folder: Path,
                                                  capsys: pytest.CaptureFixture[str]) -> None:
     """The table on standard output, the figure's paths under it."""
-    report.show_handoff(folder)
+    show_handoff(folder)
     said = capsys.readouterr()
     assert said.out.splitlines()[-1] == (
         f"Figure: {folder / 'handoff.svg'}, {folder / 'handoff.png'}")
@@ -292,11 +318,12 @@ def test_report_writes_the_figure_and_says_where(folder: Path,
     assert (folder / "handoff.svg").stat().st_size > 5_000
 
 
-@pytest.mark.parametrize(("form", "first"), [("csv", "policy,name,"), ("markdown", "### Scenario")])
+@pytest.mark.parametrize(("form", "first"), [
+    ("csv", "clock,section,policy,name,"), ("markdown", "### Scenario")])
 def test_report_in_other_formats_keeps_standard_output_clean(
         folder: Path, form: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What another program reads holds nothing but the table."""
-    report.show_handoff(folder, form)
+    show_handoff(folder, "--format", form)
     said = capsys.readouterr()
     assert said.out.startswith(first)
     assert "Figure" not in said.out
@@ -307,10 +334,9 @@ def test_report_in_other_formats_keeps_standard_output_clean(
     [make("P1", 1)], [failed("P1", 1, scenario="R1")]], ids=["at home", "all failed"])
 def test_a_run_without_handoffs_is_one_clear_line(records: list[Record], tmp_path: Path) -> None:
     """It says which scenarios have a handoff, and nothing is written."""
-    for record in records:
-        write(record, tmp_path / "records")
+    write_all(records, tmp_path)
     with pytest.raises(UserError, match="no good repetition with a handoff") as caught:
-        report.show_handoff(tmp_path)
+        show_handoff(tmp_path)
     assert str(caught.value).startswith(str(tmp_path))
     assert "--scenarios R1,R2" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -321,9 +347,9 @@ def test_a_figure_that_cannot_be_written_is_one_line(folder: Path) -> None:
     """The error names the file."""
     (folder / "handoff.svg").mkdir()
     with pytest.raises(UserError, match=r"handoff\.svg: the figure cannot be written"):
-        report.show_handoff(folder)
+        show_handoff(folder)
 
 
 def test_foreign_is_what_measure_calls_it() -> None:
     """Analysis reads records only, so it has the prefix of phases away for itself."""
-    assert analysis.frame.FOREIGN == measured.FOREIGN
+    assert FOREIGN == measured.FOREIGN

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engine import setup
+from harness.errors import UserError
 from harness.selftest import medium_bench
 from harness.selftest.medium_bench import Trial, one_cell, overload, two_cells
-from harness.errors import UserError
 from topologies import loader, medium, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium

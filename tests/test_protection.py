@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import published
 from analysis.protection import score, scores, sensitivity
-from studies.qop2007.report.attacks import attacks
 from analysis.protection.design import Design
-from analysis.protection.rank_reversal import smallest_swap
 from analysis.protection.dominance import dominates, views
+from analysis.protection.rank_reversal import smallest_swap
 from policies import Policy, PolicyError, load, load_all, load_weights
 from policies.facts import KNOWN, facts
 from policies.weights import DEFAULT, FEATURES
+from studies.qop2007 import published
+from studies.qop2007.report.attacks import attacks
 
 ROOT = Path(__file__).parent.parent
 PAPER = load_all()
@@ -59,7 +59,7 @@ TABLE_3 = {
 def test_sigma_is_that_of_table_3_cell_by_cell() -> None:
     """Sum, normalised sum and group of all twelve, in the order of the printed table."""
     found = {one.policy: (one.sigma, f"{one.sigma_normalized:.1f}", one.group)
-             for one in scores(PAPER, WEIGHTS)}
+             for one in scores(PAPER, WEIGHTS, PAPER)}
     assert list(found.items()) == list(TABLE_3.items())
     paper = published.load()
     assert paper.sigma == {policy: row[0] for policy, row in TABLE_3.items()}
@@ -70,7 +70,7 @@ def test_sigma_is_that_of_table_3_cell_by_cell() -> None:
 def test_a_plain_sum_is_not_what_the_paper_printed(tmp_path: Path) -> None:
     """Without `once`, P9 and P11 come out one higher, as the note on integrity says; only they."""
     plain = load_weights(changed(tmp_path, ("once: [data_integrity]", "once: []")))
-    off = {policy.id: score(policy, plain).sigma - TABLE_3[policy.id][0] for policy in PAPER}
+    off = {policy.id: score(policy, plain, PAPER).sigma - TABLE_3[policy.id][0] for policy in PAPER}
     assert {name: more for name, more in off.items() if more} == {"P9": 1, "P11": 1}
 
 
@@ -85,14 +85,15 @@ def test_features_are_those_of_table_1_but_for_two_by_name() -> None:
     """Table 1 leaves out the integrity that Table 3 counts for EAP-MD5 alone."""
     printed, differing = published.load().features, set()
     for policy in PAPER:
-        ours = set(score(policy, WEIGHTS).features)
+        ours = set(score(policy, WEIGHTS, PAPER).features)
         differing |= {(policy.id, feature) for feature in ours ^ printed[policy.id]}
     assert differing == {("P5", "data_integrity"), ("P7", "data_integrity")}
 
 
 def test_parts_of_p12_are_those_of_the_papers_walk_through() -> None:
     """Section 3.3: 3 + 1 + 2 + 2 + 1 + 4 + 2 + 2 + 1 + 1."""
-    parts = score(next(p for p in PAPER if p.id == "P12"), WEIGHTS).parts
+    parts = score(next(p for p in PAPER if p.id == "P12"), WEIGHTS,
+                  PAPER).parts
     assert sorted(parts.values()) == sorted([3, 1, 2, 2, 1, 4, 2, 2, 1, 1])
 
 
@@ -100,7 +101,7 @@ def test_parts_of_p12_are_those_of_the_papers_walk_through() -> None:
 
 def test_any_policy_has_a_sigma_from_its_layers() -> None:
     """WPA2 with a passphrase and WPA3 with SAE: nothing in them goes without a weight."""
-    found = {policy.id: score(policy, WEIGHTS) for policy in EXAMPLES}
+    found = {policy.id: score(policy, WEIGHTS, PAPER) for policy in EXAMPLES}
     assert found["WPA2-PSK"].sigma == 2 + 1 + 3 + 3
     assert found["WPA3-SAE"].sigma == 3 + 1 + 3 + 3
     assert all(not one.unweighted and one.group == "middle" for one in found.values())
@@ -134,7 +135,8 @@ def test_every_word_that_a_policy_can_say_has_a_weight() -> None:
 def test_stronger_words_of_the_extension_weigh_more() -> None:
     """The order of strength that the weights' file argues for, from sigma of single layers."""
     def link(cipher: str, keys: str = "psk", **more: object) -> float:
-        return score(policy_of("X", link={"cipher": cipher, "keys": keys, **more}), WEIGHTS).sigma
+        return score(policy_of("X", link={"cipher": cipher, "keys": keys, **more}), WEIGHTS,
+                     PAPER).sigma
 
     assert link("WEP-104", "static") < link("TKIP") < link("CCMP") < link("CCMP-256")
     assert link("CCMP") < link("CCMP", "sae", pmf=2)
@@ -143,7 +145,7 @@ def test_stronger_words_of_the_extension_weigh_more() -> None:
 def test_what_has_no_weight_is_named(tmp_path: Path) -> None:
     """Weights of one's own need not know every word; the policy then says what counts nothing."""
     path = changed(tmp_path, ("[CCMP, GCMP]}", "[GCMP]}"))
-    found = score(EXAMPLES[0], load_weights(path))
+    found = score(EXAMPLES[0], load_weights(path), PAPER)
     assert found.unweighted == ("link.cipher CCMP",)
     assert found.sigma == 3
 
@@ -151,7 +153,7 @@ def test_what_has_no_weight_is_named(tmp_path: Path) -> None:
 def test_weights_can_be_replaced_by_a_file(tmp_path: Path) -> None:
     """A file of one's own decides; percentages stay relative to the paper's strongest."""
     found = load_weights(changed(tmp_path, ("{authentication: 4,", "{authentication: 14,")))
-    by_id = {one.policy: one for one in scores(PAPER, found)}
+    by_id = {one.policy: one for one in scores(PAPER, found, PAPER)}
     assert by_id["P12"].sigma == 29
     assert by_id["P6"].sigma == 18 and by_id["P6"].group == "middle"
     assert by_id["P12"].sigma_normalized == 100
@@ -161,7 +163,7 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
     """No division by the strongest sigma where there is none."""
     text = ("groups: {middle: 45, high: 70}\nimplementations:\n  wep:\n    name: WEP\n"
             "    when: {link.cipher: [WEP-104]}\n    weights: {authentication: 0}\n")
-    found = scores(PAPER, load_weights(weights_in(tmp_path, text)))
+    found = scores(PAPER, load_weights(weights_in(tmp_path, text)), PAPER)
     assert {(one.sigma, one.sigma_normalized, one.group) for one in found} == {(0, 0, "none")}
 
 
@@ -217,7 +219,7 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
               "    weights: {authentication: 3}\n")
     path = weights_in(tmp_path, f"groups: {{middle: 45, high: 70}}\nimplementations:\n{weak}"
                                 f"{strong}")
-    found = scores([policy for policy in PAPER if policy.id in ("P2", "P6")], load_weights(path))
+    found = scores([policy for policy in PAPER if policy.id in ("P2", "P6")], load_weights(path), PAPER)
     assert [(one.policy, one.sigma) for one in found] == [("P6", 3), ("P2", 4)]
     by_id = {one.policy: one for one in views(found)}
     assert by_id["P6"].maximum == 3 > by_id["P2"].maximum == 1
@@ -226,7 +228,7 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
 
 def test_views_of_the_papers_policies() -> None:
     """P12 alone is on the front; P3, P4 and P11 are the same once features do not add up."""
-    found = {one.policy: one for one in views(scores(PAPER, WEIGHTS))}
+    found = {one.policy: one for one in views(scores(PAPER, WEIGHTS, PAPER))}
     assert [name for name, one in found.items() if one.on_front] == ["P12"]
     assert set(found["P3"].equals) == {"P4", "P11"}
     assert set(found["P6"].dominated_by) == {"P8", "P10", "P12"}
@@ -253,7 +255,7 @@ def test_sigma_of_many_weights_agrees_with_the_plain_function() -> None:
     policies = [*PAPER, *EXAMPLES]
     design = Design.of(policies, WEIGHTS)
     found = design.sigmas(np.stack([design.weights, 2 * design.weights]))
-    plain = [score(policy, WEIGHTS).sigma for policy in policies]
+    plain = [score(policy, WEIGHTS, PAPER).sigma for policy in policies]
     assert found[0].tolist() == plain
     assert found[1].tolist() == [2 * value for value in plain]
 

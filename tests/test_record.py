@@ -39,7 +39,8 @@ plain = st.recursive(st.none() | st.booleans() | st.integers(-2**53, 2**53) | fi
                      lambda inner: st.lists(inner, max_size=3)
                      | st.dictionaries(words, inner, max_size=3), max_leaves=6)
 records = st.builds(
-    Record, schema=st.just(SCHEMA), study=st.builds(StudyRecord, id=names, version=st.integers(1, 9)),
+    Record, schema=st.just(SCHEMA),
+    study=st.builds(StudyRecord, id=names, version=st.integers(1, 9)),
     cell=st.dictionaries(names, names, min_size=1, max_size=3), repetition=st.integers(0, 9999),
     status=st.sampled_from(["ok", "failed", "skipped"]), reason=words,
     digests=st.dictionaries(names, words, max_size=3),

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analysis import frame, report, study, summary
-from analysis.report import figures
+import analysis.present
+from analysis.cells import Cells
 from analysis.table import Table
-from tests.fabricated import make, paper_run
+from studies.qop2007.report import assembling, figures
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.paper_tables import tables as tables_of
+from tests.fabricated import cells_of, changed, make, paper_run
 
-CSS = Path(report.__file__).with_name("templates") / "report.css"
+CSS = Path(analysis.present.__file__).with_name("templates") / "report.css"
 #: Machado, Oliveira and Fernandes (2009), "A physiologically-based model for simulation of color
 #: vision deficiency", IEEE Trans. Vis. Comput. Graph. 15(6), severity 1, on linear RGB.
 DEFICIENCIES = {
@@ -28,19 +33,19 @@ XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1
 
 
 @pytest.fixture(scope="module")
-def results() -> frame.Results:
+def cells() -> Cells:
     """All policies in N1, N2 and R1, three times."""
-    return frame.from_records(paper_run(("N1", "N2", "R1")))
+    return cells_of(*paper_run(("N1", "N2", "R1")))
 
 
-def table_of(measured: study.Study, name: str) -> Table:
+def table_of(measured: Basis, name: str) -> Table:
     """A table of a study by its id."""
-    return next(table for table in study.tables(measured) if table.id == name)
+    return next(table for table in tables_of(measured) if table.id == name)
 
 
-def test_figure_2_has_the_points_of_its_table(results: frame.Results) -> None:
+def test_figure_2_has_the_points_of_its_table(cells: Cells) -> None:
     """A panel a kind of scenario; every policy once, with its interval, and what was published."""
-    measured = study.measured(results)
+    measured = from_run(cells)
     table = table_of(measured, "figure-2")
     figure = figures.times(table, measured)
     assert figure is not None
@@ -57,9 +62,9 @@ def test_figure_2_has_the_points_of_its_table(results: frame.Results) -> None:
     assert dict(zip(published["text"], published["y"], strict=True))["P3"] == 1.4
 
 
-def test_traffic_shows_intervals_and_published_values(results: frame.Results) -> None:
+def test_traffic_shows_intervals_and_published_values(cells: Cells) -> None:
     """The half width of P3's goodput in N2 is its bar; published values wait in the legend."""
-    measured = study.measured(results)
+    measured = from_run(cells)
     [throughput, overhead] = figures.traffic(measured)
     panel = throughput.panels[0]
     trace = next(one for one in panel.data if one["name"] == "N2")
@@ -75,14 +80,14 @@ def test_traffic_shows_intervals_and_published_values(results: frame.Results) ->
 
 def test_the_published_study_has_no_second_set_of_points() -> None:
     """Nothing stands beside the paper's values but themselves."""
-    for figure in figures.traffic(study.published()):
+    for figure in figures.traffic(from_paper()):
         assert all(trace.get("name") != "published 2007" for panel in figure.panels
                    for trace in panel.data)
 
 
-def test_phases_of_a_handoff_add_up_to_its_end(results: frame.Results) -> None:
+def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
     """Bars are stacked in order; their sum is the marker of the whole."""
-    figure = figures.handoffs(summary.summarize(results))
+    figure = figures.handoffs(cells)
     assert figure is not None
     [panel] = figure.panels
     ends = dict.fromkeys(panel.layout["yaxis"]["categoryarray"], 0.0)
@@ -96,9 +101,9 @@ def test_phases_of_a_handoff_add_up_to_its_end(results: frame.Results) -> None:
 
 def test_no_figure_of_nothing() -> None:
     """A run at home without streams has neither handoffs nor traffic."""
-    results = frame.from_records([make().model_copy(update={"tcp": None, "udp": None})])
-    assert figures.handoffs(summary.summarize(results)) is None
-    assert figures.traffic(study.measured(results)) == ()
+    cells = cells_of(changed(make(), tcp=None, udp=None))
+    assert figures.handoffs(cells) is None
+    assert figures.traffic(from_run(cells)) == ()
 
 
 def palette(theme: str) -> dict[str, str]:
@@ -130,7 +135,7 @@ def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
 
 def test_long_times_are_in_seconds_on_the_landing_view() -> None:
     """The paper's 6.28 s are not read as 6280 ms; a name is above its marker, not on it."""
-    made = report.of_paper()
+    made = assembling.of_paper()
     costs = [cost for answer in made.answers for offer in answer.offers for cost in offer.costs]
     assert ("6.28 s", "auth. time") in costs
     assert ("100 %", "protection") in costs

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-import analysis
-from analysis import report
 from analysis.claims import Verdict
-from analysis.report import page
+from analysis.present import page
 from analysis.present.report import Links, Report, Section
+from analysis.present.writing import write
 from analysis.table import Column, Entry, Quantity, Table
-from measure.record import write
-from tests.fabricated import failed, paper_run
+from studies.qop2007.report import assembling
+from tests.fabricated import STUDY, failed, load, paper_run, write_all
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 browser_needed = pytest.mark.skipif(
@@ -31,11 +30,10 @@ SCRIPT = "</script><script>document.title='run'</script>"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with all policies at home and roaming, a failure, and a damaged file."""
     out = tmp_path_factory.mktemp("report") / "run"
-    for record in [*paper_run(("N1", "N2", "R1")), failed("P6", 4)]:
-        write(record, out / "records")
+    write_all([*paper_run(("N1", "N2", "R1")), failed("P6", 4)], out)
     (out / "records" / "foreign.json").write_text('{"hello": "world"}')
     (out / "captures" / "P8-N2-001").mkdir(parents=True)
-    report.write(report.of_run(out, analysis.load(out)), out)
+    write(STUDY.report(load(out), {}), out)
     return out
 
 
@@ -43,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the published values."""
     out = tmp_path_factory.mktemp("paper")
-    report.write(report.of_paper(), out)
+    write(assembling.of_paper(), out)
     return out
 
 
@@ -169,7 +167,7 @@ def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
 @browser_needed
 def test_no_name_of_a_policy_runs(browser: Any, tmp_path: Path) -> None:
     """Texts come from records of whoever; none of them becomes a part of the page."""
-    report.write(hostile(), tmp_path)
+    write(hostile(), tmp_path)
     it = opened(browser, tmp_path)
     assert it.get_log("browser") == []
     assert it.execute_script("return document.title") == SCRIPT

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from analysis import study
-from analysis.report import console, export, latex
+from analysis.present import export, latex, terminal
 from analysis.present.entries import interval, marks_of, show, typeset
 from analysis.table import Column, Entry, Quantity, Table
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.paper_tables import tables as tables_of
 
 KBPS = Column("tcp_overhead_N1_bps", "N1", "kbit/s", 1e-3, group="Non-roaming")
 NASTY = r"100% & \input{x} $a_b^c$ #1 ~ {<P>} «± 2» | Ünïcödé 漢" "\N{GREEK SMALL LETTER SIGMA}"
@@ -101,7 +102,7 @@ def test_parquet_has_types_and_says_what_it_is(tmp_path: Path) -> None:
 
 def test_terminal_shows_value_mark_and_published() -> None:
     """All on one line but what was published, which is under its number."""
-    lines = console.text(ENTRIES, 80).splitlines()
+    lines = terminal.text(ENTRIES, 80).splitlines()
     row = next(number for number, line in enumerate(lines) if line.startswith("P2"))
     assert re.match(r"P2 +71\.1 ± 1\.1★", lines[row])
     assert lines[row + 1].strip() == "(71.1)"
@@ -110,7 +111,7 @@ def test_terminal_shows_value_mark_and_published() -> None:
 
 def test_terminal_takes_brackets_for_brackets() -> None:
     """Names with what rich takes for markup are shown as they are."""
-    assert "[red]x[/red]" in console.text(table((Entry("[red]x[/red]"), Entry("-"))), 80)
+    assert "[red]x[/red]" in terminal.text(table((Entry("[red]x[/red]"), Entry("-"))), 80)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -122,9 +123,9 @@ def test_terminal_fits_its_width_with_every_number_whole(which: str, width: int)
                   *(Entry(number=number) for number in numbers)),
                  columns=(Column("policy", "Policy"), Column("name", "Name"),
                           *(Column(f"c{n}", f"N{n}", "kbit/s", group="All") for n in range(20))))
-    tables = [wide] if which == "wide" else study.tables(study.published())
+    tables = [wide] if which == "wide" else tables_of(from_paper())
     for one in tables:
-        text = console.text(one, width)
+        text = terminal.text(one, width)
         assert max(len(line) for line in text.splitlines()) <= width, one.id
         if one is wide:
             assert all(f"{number.value:.2f}" in text for number in numbers)
@@ -201,5 +202,5 @@ def test_type_has_minus_signs_and_names_keep_their_hyphens() -> None:
 def test_latex_captions_have_one_number() -> None:
     """LaTeX counts tables itself; which one it is in the paper is said behind."""
     found = latex.table(Table("table-5", "Table 5: TCP cryptographic overhead", ENTRIES.columns,
-                              ENTRIES.rows))
+                              ENTRIES.rows, source="the 2007 paper"))
     assert r"\caption{TCP cryptographic overhead (Table 5 of the 2007 paper)}" in found

@@ -5,24 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis import frame, published, study
-from analysis.blocks import ask, fieller, jackknife, mean_of, over
-from studies.qop2007.report.evaluation import Study
-from studies.qop2007.report.recommendation import by_overhead
-from studies.qop2007.report.robustness import sample_variance
-from studies.qop2007.report.traffic_tables import table_n2
+from analysis.blocks import ask, fieller, jackknife, mean_of
 from analysis.table import Entry, Table
 from measure.record import Record
 from policies import load, load_weights
-from tests.fabricated import failed, make, paper_run, phases_of
+from studies.qop2007 import published
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.paper_tables import tables as tables_of
+from studies.qop2007.report.recommendation import by_overhead
+from studies.qop2007.report.robustness import sample_variance
+from studies.qop2007.report.traffic_tables import table_n2
+from tests.fabricated import (
+    cells_of,
+    failed,
+    make,
+    paper_run,
+    phases_of,
+)
 
 ROOT = Path(__file__).parent.parent
-PRINTED = study.published()
-TABLES = {table.id: table for table in study.tables(PRINTED)}
+PRINTED = from_paper()
+TABLES = {table.id: table for table in tables_of(PRINTED)}
 ORDER = ("P1", "P2", "P5", "P7", "P6", "P3", "P8", "P4", "P9", "P11", "P10", "P12")
 
 #: Tables 5 to 8 as the paper prints them: a line a scenario, policies in the order of Table 3.
@@ -112,9 +122,9 @@ def test_recommended_policies_are_those_that_the_paper_names() -> None:
     """Each choice that section 5.2 puts into words, for each kind of scenario and stream."""
     named = published.load().recommended
     compared = 0
-    for metric in ("tcp_overhead_bps", "udp_overhead_bps"):
+    for stream, metric in (("tcp", "tcp_overhead_bps"), ("udp", "udp_overhead_bps")):
         for kind in ("home", "roaming"):
-            found = by_overhead(PRINTED, metric, kind)
+            found = by_overhead(PRINTED, stream, kind)
             for group, policy in named[metric][kind].items():
                 assert found[group] == policy, (metric, kind, group)
                 compared += 1
@@ -140,12 +150,12 @@ def test_the_rules_factors_have_room(monkeypatch: pytest.MonkeyPatch, within: fl
                                      same: bool) -> None:
     """The paper's choices hold for the whole range that the rule's docstring says, not beyond."""
     def choices() -> list[dict[str, str]]:
-        return [by_overhead(PRINTED, metric, kind) for kind in ("home", "roaming")
-                for metric in ("tcp_overhead_bps", "udp_overhead_bps")]
+        return [by_overhead(PRINTED, stream, kind) for kind in ("home", "roaming")
+                for stream in ("tcp", "udp")]
 
     usual = choices()
-    monkeypatch.setattr("analysis.study.recommend.WITHIN_GROUP", within)
-    monkeypatch.setattr("analysis.study.recommend.AMONG_GROUPS", among)
+    monkeypatch.setattr("studies.qop2007.report.recommendation.WITHIN_GROUP", within)
+    monkeypatch.setattr("studies.qop2007.report.recommendation.AMONG_GROUPS", among)
     assert (choices() == usual) == same
 
 
@@ -234,14 +244,15 @@ def test_published_figures_have_neither_interval_nor_record() -> None:
 
 # --- studies from records -------------------------------------------------------------------------
 
-def study_of(*records: Record, **options: object) -> Study:
-    return study.measured(frame.from_records(list(records)), **options)
+def basis_of(*records: Record, **options: Any) -> Basis:
+    """The basis of a run of these records."""
+    return from_run(cells_of(*records, **options))
 
 
 def test_a_measured_study_fills_every_table() -> None:
     """All twelve in N2 and R1: tables with intervals, records and the published values beside."""
-    found = study_of(*paper_run(("N2", "R1")))
-    tables = {table.id: table for table in study.tables(found)}
+    found = basis_of(*paper_run(("N2", "R1")))
+    tables = {table.id: table for table in tables_of(found)}
     assert set(tables) == set(TABLES)
     entry = column_of(tables["table-5"], "tcp_overhead_N2_bps")["P12"]
     assert entry.number.value == pytest.approx(0.2e6, rel=0.01)
@@ -256,7 +267,7 @@ def test_a_drift_that_hits_all_policies_alike_cancels() -> None:
     """Overhead is taken within blocks, so an interval knows nothing of the drift between them."""
     records = [make(policy, repetition, tcp=(4.6e6 if policy == "P1" else 4.4e6)
                     + 0.3e6 * repetition) for policy in ("P1", "P3") for repetition in range(1, 6)]
-    found = study_of(*records).find("tcp_overhead_bps", "P3", "N2")
+    found = basis_of(*records).find("tcp_overhead_bps", "P3", "N2")
     assert found.estimate.mean == pytest.approx(0.2e6)
     assert found.estimate.half_width == pytest.approx(0, abs=1e-3)
 
@@ -264,14 +275,14 @@ def test_a_drift_that_hits_all_policies_alike_cancels() -> None:
 def test_policies_of_ones_own_stand_in_their_group() -> None:
     """WPA2 and WPA3 beside two of the paper's: sigma from their layers, nothing published."""
     own = [load(ROOT / "examples" / name) for name in ("wpa2-psk.yml", "wpa3-sae.yml")]
-    records = [make(name, repetition, environment={"policy_sha256": digest})
+    records = [make(name, repetition, digests={"policy": digest})
                for repetition in (1, 2, 3)
-               for name, digest in [("P1", PRINTED.profiles[0].policy.digest()),
+               for name, digest in [("P1", PRINTED.policies[0].policy.digest()),
                                     *((policy.id, policy.digest()) for policy in own)]]
-    found = study_of(*records, policies=own)
-    assert [(one.id, one.group) for one in found.profiles] == [
+    found = basis_of(*records, own=own)
+    assert [(one.id, one.group) for one in found.policies] == [
         ("P1", "none"), ("WPA2-PSK", "middle"), ("WPA3-SAE", "middle")]
-    tables = {table.id: table for table in study.tables(found)}
+    tables = {table.id: table for table in tables_of(found)}
     assert column_of(tables["table-3"], "sigma")["WPA3-SAE"].number.value == 10
     assert column_of(tables["table-5"], "tcp_overhead_N2_bps")["WPA2-PSK"].published is None
     assert column_of(tables["table-4"], "class")["WPA2-PSK"].text == "802.1X without IPsec"
@@ -279,14 +290,14 @@ def test_policies_of_ones_own_stand_in_their_group() -> None:
 
 def test_a_policy_whose_layers_are_not_known_is_named() -> None:
     """Its measurements are shown, its sigma is not guessed, and a note says what to do."""
-    found = study_of(*[make(name, repetition, environment={"policy_sha256": digest})
+    found = basis_of(*[make(name, repetition, digests={"policy": digest})
                        for repetition in (1, 2)
                        for name, digest in (("MINE", "f00"), ("P8", "not the paper's P8"))])
-    assert [(one.id, one.group) for one in found.profiles] == [("MINE", "unknown"),
+    assert [(one.id, one.group) for one in found.policies] == [("MINE", "unknown"),
                                                               ("P8", "unknown")]
     assert found.published == {}
-    assert "MINE: its layers are not known here" in " ".join(found.notes)
-    tables = {table.id: table for table in study.tables(found)}
+    assert "MINE: the results folder does not say which layers" in " ".join(found.notes)
+    tables = {table.id: table for table in tables_of(found)}
     assert column_of(tables["table-3"], "sigma")["MINE"].text == "-"
     assert column_of(tables["table-7"], "tcp_goodput_N2_bps")["MINE"].number.value == \
         pytest.approx(4.61e6)
@@ -294,8 +305,8 @@ def test_a_policy_whose_layers_are_not_known_is_named() -> None:
 
 def test_a_run_without_a_baseline_still_has_its_tables() -> None:
     """No overhead, but throughput and times; the table of overhead says why."""
-    found = study_of(*[make("P8", number) for number in (1, 2)])
-    tables = {table.id: table for table in study.tables(found)}
+    found = basis_of(*[make("P8", number) for number in (1, 2)])
+    tables = {table.id: table for table in tables_of(found)}
     assert found.baseline is None
     assert column_of(tables["table-5"], "tcp_overhead_N2_bps")["P8"].text == "-"
     assert "no policy without security" in tables["table-5"].notes[0]
@@ -308,23 +319,23 @@ def test_a_run_without_a_baseline_still_has_its_tables() -> None:
     [make("P2", 1, authentication_time_s=None), make("P2", 2, tcp=3e6)]])
 def test_no_run_is_too_small_for_its_tables(records: list[Record]) -> None:
     """One record, failures only, a scenario of one's own: every table is made, with dashes."""
-    found = study.tables(study_of(*records))
+    found = tables_of(basis_of(*records))
     assert {table.id for table in found} >= {"table-2", "table-3", "table-7", "n2"}
 
 
 def test_failed_repetitions_enter_nothing() -> None:
     """A cell with one good of three has no number, as everywhere else."""
-    found = study_of(make("P1", 1), make("P1", 2), make("P2", 1), failed("P2", 2), failed("P2", 3))
+    found = basis_of(make("P1", 1), make("P1", 2), make("P2", 1), failed("P2", 2), failed("P2", 3))
     assert found.find("tcp_goodput_bps", "P2", "N2") is None
     assert found.find("tcp_goodput_bps", "P1", "N2").records == ("P1-N2-001", "P1-N2-002")
 
 
 def test_the_baseline_has_no_overhead_to_itself() -> None:
     """What others are compared with stands in no table of overhead."""
-    found = study_of(*(make(policy, n) for policy in ("P1", "P2") for n in (1, 2)))
+    found = basis_of(*(make(policy, n) for policy in ("P1", "P2") for n in (1, 2)))
     assert found.find("tcp_overhead_bps", "P1", "N2") is None
     assert found.find("tcp_overhead_bps", "P2", "N2").estimate.mean == 0
-    table = next(one for one in study.tables(found) if one.id == "table-5")
+    table = next(one for one in tables_of(found) if one.id == "table-5")
     assert [row[0].text for row in table.rows] == ["P2"]
 
 
@@ -333,7 +344,7 @@ def test_components_add_up_to_the_time_of_figure_2() -> None:
     records = [make(policy, number, scenario=scenario, phases=phases_of(policy))
                for policy in ("P1", "P6", "P12") for scenario in ("N2", "R1")
                for number in (1, 2)]
-    table = next(t for t in study.tables(study_of(*records)) if t.id == "figure-2")
+    table = next(t for t in tables_of(basis_of(*records)) if t.id == "figure-2")
     keys = [column.key for column in table.columns]
     for row in table.rows:
         entries = dict(zip(keys, row, strict=True))
@@ -348,8 +359,8 @@ def test_weights_of_ones_own_move_policies_between_groups(tmp_path: Path) -> Non
     text = (ROOT / "policies" / "weights.yml").read_text()
     path = tmp_path / "mine.yml"
     path.write_text(re.sub(r"\{authentication: 3, mutual", "{authentication: 30, mutual", text))
-    found = study.measured(frame.from_records(paper_run()), load_weights(path))
-    groups = {one.id: one.group for one in found.profiles}
+    found = from_run(cells_of(*paper_run()), load_weights(path))
+    groups = {one.id: one.group for one in found.policies}
     assert groups["P3"] == "high" and groups["P6"] == "low"
 
 
@@ -431,7 +442,7 @@ def test_a_question_uses_the_blocks_that_all_cells_share() -> None:
     records = [make("P1", n, tcp=1e6 * n) for n in (1, 2, 3, 4)]
     records += [make("P2", n, tcp=1e6 * n - 5e4) for n in (2, 3, 4)]
     asked = [("tcp_goodput_bps", "P1", "N2"), ("tcp_goodput_bps", "P2", "N2")]
-    found = ask(study_of(*records), asked, lambda means: means[..., 0] - means[..., 1])
+    found = ask(basis_of(*records).observations, asked, lambda means: means[..., 0] - means[..., 1])
     assert (found.n, found.mean) == (3, pytest.approx(5e4))
     assert found.half_width == pytest.approx(0, abs=1e-3)
 
@@ -439,8 +450,8 @@ def test_a_question_uses_the_blocks_that_all_cells_share() -> None:
 def test_means_over_scenarios_are_of_the_same_scenarios_for_all() -> None:
     """P2 lacks N1, so it has no mean over the scenarios that P1 has one over."""
     records = [make("P1", n, scenario=place) for n in (1, 2) for place in ("N1", "N2")]
-    found = study_of(*records, *(make("P2", n) for n in (1, 2)))
+    found = basis_of(*records, *(make("P2", n) for n in (1, 2)))
     home = found.of_kind("home")
-    assert over(found, "tcp_goodput_bps", "P1", home).estimate.n == 2
-    assert over(found, "tcp_goodput_bps", "P2", home) is None
-    assert ask(found, [], mean_of) is None
+    assert found.over("tcp_goodput_bps", "P1", home).estimate.n == 2
+    assert found.over("tcp_goodput_bps", "P2", home) is None
+    assert ask(found.observations, [], mean_of) is None

@@ -13,19 +13,21 @@ from doc_commands import PROJECT
 
 #: Exceptions whose text a user reads: on the terminal, or as the reason in a record.
 RAISED = {"UserError", "NothingToReport", "RecordError", "BuildError", "GuestError", "ArchiveError",
-          "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost", "ChecksumError",
-          "DissectorLost", "error", "make_room", "_gone", "fail", "Finding", "complain"}
+          "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost",
+          "ChecksumError", "DissectorLost", "error", "to_user", "_gone", "fail", "Finding",
+          "complain", "StudyError", "ManifestError"}
 #: Modules with no message for those who measure, and why.
 PASSED_OVER = {
     "measure/worker.py": "the harness talks to it, and sends what it knows",
+    "studies/qop2007/survival.py": "is for tests",
     "measure/wpa_ctrl.py": "what a daemon's socket may say when the daemon is broken",
-    "harness/commands/medium_bench.py": "bench measures the harness itself",
-    "harness/commands/report_bench.py": "the same", "harness/commands/cluster_bench.py": "the same",
-    "harness/commands/faults_bench.py": "the same",
+    "harness/selftest/medium_bench.py": "bench measures the harness itself",
+    "harness/commands/report_bench.py": "the same", "harness/selftest/cluster_bench.py": "the same",
+    "harness/selftest/faults_bench.py": "the same",
     "policies/document.py": "docs/policies.md#errors", "policies/loader.py": "the same",
     "policies/weights.py": "the same",
 }
-PACKAGES = ("analysis", "guest", "harness", "measure", "policies", "topologies")
+PACKAGES = ("analysis", "guest", "harness", "measure", "policies", "studies", "topologies")
 
 
 def messages() -> Iterator[tuple[str, str]]:

@@ -45,8 +45,9 @@ def test_two_runs_agree_to_the_packet(
         other = twice[1][name]
         assert one.environment["clock"] == other.environment["clock"] == "virtual"
         assert packets(one) == packets(other), name
-        assert body(one).udp and body(other).udp
-        assert abs(body(one).udp.iperf["packets"] - body(other).udp.iperf["packets"]) <= LAST_TICK, name
+        first, second = body(one).udp, body(other).udp
+        assert first and second
+        assert abs(first.iperf["packets"] - second.iperf["packets"]) <= LAST_TICK, name
 
 
 def packets(found: Record) -> dict[str, int]:

@@ -70,7 +70,8 @@ def write_parquet(table: Table, path: Path) -> None:
 def _fields(table: Table, index: int,
             column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
     """The columns that one column of a table becomes: those that hold anything."""
-    if not is_numeric(table, index):
+    # A column with a unit is one of numbers also where none of its cells has any.
+    if not (column.unit or is_numeric(table, index)):
         yield column.key, str, lambda entry: entry.text or None
         beside = [one for one in _BESIDE if one[0] == "marks"]
     else:

@@ -1,15 +1,16 @@
-"""A report into a folder: the page, and every table as LaTeX, CSV and Parquet."""
+"""A report is written into a folder: the page, and every table as LaTeX, CSV and Parquet."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from analysis.present import export, latex, page
-from analysis.present.report import Report
+from analysis.present.report import Links, Report
 from analysis.records import Frame
 
 PAGE = "report.html"
@@ -18,9 +19,11 @@ PAGE = "report.html"
 def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path]:
     """Write `report.html` and `tables/`; the page, and the document of all tables. Raises OSError.
 
-    Each file is whole or not there: it is written beside its place and renamed. A `frame` of
-    repetitions becomes `tables/records.parquet`.
+    The page links the records and captures that are in the folder. Each file is whole or not there:
+    it is written beside its place and renamed. A `frame` of repetitions becomes
+    `tables/records.parquet`.
     """
+    report = replace(report, links=_links(folder))
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
@@ -33,6 +36,14 @@ def write(report: Report, folder: Path, frame: Frame | None = None) -> list[Path
     _put(document, latex.document(list(report.tables), report.title))
     _put(folder / PAGE, page.render(report))
     return [folder / PAGE, document]
+
+
+def _links(folder: Path) -> Links:
+    """Links from the page to records and captures, where the folder has any."""
+    captures = folder / "captures"
+    captured = frozenset(path.name for path in captures.iterdir()) if captures.is_dir() \
+        else frozenset()
+    return Links("records/" if (folder / "records").is_dir() else "./", "captures/", captured)
 
 
 def _put(path: Path, text: str) -> None:

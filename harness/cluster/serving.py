@@ -51,8 +51,8 @@ def address_towards(scheduler: str) -> str:
     """The address of this machine by which it reaches a scheduler. Raises UserError."""
     host, port = get_address_host_port(scheduler)
     try:
-        found = socket.getaddrinfo(host, port or _ANY_PORT, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = found[0]
+        ways = socket.getaddrinfo(host, port or _ANY_PORT, type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = ways[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)  # sends nothing: it only looks up the way
             return str(probe.getsockname()[0])

@@ -46,8 +46,8 @@ def _measuring_tools() -> Finding:
 
 
 def _building_tools() -> Finding:
-    found = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
-    return Finding(found.ok, found.what, found.remedy, needed=_image() is None)
+    tools = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
+    return Finding(tools.ok, tools.what, tools.remedy, needed=_image() is None)
 
 
 def _image() -> image.Image | None:
@@ -68,11 +68,11 @@ def _builders() -> Finding:
 
 
 def _guest_image() -> Finding:
-    found = _image()
-    if found is None:
+    built = _image()
+    if built is None:
         return Finding(False, "guest image", "not built yet; './qop provision' or './qop run' "
                        "builds it (some minutes)", needed=False)
-    return Finding(True, f"guest image {found.key[:12]} in {cache_root()}")
+    return Finding(True, f"guest image {built.key[:12]} in {cache_root()}")
 
 
 def _packages() -> Finding:

@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from harness.errors import UserError
 from harness.engine.machine import ROOT
+from harness.errors import UserError
 
 #: Both are configured in pyproject.toml, which says what they look at.
 CHECKS = (("ruff", "check", "."), ("mypy",))

@@ -46,6 +46,8 @@ class StudyCommand(click.Command):
         try:
             study = studies.load(self._named(args) or studies.DEFAULT)
         except StudyError as error:
+            if extra.get("resilient_parsing"):  # a shell completes what is not whole yet
+                return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None
         return self.of(study).make_context(info_name, args, parent, **extra)
 
@@ -178,6 +180,13 @@ def engine(study: Study) -> list[click.Parameter]:
                      type=click.IntRange(2, 999), help="Where --until-ci gives up on a cell."),
         # What it was called at first.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
+        *_about_the_run(),
+    ]
+
+
+def _about_the_run() -> list[click.Parameter]:
+    """Options that do not depend on the study."""
+    return [
         click.Option(["--clock"], type=click.Choice(["real", "virtual"]), default="real",
                      show_default=True, help="Virtual time skips what waits: the air costs none, "
                      "but neither does computing."),

@@ -13,6 +13,7 @@ from harness.cluster import extra
 from harness.commands import options
 from harness.engine import (
     builders,
+    choosing,
     disk_full,
     preview,
     provenance,
@@ -48,8 +49,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
     rule = stopping.parse(until_ci, most_repetitions or max_repetitions, plan.study) \
         if until_ci else None
     if fresh and out is not None:
-        results.refuse_used(out)
-    folder = results.choose(out, results.RESULTS, plan, fresh=fresh)
+        choosing.refuse_used(out)
+    folder = choosing.choose(out, results.RESULTS, plan, fresh=fresh)
     if dry_run:
         preview.show(plan, folder, captures)
         return 0

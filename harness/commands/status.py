@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,8 @@ import studies
 from harness.engine import progress, results
 from harness.engine.events import RunState
 from harness.engine.progress import lasting
+from harness.portable import folder_lock
+from studies import records as stored
 from studies.study import StudyError
 
 
@@ -19,7 +22,7 @@ from studies.study import StudyError
 def command(folder: Path | None) -> None:
     """Show how far a run has come: FOLDER, or the newest in results/."""
     folder = folder or results.latest(results.RESULTS)
-    counts = results.progress_of(folder)
+    counts = _counts(folder)
     state = "running" if counts["running"] else "not running"
     click.echo(f"{folder}: {state}; {counts['ok']} of {counts['planned']} repetitions ok, "
                f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
@@ -30,6 +33,18 @@ def command(folder: Path | None) -> None:
         click.echo(f"  {record.name}: {record.reason}")
     for complaint in counts["complaints"]:
         click.echo(f"  left out: {complaint}")
+
+
+def _counts(folder: Path) -> dict[str, Any]:
+    """Counts for `./qop status`: planned, ok, failed, missing, and whether a run is writing."""
+    plan = results.require_manifest(folder)
+    records, complaints = stored.read_all(folder / "records")
+    good = sum(entry.status == "ok" for entry in records)
+    failed = [entry for entry in records if entry.status != "ok"]
+    flagged = [entry.name for entry in records if entry.environment.get("flags")]
+    return {"planned": plan.planned, "ok": good, "flagged": flagged, "failed": failed,
+            "complaints": complaints, "missing": plan.planned - good - len(failed),
+            "running": folder_lock.is_taken(folder)}
 
 
 def _show_live(folder: Path) -> None:

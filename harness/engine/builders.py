@@ -28,9 +28,9 @@ def lacking(on: str) -> dict[str, str]:
     """What each builder lacks there and how to get it, best builder first; "" where it works."""
     if on == "host":
         return _lacking_on_host()
-    found = image.find(variant=image.MININET_WIFI)
+    built = image.find(variant=image.MININET_WIFI)
     # The plain image is built when it is needed.
-    return {MININET_WIFI: "" if found else _GET["guest"], MININET: ""}
+    return {MININET_WIFI: "" if built else _GET["guest"], MININET: ""}
 
 
 def working(on: str) -> list[str]:
@@ -61,10 +61,10 @@ def _lacking_on_host() -> dict[str, str]:
     done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
                           text=True, check=False)
     try:
-        found: dict[str, str] = json.loads(done.stdout)
+        lacks: dict[str, str] = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         return dict.fromkeys(NAMES, f"{TESTBED_PYTHON} cannot be asked ({last}); run "
                              "'sudo ./qop provision --on host' again")
-    return {name: f"{_GET['host']} ({found[name]})" if found[name] and name == MININET_WIFI
-            else found[name] for name in NAMES}
+    return {name: f"{_GET['host']} ({lacks[name]})" if lacks[name] and name == MININET_WIFI
+            else lacks[name] for name in NAMES}

@@ -25,14 +25,14 @@ class Limit:
 
 def total_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Memory that this process may have in all, in MB."""
-    found = [_meminfo_mb("MemTotal:", proc)]
-    return min(found + [limit.most_bytes >> 20 for limit in limits(proc, cgroups)])
+    least = [_meminfo_mb("MemTotal:", proc)]
+    return min(least + [limit.most_bytes >> 20 for limit in limits(proc, cgroups)])
 
 
 def available_mb(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Memory that can be used without swapping, in MB (Linux' own estimate, below all limits)."""
-    found = [_meminfo_mb("MemAvailable:", proc)]
-    return min(found + [limit.available_bytes >> 20 for limit in limits(proc, cgroups)])
+    least = [_meminfo_mb("MemAvailable:", proc)]
+    return min(least + [limit.available_bytes >> 20 for limit in limits(proc, cgroups)])
 
 
 def limits(proc: Path = PROC, cgroups: Path = CGROUPS) -> Iterator[Limit]:

@@ -31,10 +31,10 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
         return
     click.echo(f"Expected time: {lasting(expected_s(plan, steps, processors))} on {processors} "
                f"processors ({lasting(_waited_s(plan, steps))} one after the other)")
-    kept = 0.0 if captures != "all" else sum(
+    kept_bytes = 0.0 if captures != "all" else sum(
         plan.expected(step.cell).capture_bytes for step in steps)
     free = shutil.disk_usage(next(p for p in (folder, *folder.parents, Path()) if p.exists())).free
-    click.echo(f"Expected disk: {kept / 1e6:,.0f} MB of captures ({free / 1e6:,.0f} MB free)")
+    click.echo(f"Expected disk: {kept_bytes / 1e6:,.0f} MB of captures ({free / 1e6:,.0f} MB free)")
 
 
 def expected_s(plan: Plan, steps: Sequence[Step], processors: int) -> float:

@@ -14,15 +14,15 @@ from typing import Any, Protocol
 from harness.engine import disk_full, events, packing
 from harness.engine.plan import Plan, Step
 from harness.errors import UserError
-from harness.portable import checksums, folder_lock
+from harness.portable import checksums
 from harness.portable.reading import read_manifest
 from measure import manifest, record
 from measure.manifest import Manifest, ManifestError
 from measure.record import Record, RecordError
 from studies import records as stored
 
-__all__ = ["CAPTURES", "CELLS", "RESULTS", "Received", "ResultsFolder", "choose", "latest",
-           "progress_of", "read_manifest", "refuse_used", "require_manifest"]
+__all__ = ["CAPTURES", "CELLS", "RESULTS", "Received", "ResultsFolder", "latest",
+           "read_manifest", "require_manifest"]
 
 #: Where results folders are made unless another place is named.
 RESULTS = Path("results")
@@ -266,37 +266,6 @@ def require_manifest(folder: Path) -> Manifest:
         raise UserError(str(error)) from None
 
 
-def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
-    """The results folder for a plan: the one asked for, an unfinished one of this plan, or a new.
-
-    `root` is where folders are made when none is asked for.
-    """
-    if out is not None:
-        return out
-    if not fresh:
-        for folder in sorted(root.glob("*"), reverse=True):
-            before = read_manifest(folder)
-            if before is not None and before.digest == plan.digest:
-                there = ResultsFolder(folder)
-                if there.missing(plan) or there.flagged(plan):
-                    return folder
-                break
-    return root / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{_stem(plan)}"
-
-
-def _stem(plan: Plan) -> str:
-    """The levels of the last factor, unless that would be long; then the study."""
-    levels = "-".join(level.id for level in list(plan.levels.values())[-1])
-    return levels if len(levels) <= 60 else plan.study.id
-
-
-def refuse_used(folder: Path) -> None:
-    """Raise UserError if a folder that is to be begun afresh holds records."""
-    if any((folder / "records").glob("*.json")):
-        raise UserError(f"{folder}: holds records already, which --fresh would mix with new ones; "
-                        "choose another folder with --out, or leave out --fresh to go on")
-
-
 def latest(root: Path) -> Path:
     """The newest results folder; raises UserError when there is none."""
     folder = next((folder for folder in sorted(root.glob("*"), reverse=True)
@@ -304,15 +273,3 @@ def latest(root: Path) -> Path:
     if folder is None:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
     return folder
-
-
-def progress_of(folder: Path) -> dict[str, Any]:
-    """Counts for `./qop status`: planned, ok, failed, missing, and whether a run is writing."""
-    plan = require_manifest(folder)
-    records, complaints = stored.read_all(folder / "records")
-    good = sum(entry.status == "ok" for entry in records)
-    failed = [entry for entry in records if entry.status != "ok"]
-    flagged = [entry.name for entry in records if entry.environment.get("flags")]
-    return {"planned": plan.planned, "ok": good, "flagged": flagged, "failed": failed,
-            "complaints": complaints, "missing": plan.planned - good - len(failed),
-            "running": folder_lock.is_taken(folder)}

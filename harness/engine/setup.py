@@ -19,12 +19,12 @@ def embedded(builder: str = MININET) -> EmbeddedMachine:
     asked for (`build`), because it is fetched from elsewhere.
     """
     variant = builders.VARIANTS[builder]
-    found = image.find(variant=variant)
-    if found is None:
+    built = image.find(variant=variant)
+    if built is None:
         if lacking := builders.lacking("guest")[builder]:
             raise UserError(f"--builder {builder}: {lacking}")
-        found = build(variant)
-    return EmbeddedMachine(found)
+        built = build(variant)
+    return EmbeddedMachine(built)
 
 
 def machine(plan: Plan) -> Machine:

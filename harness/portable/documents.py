@@ -49,7 +49,7 @@ class Pruned(BaseModel):
         return Pruned(captures=captures)
 
     def without(self, present: Iterable[str]) -> Pruned:
-        """This, less the captures that are there (paths such as captures/P1-N2-001/x.pcap.gz)."""
+        """This, less the captures that are there (paths such as captures/NAME/x.pcap.gz)."""
         there = set(present)
         left = {name: {file: size for file, size in removed.files.items()
                        if f"captures/{name}/{file}" not in there}
