@@ -58,19 +58,19 @@ def judge(claim: Claim, questions: Sequence[Question], observations: Observation
 def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
            reason: str) -> Verdict:
     """Refuted if any answer refutes, confirmed if all do and none is missing, else undecided."""
-    words = {one.word for one in findings}
-    evidence = (*(f"{one.text}: {one.word}" for one in findings),
+    words = {finding.word for finding in findings}
+    evidence = (*(f"{finding.text}: {finding.word}" for finding in findings),
                 *(f"{label}: not measured" for label in missing))
     if "refuted" in words:
         word: Word = "refuted"
-        decisive = max((one for one in findings if one.word == "refuted"),
-                       key=lambda one: one.distance)
+        decisive = max((finding for finding in findings if finding.word == "refuted"),
+                       key=lambda finding: finding.distance)
     elif words == {"confirmed"} and not missing:
-        word, decisive = "confirmed", min(findings, key=lambda one: one.distance)
+        word, decisive = "confirmed", min(findings, key=lambda finding: finding.distance)
     elif "undecided" in words:
         word = "undecided"
-        decisive = min((one for one in findings if one.word == "undecided"),
-                       key=lambda one: (one.agrees, one.distance))
+        decisive = min((finding for finding in findings if finding.word == "undecided"),
+                       key=lambda finding: (finding.agrees, finding.distance))
     else:
         return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured", evidence,
                        why=_lacking(findings, missing))
@@ -85,13 +85,14 @@ def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
     if missing:
         parts.append(f"not measured: {'; '.join(missing[:3])}"
                      + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""))
-    bare = [one for one in findings if one.estimate.low is None]
-    if bare and all(one.estimate.n == 0 for one in bare):
-        agree = sum(one.agrees for one in bare)
+    bare = [finding for finding in findings if finding.estimate.low is None]
+    if bare and all(finding.estimate.n == 0 for finding in bare):
+        agree = sum(finding.agrees for finding in bare)
         parts.append(f"{_PRINTED}; {agree} of {len(bare)} of them agree with the claim")
     elif bare:
         parts.append("fewer than two blocks in common, or a divisor that may be 0")
-    open_ = [one for one in findings if one.word == "undecided" and one.estimate.low is not None]
+    open_ = [finding for finding in findings
+             if finding.word == "undecided" and finding.estimate.low is not None]
     if open_:
         parts.append(f"{len(open_)} of {len(findings) + len(missing)} intervals hold both answers; "
                      f"{_needed(open_)}")
@@ -100,13 +101,13 @@ def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
 
 def _needed(open_: Sequence[Finding]) -> str:
     """How many repetitions more: one answer is enough to refute, all are needed to confirm."""
-    against = [one.further for one in open_ if not one.agrees]
-    counts = against or [one.further for one in open_]
+    against = [finding.further for finding in open_ if not finding.agrees]
+    counts = against or [finding.further for finding in open_]
     known = [count for count in counts if count is not None]
     if not known or (not against and len(known) < len(counts)):
         return "no number of repetitions within reason would decide, as it looks"
-    wanted = min(known) if against else max(known)
-    return f"it takes at least about {wanted} more repetition{'s' if wanted > 1 else ''}"
+    further = min(known) if against else max(known)
+    return f"it takes at least about {further} more repetition{'s' if further > 1 else ''}"
 
 
 def _cells(names: Sequence[str]) -> str:
@@ -115,15 +116,20 @@ def _cells(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {more} more cells" if more > 0 else "")
 
 
+def _row(verdict: Verdict) -> tuple[Entry, ...]:
+    behind = verdict.records if verdict.verdict == "refuted" else ()
+    return (Entry(verdict.id), Entry(verdict.says), Entry(verdict.where),
+            Entry(verdict.verdict, records=behind),
+            Entry(verdict.figure, records=verdict.records, note=_cells(verdict.cells)),
+            Entry(verdict.why))
+
+
 def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
           notes: Sequence[str] = ()) -> Table:
     """The verdicts as a table, one row a claim."""
     words = ("confirmed", "refuted", "undecided")
-    rows = tuple((Entry(one.id), Entry(one.says), Entry(one.where),
-                  Entry(one.verdict, records=one.records if one.verdict == "refuted" else ()),
-                  Entry(one.figure, records=one.records, note=_cells(one.cells)),
-                  Entry(one.why)) for one in verdicts)
-    counts = [f"{sum(one.verdict == word for one in verdicts)} {word}" for word in words]
+    rows = tuple(map(_row, verdicts))
+    counts = [f"{sum(verdict.verdict == word for verdict in verdicts)} {word}" for word in words]
     return Table("claims", title,
                  (Column("claim", "Claim"), Column("says", says),
                   Column("where", "Where"), Column("verdict", "Verdict"),

@@ -73,7 +73,7 @@ def _fields(table: Table, index: int,
     # A column with a unit is one of numbers also where none of its cells has any.
     if not (column.unit or is_numeric(table, index)):
         yield column.key, str, lambda entry: entry.text or None
-        beside = [one for one in _BESIDE if one[0] == "marks"]
+        beside = [field for field in _BESIDE if field[0] == "marks"]
     else:
         yield column.key, float, lambda entry: entry.number.value if entry.number else None
         beside = list(_BESIDE)

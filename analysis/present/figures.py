@@ -52,16 +52,16 @@ class Axis:
 
 def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
     """Curves over a numeric factor with their intervals; modelled values are dashed."""
-    names = list(dict.fromkeys(one.name for one in series))
-    data = [_curve(one, names.index(one.name), x, y) for one in series if one.points]
+    names = list(dict.fromkeys(curve.name for curve in series))
+    data = [_curve(curve, names.index(curve.name), x, y) for curve in series if curve.points]
     return Panel(title, data, {"xaxis": x.layout, "yaxis": y.layout})
 
 
-def _curve(one: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
+def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
     colour, symbol = STYLES[index % len(STYLES)]
-    points = sorted(one.points, key=lambda point: point[0])
-    origin = _ORIGINS.get(one.origin, "")
-    name = ", ".join(part for part in (one.name, origin) if part) or "measured"
+    points = sorted(curve.points, key=lambda point: point[0])
+    origin = _ORIGINS.get(curve.origin, "")
+    name = ", ".join(part for part in (curve.name, origin) if part) or "measured"
     quantities = [quantity for _, quantity in points]
     return {
         "type": "scatter", "mode": "markers" if origin == "published" else "lines+markers",

@@ -56,48 +56,48 @@ _HEAD = r"""\documentclass[10pt,a4paper]{article}
 
 def document(tables: Sequence[Table], title: str) -> str:
     """An article that holds every table; `table` makes the files that it puts in."""
-    inputs = "".join(f"\\input{{{one.id}}}\n\\clearpage\n" for one in tables)
+    inputs = "".join(f"\\input{{{content.id}}}\n\\clearpage\n" for content in tables)
     return f"{_HEAD}\\section*{{{escape(title)}}}\n{inputs}\\end{{document}}\n"
 
 
-def table(one: Table) -> str:
+def table(content: Table) -> str:
     """One or more table environments, to be put into an article that uses booktabs."""
-    one = one.shown_on("screen")
-    chosen = setting(one)
-    floats = list(pages(one, chosen, _said(one)))
+    content = content.shown_on("screen")
+    chosen = setting(content)
+    floats = list(pages(content, chosen, _said(content)))
     lines = ["% needs \\usepackage{booktabs}"]
     for number, blocks in enumerate(floats):
-        lines += _float(one, chosen, blocks, number)
+        lines += _float(content, chosen, blocks, number)
         if number == len(floats) - 1:
-            lines += _notes(one)
+            lines += _notes(content)
         lines.append("\\end{table}")
     return "\n".join(lines) + "\n"
 
 
-def _float(one: Table, chosen: Setting, blocks: Sequence[Block], number: int) -> Iterator[str]:
+def _float(content: Table, chosen: Setting, blocks: Sequence[Block], number: int) -> Iterator[str]:
     yield from ("\\begin{table}[!htbp]", "\\centering")
     if number:
-        yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_caption(one)} (continued)}}"
+        yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_caption(content)} (continued)}}"
     else:
-        yield f"\\caption{{{_caption(one)}}}\\label{{tab:{one.id}}}"
+        yield f"\\caption{{{_caption(content)}}}\\label{{tab:{content.id}}}"
     yield f"\\{chosen.size}\\setlength{{\\tabcolsep}}{{3pt}}"
     for part, rows in blocks:
-        yield from _tabular(one, part, rows, chosen.widths)
+        yield from _tabular(content, part, rows, chosen.widths)
         yield "\\par\\medskip"
 
 
-def _caption(one: Table) -> str:
+def _caption(content: Table) -> str:
     """The title; without a number of its own, since LaTeX counts tables itself."""
-    numbered = re.fullmatch(r"(Table \d+): (.*)", one.title)
+    numbered = re.fullmatch(r"(Table \d+): (.*)", content.title)
     if numbered is None:
-        return escape(one.title)
-    whose = f" of {one.source}" if one.source else ""
+        return escape(content.title)
+    whose = f" of {content.source}" if content.source else ""
     return escape(f"{numbered[2][:1].upper()}{numbered[2][1:]} ({numbered[1]}{whose})")
 
 
-def _notes(one: Table) -> Iterator[str]:
+def _notes(content: Table) -> Iterator[str]:
     yield "\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright"
-    yield from (f"{escape(note)}\\par" for note in _said(one))
+    yield from (f"{escape(note)}\\par" for note in _said(content))
     yield "\\end{minipage}"
 
 
@@ -113,27 +113,28 @@ def _plain(character: str) -> str:
     return "".join(_ESCAPES.get(c, c) for c in base) or "?"
 
 
-def _tabular(one: Table, part: Sequence[int], rows: range,
+def _tabular(content: Table, part: Sequence[int], rows: range,
              widths: Sequence[float]) -> Iterator[str]:
     kinds = "".join(f"p{{{widths[index]:.2f}em}}" if widths[index]
-                    else "r" if is_numeric(one, index) else "l" for index in part)
+                    else "r" if is_numeric(content, index) else "l" for index in part)
     yield f"\\begin{{tabular}}{{@{{}}{kinds}@{{}}}}"
     yield "\\toprule"
-    yield from _heading(one, part, widths)
+    yield from _heading(content, part, widths)
     yield "\\midrule"
     for number in rows:
-        for title in section_at(one, number):
+        for title in section_at(content, number):
             yield "\\addlinespace"
             yield (f"\\multicolumn{{{len(part)}}}{{@{{}}l}}{{\\textit{{{escape(title)}}}}} "
                    f"{_END}")
-        yield " & ".join(_cell(one.rows[number][index], one, index, folded=widths[index] > 0)
+        row = content.rows[number]
+        yield " & ".join(_cell(row[index], content, index, folded=widths[index] > 0)
                          for index in part) + f" {_END}"
     yield "\\bottomrule"
     yield "\\end{tabular}"
 
 
-def _heading(one: Table, part: Sequence[int], widths: Sequence[float]) -> Iterator[str]:
-    chosen = [one.columns[index] for index in part]
+def _heading(content: Table, part: Sequence[int], widths: Sequence[float]) -> Iterator[str]:
+    chosen = [content.columns[index] for index in part]
     spans = heading_rows(chosen)
     if any(title for title, _ in spans):
         yield " & ".join(f"\\multicolumn{{{count}}}{{c}}{{{escape(title)}}}" if title else ""
@@ -145,18 +146,18 @@ def _heading(one: Table, part: Sequence[int], widths: Sequence[float]) -> Iterat
             at += count
     for lines in ([column.title for column in chosen], [column.unit for column in chosen]):
         if any(lines):
-            yield " & ".join(_titled(text, one, index, folded=widths[index] > 0)
+            yield " & ".join(_titled(text, content, index, folded=widths[index] > 0)
                              for index, text in zip(part, lines, strict=True)) + f" {_END}"
 
 
-def _titled(text: str, one: Table, index: int, *, folded: bool) -> str:
+def _titled(text: str, content: Table, index: int, *, folded: bool) -> str:
     if folded or not text:
         return f"\\raggedright {escape(text)}" if text else ""
-    return f"\\multicolumn{{1}}{{{'r' if is_numeric(one, index) else 'l'}}}{{{escape(text)}}}"
+    return f"\\multicolumn{{1}}{{{'r' if is_numeric(content, index) else 'l'}}}{{{escape(text)}}}"
 
 
-def _cell(entry: Entry, one: Table, index: int, *, folded: bool) -> str:
-    shown = typeset(show(entry, one.columns[index]))
+def _cell(entry: Entry, content: Table, index: int, *, folded: bool) -> str:
+    shown = typeset(show(entry, content.columns[index]))
     main = escape(shown.main)
     if {"best", "recommended"} & entry.marks and main:
         main = f"\\textbf{{{main}}}"
@@ -172,13 +173,13 @@ def _cell(entry: Entry, one: Table, index: int, *, folded: bool) -> str:
     return f"\\raggedright {cell}" if folded else f"{{}}{cell}" if cell.startswith("[") else cell
 
 
-def _said(one: Table) -> list[str]:
-    remarks = [said for _, said in one.remarks]
-    return [note for note in (*one.warnings, _legend(one), one.caption, *remarks, *one.notes)
-            if note]
+def _said(content: Table) -> list[str]:
+    remarks = [said for _, said in content.remarks]
+    every = (*content.warnings, _legend(content), content.caption, *remarks, *content.notes)
+    return [note for note in every if note]
 
 
-def _legend(one: Table) -> str:
+def _legend(content: Table) -> str:
     said = [f"in brackets: {meaning}" if kind == "published" else f"{sign} {meaning}"
-            for sign, kind, meaning in legend(one)]
+            for sign, kind, meaning in legend(content)]
     return f"{'; '.join(said)}." if said else ""

@@ -48,36 +48,36 @@ class Setting:
     widths: tuple[float, ...]
 
 
-def setting(one: Table) -> Setting:
+def setting(table: Table) -> Setting:
     """The largest size at which the table fits the page; in parts where it fits at none."""
-    natural = [_natural(one, index) for index in range(len(one.columns))]
+    natural = [_natural(table, index) for index in range(len(table.columns))]
     words = [index for index in range(len(natural))
-             if not is_numeric(one, index) and natural[index] > _WORDS_AT_LEAST]
+             if not is_numeric(table, index) and natural[index] > _WORDS_AT_LEAST]
     for size, room, lines in _SIZES:
-        widths = _fit(natural, {index: _least(one, index) for index in words}, room)
+        widths = _fit(natural, {index: _least(table, index) for index in words}, room)
         if widths is not None and (size == _SIZES[-1][0] or _is_readable(widths, natural)):
             return Setting(size, lines, (tuple(range(len(natural))),), widths)
     size, room, lines = _SIZES[-1]
-    widths = tuple(min(natural[index], max(_WORDS_AT_MOST, _least(one, index)))
+    widths = tuple(min(natural[index], max(_WORDS_AT_MOST, _least(table, index)))
                    if index in words else 0.0 for index in range(len(natural)))
     taken = [width or natural[index] for index, width in enumerate(widths)]
     return Setting(size, lines, tuple(_parts(taken, room)), widths)
 
 
-def pages(one: Table, chosen: Setting, notes: Sequence[str]) -> Iterator[list[Block]]:
+def pages(table: Table, chosen: Setting, notes: Sequence[str]) -> Iterator[list[Block]]:
     """Blocks (columns and rows) that stand on one page together."""
     page: list[Block] = []
     left = chosen.lines - _HEADING_LINES
     for part in chosen.parts:
         first = 0
-        for row in range(len(one.rows)):
-            height = _height(one, part, row, chosen.widths)
+        for row in range(len(table.rows)):
+            height = _height(table, part, row, chosen.widths)
             if left < height:
                 page += [(part, range(first, row))] if row > first else []
                 yield page
                 page, first, left = [], row, chosen.lines - _HEADING_LINES
             left -= height
-        page.append((part, range(first, len(one.rows))))
+        page.append((part, range(first, len(table.rows))))
         left -= _HEADING_LINES
     yield page
     height = 2 + sum(-(-len(note) // _NOTE_CHARACTERS) for note in notes)
@@ -110,9 +110,9 @@ def _is_readable(widths: Sequence[float], natural: Sequence[float]) -> bool:
                for width, wanted in zip(widths, natural, strict=True) if width)
 
 
-def _least(one: Table, index: int) -> float:
+def _least(table: Table, index: int) -> float:
     """Ems of the longest word of a column, which cannot be folded but at hyphens."""
-    texts = (one.columns[index].title, *(row[index].text for row in one.rows))
+    texts = (table.columns[index].title, *(row[index].text for row in table.rows))
     words = (word for text in texts for word in text.replace("-", "- ").split())
     return max(_WORDS_AT_LEAST, _BOLD * max(map(_ems, words), default=0.0) + 0.3)
 
@@ -128,27 +128,27 @@ def _parts(taken: Sequence[float], room: float) -> Iterator[tuple[int, ...]]:
     yield tuple(part)
 
 
-def _height(one: Table, part: Sequence[int], row: int, widths: Sequence[float]) -> int:
+def _height(table: Table, part: Sequence[int], row: int, widths: Sequence[float]) -> int:
     """Lines that a row takes, with the headings above it."""
-    folded = (len(fold(one.rows[row][index].text, int(widths[index] / _EM_PER_CHARACTER)))
+    folded = (len(fold(table.rows[row][index].text, int(widths[index] / _EM_PER_CHARACTER)))
               for index in part if widths[index])
     beside = max((entry.published is not None) + (entry.modelled is not None)
-                 for entry in (one.rows[row][index] for index in part))
-    return max(1 + beside, 1, *folded) + 2 * len(list(section_at(one, row)))
+                 for entry in (table.rows[row][index] for index in part))
+    return max(1 + beside, 1, *folded) + 2 * len(list(section_at(table, row)))
 
 
-def _natural(one: Table, index: int) -> float:
+def _natural(table: Table, index: int) -> float:
     """Ems that a column takes when it is not folded."""
-    column = one.columns[index]
-    longest = max((_length(row[index], one, index) for row in one.rows), default=0.0)
+    column = table.columns[index]
+    longest = max((_length(row[index], table, index) for row in table.rows), default=0.0)
     # Neighbours share the width of the heading above them.
-    shared = [other for other in one.columns if column.group and other.group == column.group]
+    shared = [other for other in table.columns if column.group and other.group == column.group]
     above = _ems(column.group) / len(shared) if shared else 0.0
     return max(longest, _ems(column.title), _ems(column.unit), above)
 
 
-def _length(entry: Entry, one: Table, index: int) -> float:
-    shown = show(entry, one.columns[index])
+def _length(entry: Entry, table: Table, index: int) -> float:
+    shown = show(entry, table.columns[index])
     signs = "".join(MARKS[mark][0] for mark in shown.signs)
     wide = _BOLD if {"best", "recommended"} & entry.marks else 1.0
     detail = f" ({shown.detail})" if shown.detail else ""

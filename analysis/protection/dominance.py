@@ -36,18 +36,18 @@ class View:
 
 def views(scores: Sequence[Score]) -> list[View]:
     """Both views of the policies, in the order given."""
-    strengths = {one.policy: strength(one) for one in scores}
-    return [View(one.policy, sum(strengths[one.policy]),
+    strengths = {score.policy: strength(score) for score in scores}
+    return [View(score.policy, sum(strengths[score.policy]),
                  tuple(name for name, other in strengths.items()
-                       if dominates(other, strengths[one.policy])),
+                       if dominates(other, strengths[score.policy])),
                  tuple(name for name, other in strengths.items()
-                       if name != one.policy and other == strengths[one.policy]))
-            for one in scores]
+                       if name != score.policy and other == strengths[score.policy]))
+            for score in scores]
 
 
-def strength(one: Score) -> tuple[float, ...]:
+def strength(score: Score) -> tuple[float, ...]:
     """The strongest weight of each feature, in the order of FEATURES; 0 where there is none."""
-    return tuple(one.strongest.get(feature, 0.0) for feature in FEATURES)
+    return tuple(score.strongest.get(feature, 0.0) for feature in FEATURES)
 
 
 def dominates(first: Sequence[float], second: Sequence[float]) -> bool:

@@ -54,7 +54,7 @@ def scores(policies: Iterable[Policy], weights: Weights, among: Iterable[Policy]
     """Scores in order of sigma, equal ones in the order given."""
     others = list(among)
     return sorted((score(policy, weights, others) for policy in policies),
-                  key=lambda one: one.sigma)
+                  key=lambda entry: entry.sigma)
 
 
 def group_of(sigma_normalized: float, weights: Weights) -> str:
@@ -65,8 +65,8 @@ def group_of(sigma_normalized: float, weights: Weights) -> str:
 
 
 def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]:
-    given = {(key, feature): weight for key, one in weights.of(policy).items()
-             for feature, weight in one.weights.items() if weight > 0}
+    given = {(key, feature): weight for key, entry in weights.of(policy).items()
+             for feature, weight in entry.weights.items() if weight > 0}
     for feature in weights.once:
         having = [pair for pair in given if pair[1] == feature]
         best = max(having, key=lambda pair: given[pair], default=None)
@@ -78,8 +78,8 @@ def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]
 
 def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
     found: dict[Feature, float] = {}
-    for one in weights.of(policy).values():
-        for feature, weight in one.weights.items():
+    for entry in weights.of(policy).values():
+        for feature, weight in entry.weights.items():
             if weight > 0:
                 found[feature] = max(weight, found.get(feature, 0.0))
     return found

@@ -15,16 +15,16 @@ from analysis.protection import score, scores, sensitivity
 from analysis.protection.design import Design
 from analysis.protection.dominance import dominates, views
 from analysis.protection.rank_reversal import smallest_swap
-from conftest import PROJECT
 from policies import Policy, PolicyError, load, load_all, load_weights
 from policies.facts import KNOWN, facts
 from policies.weights import DEFAULT, FEATURES
 from studies.qop2007 import published
 from studies.qop2007.report.attacks import attacks
 
+ROOT = Path(__file__).parent.parent
 PAPER = load_all()
 WEIGHTS = load_weights()
-EXAMPLES = tuple(load(path) for path in sorted((PROJECT / "examples").glob("*.yml")))
+EXAMPLES = tuple(load(path) for path in sorted((ROOT / "examples").glob("*.yml")))
 
 
 def weights_in(folder: Path, text: str) -> Path:
@@ -219,8 +219,8 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
               "    weights: {authentication: 3}\n")
     path = weights_in(tmp_path, f"groups: {{middle: 45, high: 70}}\nimplementations:\n{weak}"
                                 f"{strong}")
-    both = [policy for policy in PAPER if policy.id in ("P2", "P6")]
-    found = scores(both, load_weights(path), PAPER)
+    pair = [policy for policy in PAPER if policy.id in ("P2", "P6")]
+    found = scores(pair, load_weights(path), PAPER)
     assert [(one.policy, one.sigma) for one in found] == [("P6", 3), ("P2", 4)]
     by_id = {one.policy: one for one in views(found)}
     assert by_id["P6"].maximum == 3 > by_id["P2"].maximum == 1

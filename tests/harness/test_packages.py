@@ -401,8 +401,8 @@ def test_a_testbed_that_names_packages_has_them(qop: Qop) -> None:
     [made] = json.loads((qop.folder / "out" / "provenance.json").read_text())
     assert made["variants"]["hello"]["root"]["added"]["debian"] == ["hello"]
     kernel = made["image"]["kernel"]["key"]
-    assert keys == {"P1-N2-1": f"{kernel}-{made['image']['root']['key']}",
-                    "P2-N2-1": f"{kernel}-{made['variants']['hello']['root']['key']}"}
+    assert keys == {"P1-N2-001": f"{kernel}-{made['image']['root']['key']}",
+                    "P2-N2-001": f"{kernel}-{made['variants']['hello']['root']['key']}"}
     assert made["image"]["root"]["key"] == root.key()
 
     see = ("/usr/bin/hello; "

@@ -83,8 +83,9 @@ class _Machine:
         return str(job_dir / "mount")
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    virtual_time: bool = False) -> Running:
+                    packages: str = "", virtual_time: bool = False) -> Running:
         assert (job_dir / "job.json").exists() and study == "qop2007" and not virtual_time
+        assert packages == ""
         return _Process(await asyncio.create_subprocess_exec(
             sys.executable, "-c", WORKER, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, limit=LINE_LIMIT))

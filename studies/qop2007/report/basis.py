@@ -19,11 +19,11 @@ KIND_TITLES: Mapping[Kind, str] = {"home": "Non-roaming", "roaming": "Roaming"}
 
 @dataclass(frozen=True)
 class ScoredPolicy:
-    """A policy of the study; `policy` and `score` are None where its layers are not known."""
+    """A policy of the study; `definition` and `score` are None where its layers are not known."""
 
     id: str
     name: str
-    policy: Policy | None
+    definition: Policy | None
     score: Score | None
 
     @property

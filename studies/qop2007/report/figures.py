@@ -34,7 +34,7 @@ _BLANK = "\N{NO-BREAK SPACE}"
 
 def times(table: Table, basis: Basis) -> Figure | None:
     """Fig. 2: authentication time against sigma, from the table of its data; None if empty."""
-    groups = {one.id: one.group for one in basis.policies}
+    groups = {policy.id: policy.group for policy in basis.policies}
     panels = [_time_panel(title, rows, table, groups) for title, rows in _by_section(table)]
     if not panels:
         return None
@@ -135,8 +135,8 @@ def traffic(basis: Basis) -> tuple[Figure, ...]:
 
 def _traffic_panel(basis: Basis, metric: Metric, title: str) -> Panel | None:
     name, unit, scale = metric.name, metric.unit, metric.scale
-    there = [one.id for one in basis.policies
-             if any(basis.find(name, one.id, place.id) for place in basis.places)]
+    there = [scored.id for scored in basis.policies
+             if any(basis.find(name, scored.id, place.id) for place in basis.places)]
     if not there:
         return None
     data: list[dict[str, Any]] = []
@@ -163,11 +163,11 @@ def _dots(place: str, known: Sequence[tuple[float, str, Observation]], index: in
     estimates = [cell.estimate for _, _, cell in known]
     return {
         "type": "scatter", "mode": "markers", "name": place,
-        "x": [one.mean * scale for one in estimates], "y": [row for row, _, _ in known],
+        "x": [scored.mean * scale for scored in estimates], "y": [row for row, _, _ in known],
         "text": [policy for _, policy, _ in known],
         "marker": {"symbol": symbol, "color": colour, "size": 7},
         "error_x": {"type": "data", "color": colour, "thickness": 1.2, "width": 0,
-                    "array": [(one.half_width or 0) * scale for one in estimates]},
+                    "array": [(scored.half_width or 0) * scale for scored in estimates]},
         "hovertemplate": f"%{{text}} in {place}: %{{x:.4g}} {unit}<extra></extra>"}
 
 

@@ -35,7 +35,7 @@ def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str
     paper = published.load()
     same = {policy.id: policy.layers for policy in published.policies()}
     ours = {scored.id for scored in policies
-            if scored.policy is not None and same.get(scored.id) == scored.policy.layers}
+            if scored.definition is not None and same.get(scored.id) == scored.definition.layers}
     return {key: value for key, value in paper.cells.items() if key[1] in ours}
 
 

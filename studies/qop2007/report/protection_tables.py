@@ -23,20 +23,20 @@ _ONCE = ("Integrity counts once per policy, as the strongest of its implementati
 def table_1(basis: Basis) -> Table:
     """Table 1: the features of each policy."""
     rows = []
-    for one in basis.policies:
-        entries = [_feature(basis, one, feature) for feature in FEATURES]
-        rows.append((*about(one)[:2], *entries))
+    for policy in basis.policies:
+        entries = [_feature(basis, policy, feature) for feature in FEATURES]
+        rows.append((*about(policy)[:2], *entries))
     return Table("table-1", "Table 1: features of security policies",
                  (POLICY, NAME, *(Column(name, FEATURE_TITLES[name]) for name in FEATURES)),
                  tuple(rows), "What a policy's layers provide, by the weights in use.",
                  (_INTEGRITY,) if _has_paper(basis) else (), sections(basis.policies))
 
 
-def _feature(basis: Basis, one: ScoredPolicy, feature: Feature) -> Entry:
-    if one.score is None:
+def _feature(basis: Basis, policy: ScoredPolicy, feature: Feature) -> Entry:
+    if policy.score is None:
         return NOTHING
-    ours = _YES if feature in one.score.features else _NO
-    known = paper.load().features.get(one.id) if basis.is_papers(one.id) else None
+    ours = _YES if feature in policy.score.features else _NO
+    known = paper.load().features.get(policy.id) if basis.is_papers(policy.id) else None
     if known is None:
         return Entry(ours)
     theirs = _YES if feature in known else _NO
@@ -54,15 +54,15 @@ def table_2(basis: Basis) -> Table:
     starts: dict[str, int] = {}
     ordered = sorted(basis.weights.implementations.items(),
                      key=lambda item: item[1].source != "table-2")
-    for key, one in ordered:
-        starts.setdefault(one.source, len(rows))
+    for key, policy in ordered:
+        starts.setdefault(policy.source, len(rows))
         entries = []
         for feature in FEATURES:
-            weight, theirs = one.weights.get(feature), printed.get(key, {}).get(feature)
+            weight, theirs = policy.weights.get(feature), printed.get(key, {}).get(feature)
             entries.append(Entry("-", published=theirs) if weight is None
                            else exact(weight, theirs, ["differs"] * (
                                theirs is not None and theirs != weight)))
-        rows.append((Entry(key), Entry(one.name), *entries))
+        rows.append((Entry(key), Entry(policy.name), *entries))
     titles = {"table-2": "Printed in the paper", "extension": "Beyond the paper"}
     return Table("table-2", "Table 2: weights of implementations",
                  (Column("implementation", "Implementation"), NAME,
@@ -77,19 +77,19 @@ def table_3(basis: Basis) -> Table:
     printed = paper.load()
     groups = {policy: group for group, members in printed.groups.items() for policy in members}
     rows = []
-    for one in basis.policies:
-        known = basis.is_papers(one.id)
-        if one.score is None:
-            rows.append((*about(one)[:2], NOTHING, NOTHING, NOTHING))
+    for scored in basis.policies:
+        known = basis.is_papers(scored.id)
+        if scored.score is None:
+            rows.append((*about(scored)[:2], NOTHING, NOTHING, NOTHING))
             continue
-        group = Entry(one.group)
-        if known and groups.get(one.id) != one.group:
-            group = Entry(one.group, marks=frozenset({"differs"}),
-                          note=f"printed: {groups.get(one.id)}")
-        rows.append((*about(one)[:2],
-                     _beside(one.score.sigma, printed.sigma.get(one.id) if known else None, 0),
-                     _beside(one.score.sigma_normalized,
-                             printed.sigma_normalized.get(one.id) if known else None, 1), group))
+        group = Entry(scored.group)
+        if known and groups.get(scored.id) != scored.group:
+            group = Entry(scored.group, marks=frozenset({"differs"}),
+                          note=f"printed: {groups.get(scored.id)}")
+        sigma, normalized = (values.get(scored.id) if known else None
+                             for values in (printed.sigma, printed.sigma_normalized))
+        rows.append((*about(scored)[:2], _beside(scored.score.sigma, sigma, 0),
+                     _beside(scored.score.sigma_normalized, normalized, 1), group))
     limits = basis.weights.groups
     return Table("table-3", "Table 3: additive rewards",
                  (POLICY, NAME, Column("sigma", "\N{GREEK SMALL LETTER SIGMA}"), SIGMA,
@@ -107,4 +107,4 @@ def _beside(value: float, printed: float | None, digits: int) -> Entry:
 
 
 def _has_paper(basis: Basis) -> bool:
-    return any(basis.is_papers(one.id) for one in basis.policies)
+    return any(basis.is_papers(policy.id) for policy in basis.policies)

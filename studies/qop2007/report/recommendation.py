@@ -54,9 +54,9 @@ def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
         best = strongest(candidates, WITHIN_GROUP, floor)
         if best:
             chosen[group] = best
-    ciphers = [one for one in chosen.values() if one.policy.encrypts]
+    ciphers = [candidate for candidate in chosen.values() if candidate.policy.encrypts]
     overall = strongest(ciphers, AMONG_GROUPS, floor)
-    return {group: one.policy.id for group, one in chosen.items()} | (
+    return {group: candidate.policy.id for group, candidate in chosen.items()} | (
         {ALL: overall.policy.id} if overall else {})
 
 
@@ -64,17 +64,17 @@ def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> C
     """The one of highest sigma that costs at most `factor` times the cheapest, or `floor`."""
     if not candidates:
         return None
-    limit = max(factor * min(one.cost for one in candidates), floor)
-    affordable = [one for one in candidates if one.cost <= limit] or \
-        [min(candidates, key=lambda one: one.cost)]
-    return max(affordable, key=lambda one: (one.sigma, -one.cost))
+    limit = max(factor * min(policy.cost for policy in candidates), floor)
+    affordable = [policy for policy in candidates if policy.cost <= limit] or \
+        [min(candidates, key=lambda policy: policy.cost)]
+    return max(affordable, key=lambda policy: (policy.sigma, -policy.cost))
 
 
 def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
     """In each group, the policy whose overhead varies least over the scenarios (Table 9)."""
     found = {}
     for group in GROUPS:
-        members = [one.id for one in basis.in_group(group) if one.id in variance]
+        members = [policy.id for policy in basis.in_group(group) if policy.id in variance]
         if members:
             found[group] = min(members, key=lambda name: variance[name])
     return found
@@ -82,13 +82,13 @@ def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
 
 def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None:
     """The strongest policy whose throughput varies little more than the steadiest one's."""
-    candidates = [Candidate(one, variance[one.id]) for group in GROUPS
-                  for one in basis.in_group(group) if one.id in variance]
+    candidates = [Candidate(policy, variance[policy.id]) for group in GROUPS
+                  for policy in basis.in_group(group) if policy.id in variance]
     best = strongest(candidates, WITHIN_GROUP, 0.0)
     return best.policy.id if best else None
 
 
 def _candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
-    means = [(one, basis.over(metric, one.id, basis.of_kind(kind)))
-             for one in basis.in_group(group)]
-    return [Candidate(one, found.estimate.mean) for one, found in means if found]
+    means = [(policy, basis.over(metric, policy.id, basis.of_kind(kind)))
+             for policy in basis.in_group(group)]
+    return [Candidate(policy, found.estimate.mean) for policy, found in means if found]

@@ -32,11 +32,11 @@ _ROUNDED = ("Recomputed from Tables 5 and 7; three variances of throughput diffe
 
 def table_9(basis: Basis, stream: str = "tcp") -> Table:
     """Table 9, which the paper has for TCP; `stream` may be udp, too."""
-    policies = tuple(one for one in basis.policies
-                     if one.group != "none" and one.id != basis.baseline)
+    policies = tuple(policy for policy in basis.policies
+                     if policy.group != "none" and policy.id != basis.baseline)
     marked = recommended(basis, stream)
-    rows = tuple((*about(one), *(_entry(basis, one, stream, column, marked)
-                                 for column in _COLUMNS)) for one in policies)
+    rows = tuple((*about(policy), *(_entry(basis, policy, stream, column, marked)
+                                 for column in _COLUMNS)) for policy in policies)
     title = stream.upper()
     notes = [_RULE]
     if basis.origin == "published" and stream == "tcp":
@@ -73,21 +73,22 @@ def sample_variance(means: Sample) -> Any:
 
 
 def _variances(basis: Basis, metric: str) -> dict[str, float]:
-    found = {one.id: variance(basis, metric, one.id) for one in basis.policies}
-    return {policy: one.mean for policy, one in found.items() if one is not None}
+    found = {scored.id: variance(basis, metric, scored.id) for scored in basis.policies}
+    return {policy: scored.mean for policy, scored in found.items() if scored is not None}
 
 
-def _entry(basis: Basis, one: ScoredPolicy, stream: str, column: tuple[str, str, str, str, float],
+def _entry(basis: Basis, policy: ScoredPolicy, stream: str,
+           column: tuple[str, str, str, str, float],
            marked: frozenset[tuple[str, str]]) -> Entry:
     key, which, moment, _, scale = column
     metric = (OVERHEADS if which == "overhead" else STREAMS)[stream].name
-    mean = basis.over(metric, one.id, basis.places)
-    found = mean.estimate if mean and moment == "mean" else variance(basis, metric, one.id)
+    mean = basis.over(metric, policy.id, basis.places)
+    found = mean.estimate if mean and moment == "mean" else variance(basis, metric, policy.id)
     if found is None or mean is None:
         return NOTHING
-    printed = paper.load().robustness.get((key, one.id)) \
-        if stream == "tcp" and basis.is_papers(one.id) else None
-    marks = ["recommended"] * ((key, one.id) in marked)
+    printed = paper.load().robustness.get((key, policy.id)) \
+        if stream == "tcp" and basis.is_papers(policy.id) else None
+    marks = ["recommended"] * ((key, policy.id) in marked)
     if basis.origin == "published" and printed is not None and \
             not same_as_printed(found.mean, printed, scale, 2):
         marks.append("differs")

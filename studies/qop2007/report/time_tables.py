@@ -25,31 +25,32 @@ def table_4(basis: Basis) -> Table:
     return Table("table-4", "Table 4: computation of authentication time",
                  (POLICY, NAME, Column("class", "Policy has"),
                   *(Column(f"sum_{kind}", KIND_TITLES[kind]) for kind in KINDS)),
-                 tuple((*about(one)[:2], Entry(_CLASSES.get(class_of(one), "neither")),
-                        *(_sum(basis, one, kind) for kind in KINDS)) for one in basis.policies),
+                 tuple((*about(policy)[:2], Entry(_CLASSES.get(class_of(policy), "neither")),
+                        *(_sum(basis, policy, kind) for kind in KINDS))
+                       for policy in basis.policies),
                  "Home and away say in which network the negotiation takes place.",
                  (_MOBILE_IP,), sections(basis.policies))
 
 
-def class_of(one: ScoredPolicy) -> str:
+def class_of(policy: ScoredPolicy) -> str:
     """The column of Table 4 that a policy belongs to; empty where it has none.
 
     A handshake on the link (passphrase, SAE) is timed and counted like that of 802.1X.
     """
-    if one.policy is None:
+    if policy.definition is None:
         return ""
-    layers = one.policy.layers
+    layers = policy.definition.layers
     eap = layers.dot1x is not None or (
         layers.link is not None and layers.link.keys in ("psk", "sae"))
     parts = ["8021x"] * eap + ["ipsec"] * (layers.ipsec is not None)
     return "-".join(parts)
 
 
-def _sum(basis: Basis, one: ScoredPolicy, kind: Kind) -> Entry:
-    printed = paper.load().sums.get((class_of(one), kind))
+def _sum(basis: Basis, policy: ScoredPolicy, kind: Kind) -> Entry:
+    printed = paper.load().sums.get((class_of(policy), kind))
     if basis.origin == "published":
         return Entry(_in_words(printed)) if printed else NOTHING
-    sums = {frozenset(basis.sums.get((one.id, place.id), ())) for place in basis.of_kind(kind)}
+    sums = {frozenset(basis.sums.get((policy.id, place.id), ())) for place in basis.of_kind(kind)}
     sums.discard(frozenset())
     if not sums:
         return NOTHING
@@ -107,13 +108,13 @@ def _figure_rows(basis: Basis, kind: Kind, parts: list[str], *,
     printed = paper.load().authentication_time_s if basis.origin == "measured" else {}
     if not basis.measured_places(_TIME, places):
         return
-    for one in basis.policies:
-        counted = {part for place in places for part in basis.sums.get((one.id, place.id), ())}
-        beside = printed.get((one.id, kind)) if basis.is_papers(one.id) else None
-        entries = [observed(basis.over(_TIME, one.id, places), beside)]
-        entries += [observed(basis.over(f"component_{part}_s", one.id, places))
+    for policy in basis.policies:
+        counted = {part for place in places for part in basis.sums.get((policy.id, place.id), ())}
+        beside = printed.get((policy.id, kind)) if basis.is_papers(policy.id) else None
+        entries = [observed(basis.over(_TIME, policy.id, places), beside)]
+        entries += [observed(basis.over(f"component_{part}_s", policy.id, places))
                     if part in counted else NOT_COUNTED for part in parts]
         if handoffs:
-            entries.append(observed(basis.over(HANDOFF.name, one.id, places))
+            entries.append(observed(basis.over(HANDOFF.name, policy.id, places))
                            if kind == "roaming" else NOT_COUNTED)
-        yield (*about(one), Entry(KIND_TITLES[kind]), *entries)
+        yield (*about(policy), Entry(KIND_TITLES[kind]), *entries)

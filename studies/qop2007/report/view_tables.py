@@ -24,13 +24,13 @@ _TODAY = ("This is what the paper knew. WEP's keys have since been recovered fro
 
 def table_views(basis: Basis) -> Table:
     """The strongest weight of each feature, their sum, and who dominates whom."""
-    known = [one for one in basis.policies if one.score is not None]
-    found = views([one.score for one in known if one.score is not None])
+    known = [policy for policy in basis.policies if policy.score is not None]
+    found = views([policy.score for policy in known if policy.score is not None])
     rows = []
-    for one, view in zip(known, found, strict=True):
-        strongest = one.score.strongest if one.score else {}
+    for policy, view in zip(known, found, strict=True):
+        strongest = policy.score.strongest if policy.score else {}
         front = ["best"] if view.on_front else []
-        rows.append((*about(one), *(exact(strongest.get(name, 0.0)) for name in FEATURES),
+        rows.append((*about(policy), *(exact(strongest.get(name, 0.0)) for name in FEATURES),
                      exact(view.maximum), Entry(", ".join(view.equals)),
                      Entry(", ".join(view.dominated_by) or "none", marks=frozenset(front))))
     group = "Strongest weight"
@@ -48,8 +48,9 @@ def table_views(basis: Basis) -> Table:
 
 def table_sensitivity(basis: Basis, generator: np.random.Generator) -> Table:
     """Rank intervals under perturbed weights, and the smallest change that swaps neighbours."""
-    known = {one.id: one for one in basis.policies if one.policy is not None}
-    found = sensitivity([one.policy for one in known.values() if one.policy is not None],
+    known = {policy.id: policy for policy in basis.policies if policy.definition is not None}
+    found = sensitivity([policy.definition for policy in known.values()
+                         if policy.definition is not None],
                         basis.weights, generator)
     rows = []
     for rank, swap in zip_longest(found.ranks, found.swaps):
@@ -80,23 +81,25 @@ def _swap(basis: Basis, swap: Swap | None, *, below: bool) -> tuple[Entry, Entry
 
 def table_attacks(basis: Basis) -> Table:
     """Attacks that each policy withstands (section 6.4), from its layers."""
-    known, kinds = [one for one in basis.policies if one.policy is not None], attacks()
+    known, kinds = [policy for policy in basis.policies if policy.definition is not None], attacks()
     rows = []
-    for one in known:
-        entries = list(_attack_entries(basis, one))
-        rows.append((*about(one), *entries))
+    for policy in known:
+        entries = list(_attack_entries(basis, policy))
+        rows.append((*about(policy), *entries))
     return Table("attacks", "Attacks withstood",
-                 (POLICY, NAME, SIGMA, *(Column(one.id, one.title) for one in kinds)), tuple(rows),
+                 (POLICY, NAME, SIGMA, *(Column(attack.id, attack.title) for attack in kinds)),
+                 tuple(rows),
                  "By the reasons that section 6.4 of the paper gives, from a policy's layers.",
-                 (*(f"{one.title}: {one.reason}" for one in kinds), _TODAY), sections(known))
+                 (*(f"{attack.title}: {attack.reason}" for attack in kinds), _TODAY),
+                 sections(known))
 
 
-def _attack_entries(basis: Basis, one: ScoredPolicy) -> Iterator[Entry]:
+def _attack_entries(basis: Basis, policy: ScoredPolicy) -> Iterator[Entry]:
     for attack in attacks():
-        if one.policy is None:
+        if policy.definition is None:
             continue
-        holds = attack.withstood(one.policy)
-        said = attack.said.get(one.id) if basis.is_papers(one.id) else None
+        holds = attack.withstood(policy.definition)
+        said = attack.said.get(policy.id) if basis.is_papers(policy.id) else None
         differs = said is not None and said != holds
         yield Entry("yes" if holds else "no", marks=frozenset(["differs"] * differs),
                     note="" if said is not None else "the paper does not say")

@@ -12,7 +12,7 @@ from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from studies.qop2007.report import advice
 from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
-from studies.qop2007.report.advice.fit import fit
+from studies.qop2007.report.advice.fit import fit_of
 from studies.qop2007.report.basis import Basis
 from studies.qop2007.report.from_paper import from_paper
 
@@ -160,9 +160,9 @@ def test_a_study_without_roaming_has_advice_for_home_alone() -> None:
 def test_what_was_not_measured_is_undecided() -> None:
     """Without a stream or a time there is no yes; a limit that nobody asks for needs none."""
     bare = replace(PRINTED, origin="measured", observations={})
-    found = fit(bare, PRINTED.policies[-1], APPLICATIONS["voice"], "home")
+    found = fit_of(bare, PRINTED.policies[-1], APPLICATIONS["voice"], "home")
     assert (found.answer, found.fails) == ("undecided", ("interruption?", "rate?"))
-    assert fit(bare, PRINTED.policies[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
+    assert fit_of(bare, PRINTED.policies[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
     assert advice.advise(bare, "voice").rows
 
 

@@ -277,7 +277,7 @@ def test_policies_of_ones_own_stand_in_their_group() -> None:
     own = [load(PROJECT / "examples" / name) for name in ("wpa2-psk.yml", "wpa3-sae.yml")]
     records = [make(name, repetition, digests={"policy": digest})
                for repetition in (1, 2, 3)
-               for name, digest in [("P1", PRINTED.policies[0].policy.digest()),
+               for name, digest in [("P1", PRINTED.policies[0].definition.digest()),
                                     *((policy.id, policy.digest()) for policy in own)]]
     found = basis_of(*records, own=own)
     assert [(one.id, one.group) for one in found.policies] == [

@@ -9,7 +9,7 @@ from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Table
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, STREAMS
 from studies.qop2007.report.advice.applications import APPLICATIONS, Limits, grade, limits_of
-from studies.qop2007.report.advice.fit import Fit, fit
+from studies.qop2007.report.advice.fit import Fit, fit_of
 from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
 
@@ -30,16 +30,17 @@ def advise(basis: Basis, application: str | Limits) -> Table:
     """
     limits = limits_of(application) if isinstance(application, str) else application
     kinds = [kind for kind in KINDS if basis.of_kind(kind)]
-    fits = {kind: [fit(basis, one, limits, kind) for one in basis.policies] for kind in kinds}
+    fits = {kind: [fit_of(basis, scored, limits, kind) for scored in basis.policies]
+            for kind in kinds}
     chosen = {kind: strongest(found) for kind, found in fits.items()}
     rows = []
-    for index, one in enumerate(basis.policies):
+    for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
                    for entry in _entries(fits[kind][index], limits, kind, chosen[kind])]
-        policy, _, sigma = about(one)  # wide enough without names, which other tables have
+        policy, _, sigma = about(scored)  # wide enough without names, which other tables have
         rows.append((policy, sigma, *entries))
-    best = [f"{KIND_TITLES[kind]}: {one.policy.id if one else 'no policy qualifies'}."
-            for kind, one in chosen.items()]
+    best = [f"{KIND_TITLES[kind]}: {fit.policy.id if fit else 'no policy qualifies'}."
+            for kind, fit in chosen.items()]
     notes = [_WHAT, *([_CALLS] if limits.rate_bps else []),
              *([_PRINTED] if basis.origin == "published" else [])]
     return Table(f"advice-{limits.name}", f"Which policy for: {limits.title}",
@@ -54,14 +55,14 @@ def strongest(fits: Sequence[Fit]) -> Fit | None:
 
     No security at all is no advice, even where it qualifies.
     """
-    good = [one for one in fits if one.answer == "yes"
-            and one.policy.score is not None and one.policy.score.sigma > 0]
+    good = [fit for fit in fits if fit.answer == "yes"
+            and fit.policy.score is not None and fit.policy.score.sigma > 0]
     return max(good, key=_rank, default=None)
 
 
-def _rank(one: Fit) -> tuple[float, float]:
-    sigma = one.policy.score.sigma if one.policy.score else 0.0
-    return sigma, -one.cost.mean if one.cost else 0.0
+def _rank(fit: Fit) -> tuple[float, float]:
+    sigma = fit.policy.score.sigma if fit.policy.score else 0.0
+    return sigma, -fit.cost.mean if fit.cost else 0.0
 
 
 def _columns(limits: Limits, kind: Kind) -> list[Column]:
@@ -78,19 +79,19 @@ def _columns(limits: Limits, kind: Kind) -> list[Column]:
     return [*columns, Column(f"cost_{kind}", "Rate lost", "%", 100.0, group=group)]
 
 
-def _entries(one: Fit, limits: Limits, kind: Kind, chosen: Fit | None) -> list[Entry]:
-    marks = frozenset({"recommended"} if chosen is one else set())
-    entries = [Entry(one.answer, marks=marks, note=", ".join(one.fails))]
+def _entries(fit: Fit, limits: Limits, kind: Kind, chosen: Fit | None) -> list[Entry]:
+    marks = frozenset({"recommended"} if chosen is fit else set())
+    entries = [Entry(fit.answer, marks=marks, note=", ".join(fit.fails))]
     for index in range(2 if kind == "roaming" else 1):
-        seen = one.interruptions[index] if index < len(one.interruptions) else None
+        seen = fit.interruptions[index] if index < len(fit.interruptions) else None
         entries.append(observed(seen, note=grade(seen.estimate.mean)
                                 if seen and limits.delay_s else ""))
     if kind == "roaming":
-        entries.append(_number(one.loss))
-    entries.append(observed(one.throughput))
+        entries.append(_number(fit.loss))
+    entries.append(observed(fit.throughput))
     if limits.rate_bps:
-        entries.append(_number(one.calls))
-    return [*entries, _number(one.cost)]
+        entries.append(_number(fit.calls))
+    return [*entries, _number(fit.cost)]
 
 
 def _number(found: Estimate | None) -> Entry:
@@ -104,7 +105,7 @@ def overview(basis: Basis) -> Table:
         for kind in KINDS:
             if not basis.of_kind(kind):
                 continue
-            fits = [fit(basis, one, limits, kind) for one in basis.policies]
+            fits = [fit_of(basis, policy, limits, kind) for policy in basis.policies]
             rows.append((Entry(limits.title, note=limits.words), Entry(KIND_TITLES[kind]),
                          *_choice(fits, limits, kind)))
     return Table("overview", "Which policy for whom, at what cost",
@@ -133,8 +134,8 @@ def _choice(fits: Sequence[Fit], limits: Limits, kind: Kind) -> list[Entry]:
 
 def _others(fits: Sequence[Fit], best: Fit | None) -> Iterator[str]:
     """The other policies that qualify, and those of which it is not decided."""
-    good = [one.policy.id for one in fits if one.answer == "yes" and one is not best]
-    unsure = [one.policy.id for one in fits if one.answer == "undecided"]
+    good = [fit.policy.id for fit in fits if fit.answer == "yes" and fit is not best]
+    unsure = [fit.policy.id for fit in fits if fit.answer == "undecided"]
     if good:
         yield ", ".join(good)
     if unsure:

@@ -36,13 +36,13 @@ class Fit:
     cost: Estimate | None
 
 
-def fit(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
+def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
     """The fit of a policy; a limit that an interval does not decide leaves the answer undecided."""
-    interruptions = _interruptions(basis, one, kind)
+    interruptions = _interruptions(basis, policy, kind)
     gap = interruptions[-1].estimate if interruptions else None
     loss = scaled(gap, 1 / limits.between_moves_s) if kind == "roaming" else Estimate(0, 0, 0, 0)
-    throughput = _slowest(basis, one, limits, kind)
-    sigma = one.score.sigma_normalized if one.score else None
+    throughput = _slowest(basis, policy, limits, kind)
+    sigma = policy.score.sigma_normalized if policy.score else None
     checks = {
         "interruption": _all(_below(found.estimate, limits.delay_s) for found in interruptions)
         if interruptions else _below(None, limits.delay_s),
@@ -55,8 +55,8 @@ def fit(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Fit:
     calls = None
     if limits.rate_bps and throughput:
         calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
-    return Fit(one, _all(checks.values()), fails, interruptions, loss, throughput, calls,
-               _cost(basis, one, limits, kind))
+    return Fit(policy, _all(checks.values()), fails, interruptions, loss, throughput, calls,
+               _cost(basis, policy, limits, kind))
 
 
 def scaled(found: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
@@ -69,26 +69,26 @@ def scaled(found: Estimate | None, factor: float, *, whole: bool = False) -> Est
     return Estimate(float(cut(found.mean * factor)), low, high, found.n)
 
 
-def _interruptions(basis: Basis, one: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
+def _interruptions(basis: Basis, policy: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
     """Authentication time, to which the paper applies its thresholds; and the whole handoff."""
     names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
-    found = (basis.over(name, one.id, basis.of_kind(kind)) for name in names)
+    found = (basis.over(name, policy.id, basis.of_kind(kind)) for name in names)
     return tuple(seen for seen in found if seen is not None)
 
 
-def _slowest(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Observation | None:
+def _slowest(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Observation | None:
     metric = STREAMS[limits.stream].name
     found = [seen for place in basis.of_kind(kind)
-             if (seen := basis.find(metric, one.id, place.id)) is not None]
+             if (seen := basis.find(metric, policy.id, place.id)) is not None]
     return min(found, key=lambda seen: seen.estimate.mean, default=None)
 
 
-def _cost(basis: Basis, one: ScoredPolicy, limits: Limits, kind: Kind) -> Estimate | None:
-    if one.id == basis.baseline:
+def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Estimate | None:
+    if policy.id == basis.baseline:
         return Estimate(0.0, None, None, 0)
     lost, rate = OVERHEADS[limits.stream].name, STREAMS[limits.stream].name
-    there = [place.id for place in basis.of_kind(kind) if basis.find(lost, one.id, place.id)]
-    return ratio(basis.observations, [(lost, one.id, name) for name in there],
+    there = [place.id for place in basis.of_kind(kind) if basis.find(lost, policy.id, place.id)]
+    return ratio(basis.observations, [(lost, policy.id, name) for name in there],
                  [(rate, basis.baseline or "", name) for name in there])
 
 

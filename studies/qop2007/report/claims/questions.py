@@ -32,7 +32,8 @@ def group(basis: Basis, name: str) -> list[str]:
     In order of the study; the baseline is in none.
     """
     members = published.load().groups[name]
-    return [one.id for one in papers(basis) if one.id in members and one.id != basis.baseline]
+    return [policy.id for policy in papers(basis)
+            if policy.id in members and policy.id != basis.baseline]
 
 
 def kind_words(kind: Kind) -> str:
@@ -82,14 +83,14 @@ def halves(count: int) -> Function:
 def having(basis: Basis, *, eap: str | None = None, ipsec: bool | None = None,
            link: bool | None = None) -> Iterator[str]:
     """The paper's policies with (or without) layers."""
-    for one in papers(basis):
-        if one.policy is None:
+    for policy in papers(basis):
+        if policy.definition is None:
             continue
-        layers = one.policy.layers
-        asked = ((eap, one.policy.eap_method), (ipsec, layers.ipsec is not None),
+        layers = policy.definition.layers
+        asked = ((eap, policy.definition.eap_method), (ipsec, layers.ipsec is not None),
                  (link, layers.link is not None))
         if all(want in (None, has) for want, has in asked):
-            yield one.id
+            yield policy.id
 
 
 def _names(policies: Sequence[str]) -> str:

@@ -30,9 +30,9 @@ _PACKETS = (("EAP-TLS", "dot1x", "TLS", 17.0), ("EAP-MD5", "dot1x", "MD5", 8.0),
 def q1(basis: Basis) -> list[Question]:
     """Every policy with EAP-TLS is slower than every one without."""
     with_tls = list(having(basis, eap="TLS"))
-    others = [one.id for one in papers(basis) if one.id not in with_tls]
-    return [more(basis, TIME, [one], [other], kind, MILLISECONDS)
-            for kind in KINDS for one in with_tls for other in others]
+    others = [policy.id for policy in papers(basis) if policy.id not in with_tls]
+    return [more(basis, TIME, [policy], [other], kind, MILLISECONDS)
+            for kind in KINDS for policy in with_tls for other in others]
 
 
 def q2(basis: Basis) -> list[Question]:
@@ -47,10 +47,10 @@ def q3(basis: Basis) -> list[Question]:
 
 def _roaming_less_home(basis: Basis) -> Iterator[Question]:
 
-    for one in papers(basis):
-        away = cells(basis, TIME, [one.id], basis.of_kind("roaming"))
-        home = cells(basis, TIME, [one.id], basis.of_kind("home"))
-        yield Question(f"{one.id}, roaming less non-roaming", [*away, *home], MORE, MILLISECONDS,
+    for policy in papers(basis):
+        away = cells(basis, TIME, [policy.id], basis.of_kind("roaming"))
+        home = cells(basis, TIME, [policy.id], basis.of_kind("home"))
+        yield Question(f"{policy.id}, roaming less non-roaming", [*away, *home], MORE, MILLISECONDS,
                        halves(len(away)))
 
 
@@ -92,8 +92,8 @@ def q7(basis: Basis) -> list[Finding]:
 
 def q16(basis: Basis) -> list[Question]:
     """The shortest time of a policy is 0.11 s, the longest 6.28 s."""
-    found = {(one.id, kind): mean.estimate.mean for one in papers(basis) for kind in KINDS
-             if (mean := basis.over(TIME, one.id, basis.of_kind(kind))) is not None}
+    found = {(scored.id, kind): mean.estimate.mean for scored in papers(basis) for kind in KINDS
+             if (mean := basis.over(TIME, scored.id, basis.of_kind(kind))) is not None}
     if not found:
         return [Question("authentication times", [(TIME, "?", "?")], about(0.11), MILLISECONDS,
                          mean_of)]

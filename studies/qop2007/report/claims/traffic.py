@@ -58,7 +58,7 @@ def q10(basis: Basis) -> list[Question]:
 
 def q11(basis: Basis) -> list[Question]:
     """The mean overhead over all policies and scenarios is lower for UDP."""
-    policies = [one.id for one in papers(basis) if one.id != basis.baseline]
+    policies = [policy.id for policy in papers(basis) if policy.id != basis.baseline]
     tcp, udp = (cells(basis, metric, policies, basis.places) for metric in (TCP, UDP))
     return [Question("TCP less UDP, all policies and scenarios", [*tcp, *udp], MORE, KILOBITS,
                      halves(len(tcp)))]
@@ -70,8 +70,8 @@ def q12(basis: Basis) -> list[Question]:
     for stream, kind, low, high in _SPREADS:
         metric, band = STREAMS[stream].name, Band(low - _POINT, high + _POINT)
         for place in basis.of_kind(kind):
-            found = {one.id: seen.estimate.mean for one in papers(basis)
-                     if (seen := basis.find(metric, one.id, place.id)) is not None}
+            found = {policy.id: seen.estimate.mean for policy in papers(basis)
+                     if (seen := basis.find(metric, policy.id, place.id)) is not None}
             best, worst = (pick(found, key=lambda key: found[key]) if found else "?"
                            for pick in (max, min))
             questions.append(_spread(metric, place, (best, worst), band))
@@ -92,7 +92,7 @@ def _spread(metric: str, place: Place, ends: tuple[str, str], band: Band) -> Que
 def q13(basis: Basis) -> list[Question]:
     """The fastest scenario at home has about twice the TCP throughput of those that roam."""
     metric = STREAMS["tcp"].name
-    policies = [one.id for one in papers(basis)]
+    policies = [scored.id for scored in papers(basis)]
     totals = {place.id: basis.mean(metric, policy, [place]) for policy in policies[:1]
               for place in basis.of_kind("home")}
     known = {name: value for name, value in totals.items() if value is not None}
@@ -105,15 +105,15 @@ def q13(basis: Basis) -> list[Question]:
 
 def q14(basis: Basis) -> list[Question]:
     """P6 has the smallest variance of all, P3 that of the middle group."""
-    ours = [one.id for one in papers(basis) if one.id != basis.baseline]
-    pairs = [(one, "P6") for one in ours if one != "P6"]
-    pairs += [(one, "P3") for one in group(basis, "middle") if one != "P3"]
+    ours = [policy.id for policy in papers(basis) if policy.id != basis.baseline]
+    pairs = [(policy, "P6") for policy in ours if policy != "P6"]
+    pairs += [(policy, "P3") for policy in group(basis, "middle") if policy != "P3"]
     return [_variances(basis, [other], [steady]) for other, steady in pairs]
 
 
 def q15(basis: Basis) -> list[Question]:
     """The low group varies less than the others without P8, and P8 more than its group."""
-    low, middle, high = ([one for one in group(basis, name) if one != "P8"] or ["?"]
+    low, middle, high = ([policy for policy in group(basis, name) if policy != "P8"] or ["?"]
                          for name in ("low", "middle", "high"))
     return [_variances(basis, high, low), _variances(basis, middle, low),
             _variances(basis, ["P8"], middle)]
