@@ -16,6 +16,7 @@ import doc_commands
 from doc_commands import CHECKOUT, PROJECT, SHELLS, Command
 from doc_reader import Reader
 from harness.cli import qop as command_line
+from import_graph import ROOT
 
 #: Surroundings that a test makes, and the module where it stands.
 EXECUTED = {
@@ -258,7 +259,7 @@ def test_a_page_that_does_not_work_is_found(
         text: str, why: str, spoilt: Callable[[str], str], tmp_path: Path) -> None:
     """A file that is not there, another exit status, another output: each fails."""
     page = spoilt(text)
-    (tmp_path / "qop").write_text(f'#!/bin/sh\nexport PYTHONPATH={PROJECT}\n'
+    (tmp_path / "qop").write_text(f'#!/bin/sh\nexport PYTHONPATH={ROOT}\n'
                                   f'exec {sys.executable} -P -m harness "$@"\n')
     (tmp_path / "qop").chmod(0o755)
     reader = Reader(tmp_path / "copy", tmp_path)

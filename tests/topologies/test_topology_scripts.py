@@ -21,9 +21,9 @@ import doc_commands
 from conftest import PROJECT, TESTS
 from guest.boot import boot
 from guest.image import MININET_WIFI, Image, find
-from harness.engine.plan import Plan, Settings
+from harness.engine.request import Request, plan
 from measure import dissect
-from policies import load_all
+from plans import STUDY
 from topologies.loader import TopologyError, load_scenario, scenario_ids
 from topologies.model import Scenario
 
@@ -101,8 +101,9 @@ def test_wrong_places_are_refused(change: Callable[..., object], expected: str,
 def test_places_change_no_plan(tmp_path: Path) -> None:
     """A node moved on the map leaves a results folder as it is; another channel does not."""
     def digest(change: Callable[..., object]) -> str:
-        scenario = load_scenario(str(own(tmp_path, change)))
-        return Plan(load_all()[:1], [scenario], None, Settings()).digest()
+        request = Request(STUDY, levels={"policy": ["P1"], "scenario": []},
+                          files={"scenario": [own(tmp_path, change)]})
+        return plan(request, {}).digest
 
     def nothing(*_: object) -> None: ...
 
