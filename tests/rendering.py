@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ANSIBLE = Path(__file__).parent.parent / "ansible"
+#: A play of many hosts takes minutes where others keep the machine busy.
+PATIENCE_S = 900.0
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 MOUNT = "/mount"
 
@@ -144,7 +146,7 @@ def start(folder: Path, jobs: list[Job], *arguments: str) -> subprocess.Popen[st
 
 def finish(process: subprocess.Popen[str]) -> Outcome:
     """Wait for what `start` started."""
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=PATIENCE_S)
     return Outcome(process.returncode, text)
 
 

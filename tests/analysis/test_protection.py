@@ -21,7 +21,7 @@ from policies.weights import DEFAULT, FEATURES
 from studies.qop2007 import published
 from studies.qop2007.report.attacks import attacks
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAPER = load_all()
 WEIGHTS = load_weights()
 EXAMPLES = tuple(load(path) for path in sorted((ROOT / "examples").glob("*.yml")))

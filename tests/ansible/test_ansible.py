@@ -24,6 +24,7 @@ from rendering import (
     ANSIBLE,
     MOUNT,
     NODES,
+    PATIENCE_S,
     Job,
     failures,
     finish,
@@ -791,7 +792,8 @@ def fetch(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,",
          str(folder / "play.yml"), "-e", json.dumps(extra)], capture_output=True, text=True,
-        check=False, timeout=120, env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+        check=False, timeout=PATIENCE_S,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
                                        "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import plans
+from guest.boot import Clock
 from harness import secrets
 from harness.engine import testbed as testbeds
 from harness.engine.machine import LINE_LIMIT, Running
@@ -83,8 +84,8 @@ class _Machine:
         return str(job_dir / "mount")
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", virtual_time: bool = False) -> Running:
-        assert (job_dir / "job.json").exists() and study == "qop2007" and not virtual_time
+                    packages: str = "", clock: Clock = "real") -> Running:
+        assert (job_dir / "job.json").exists() and study == "qop2007" and clock == "real"
         assert packages == ""
         return _Process(await asyncio.create_subprocess_exec(
             sys.executable, "-c", WORKER, stdin=asyncio.subprocess.PIPE,
