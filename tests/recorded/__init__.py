@@ -20,7 +20,9 @@ from studies.study import Asked, Cell, Judged, Level, Repetition
 from topologies.loader import load_scenario
 from topologies.model import Scenario
 
-FOLDER = Path(__file__).parent
+#: The study's own recordings, and output of single tools.
+FOLDER = Path(__file__).parents[2] / "studies" / "qop2007" / "recorded"
+TOOLS = Path(__file__).parent
 #: Ten policies at home, in N2.
 IDS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P12")
 #: Other scenarios: between subnets, and away.
@@ -84,7 +86,7 @@ def raw(recording: str) -> dict[str, Any]:
 
 def text(name: str) -> str:
     """A recorded output of a tool."""
-    return (FOLDER / name).read_text()
+    return (TOOLS / name).read_text()
 
 
 def has_static_key(policy: Policy) -> bool:

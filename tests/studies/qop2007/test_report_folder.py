@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROJECT, TESTS
+import recorded
+from conftest import PROJECT
 from fabricated import make, paper_run, write_all
 from policies import load, load_all
 from studies.qop2007 import published
 from topologies.loader import load_scenario
 
-RECORDED = TESTS / "recorded" / "schema_1.tar.gz"
+RECORDED = recorded.FOLDER / "schema_1.tar.gz"
 
 
 def report(folder: Path, project: Path, *arguments: str) -> str:
