@@ -62,6 +62,7 @@ class Cells:
         self._columns: dict[str, Sample] = {}
         self._words: dict[str, list[Any]] = {}
         self._blocks: dict[Key, Mapping[int, float]] = {}
+        self._any: dict[Key, Observation | None] = {}
         self._values: dict[tuple[Key, bool], Value] = {}
         self._standings: dict[Ids, Standing] = {}
 
@@ -131,11 +132,12 @@ class Cells:
 
     def mean_of_any(self, name: str, ids: Ids) -> Observation | None:
         """A value's mean over whichever good repetitions have it, however few; None without any."""
-        blocks = self.blocks(name, ids)
-        if not blocks:
-            return None
-        records = tuple(record_name(ids, block) for block in blocks)
-        return Observation(statistics.mean(blocks.values()), blocks, records)
+        if (name, *ids) not in self._any:
+            blocks = self.blocks(name, ids)
+            self._any[name, *ids] = Observation(
+                statistics.mean(blocks.values()), blocks,
+                tuple(record_name(ids, block) for block in blocks)) if blocks else None
+        return self._any[name, *ids]
 
     def words(self, name: str, ids: Ids) -> list[str]:
         """A column of words, of the good repetitions of a cell."""
