@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -280,7 +281,8 @@ def test_wrong_mobile_ip_key_is_denied(qop: Qop) -> None:
     assert set(records) == {"P1-N2-001", "P1-R1-001"}
     for found in records.values():
         assert found.status == "failed"
-        assert "denied with code 131" in found.reason
+        # Whoever gives up first says it: the harness, or the node, which cannot verify the denial.
+        assert re.search(r"(denied with|reply not authentic,) code 131", found.reason)
         if found.measured is not None:
             measured = body(found)
             assert measured.tcp is None and measured.udp is None
