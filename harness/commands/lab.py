@@ -22,7 +22,7 @@ from harness.engine import builders, request, setup
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
 from harness.engine.request import Request
-from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
+from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.errors import UserError
 from studies.study import Study
 
@@ -67,7 +67,7 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     machine = setup.machine(plan)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
         [planned] = plan.testbeds.values()
-        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
+        testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
             return asyncio.run(_visit(testbed, plan, node, argv))
         except (TestbedLost, TestbedFailed) as error:
@@ -105,7 +105,7 @@ def _request(study: Study, own: Mapping[str, Any]) -> Request:
                    is_single=True)
 
 
-async def _visit(testbed: Testbed, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
+async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")

@@ -21,7 +21,7 @@ from guest.processes import memory_of_group, processor_s
 from harness import render, secrets
 from harness.engine import contention, setup
 from harness.engine.machine import ROOT
-from harness.engine.testbed import Testbed
+from harness.engine.testbed import TestbedClient
 from harness.selftest import small
 from studies import records as stored
 from studies.study import Stage
@@ -84,7 +84,7 @@ async def _guest_costs(level: str, runs: int) -> list[Figure]:
     task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)
     fixed, share, used_memory = [], [], []
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
-        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
+        testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
             made = secrets.make()
             await testbed.open(made, render.Renderer(made, testbed.work))
