@@ -21,7 +21,7 @@ from harness.commands import options
 from harness.engine import builders, request, setup
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
-from harness.engine.request import Request
+from harness.engine.request import RunRequest
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.errors import UserError
 from studies.study import Study
@@ -88,7 +88,7 @@ command = options.StudyCommand("lab", _run, params=_options, named=_named,
                                ignore_unknown_options=True)
 
 
-def _request(study: Study, own: Mapping[str, Any]) -> Request:
+def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
     """One level of each factor, by name or from a file."""
     levels: dict[str, list[str]] = {}
     files: dict[str, list[Path]] = {}
@@ -101,8 +101,8 @@ def _request(study: Study, own: Mapping[str, Any]) -> Request:
             files[factor.name] = [Path(text)]
         else:
             levels[factor.name] = [text]
-    return Request(study, levels=levels, files=files, options=options.asked_of(own),
-                   is_single=True)
+    return RunRequest(study, levels=levels, files=files, options=options.asked_of(own),
+                      is_single=True)
 
 
 async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
