@@ -12,7 +12,7 @@ import numpy as np
 from analysis import baseline, statistics
 from analysis.metrics import Metric
 from analysis.results import Results
-from analysis.standing import Missing, Repetition, Standing, not_run, standing_of
+from analysis.standing import CountedRepetition, Missing, Standing, not_run, standing_of
 from analysis.statistics import Estimate, Sample
 from measure.record import record_name
 
@@ -244,4 +244,4 @@ class Cells:
         columns = zip(*([column[row] for row in rows.all.tolist()]
                         for column in self._circumstances),
                       strict=True)
-        return standing_of([Repetition(*row) for row in columns], self.results.repetitions)
+        return standing_of([CountedRepetition(*row) for row in columns], self.results.repetitions)

@@ -37,7 +37,7 @@ BOTH = f"{REAL}, {VIRTUAL}"
 
 
 @dataclass(frozen=True)
-class Part:
+class MetricPart:
     """A part of a metric that is compared as well: a column of the frame, and its title.
 
     A repetition that lacks it took nothing for it. `counted` are the cells whose metric adds it up.
@@ -60,7 +60,7 @@ class _Case:
     #: Real minus virtual.
     comparison: Comparison
     records: tuple[str, ...]
-    part: Part | None = None
+    part: MetricPart | None = None
 
     @property
     def counted(self) -> bool:
@@ -75,7 +75,7 @@ class _Case:
 
 
 def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
-            correction: str = "holm", parts: Sequence[Part] = ()) -> list[Table]:
+            correction: str = "holm", parts: Sequence[MetricPart] = ()) -> list[Table]:
     """An overview, and a table for each metric, with real minus virtual for every cell of both.
 
     One of the runs must be of the real clock, the other of the virtual one, in any order. Means
@@ -105,12 +105,12 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"),
     return [stamped(table, BOTH) for table in tables]
 
 
-def _cases(real: Cells, virtual: Cells, parts: Sequence[Part]) -> Iterator[_Case]:
+def _cases(real: Cells, virtual: Cells, parts: Sequence[MetricPart]) -> Iterator[_Case]:
     """Everything that both runs have, in the order of the tables and their rows."""
     common = in_order(real.results, {ids for ids in real.results.cells
                                      if real.records(ids) and virtual.records(ids)})
     for ids in common:
-        asked: list[tuple[Metric, Part | None]] = [
+        asked: list[tuple[Metric, MetricPart | None]] = [
             (metric, None) for metric in real.results.study.metrics]
         for metric, part in [*asked, *((part.of, part) for part in parts)]:
             name = part.column if part else metric.name

@@ -91,7 +91,7 @@ class Body(Protocol):
 
 
 @dataclass(frozen=True)
-class Table:
+class RecordTable:
     """What was read: a frame (None without any record), its lists, and what is no record."""
 
     frame: Frame | None
@@ -101,7 +101,7 @@ class Table:
 
 
 def read(paths: Sequence[Path], study: Body, reader: Reader,
-         processes: int | None = None) -> Table:
+         processes: int | None = None) -> RecordTable:
     """A row for each record, in the order of the paths, and a line for each file that is none.
 
     `processes`: by default, one a processor, where there are enough files to be worth their start.
@@ -116,7 +116,7 @@ def read(paths: Sequence[Path], study: Body, reader: Reader,
                                         range(0, len(paths), share)])))
 
 
-def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
     """The same in a process of its own; in this one where that is not to be had.
 
     No multiprocessing: it would run its caller's script again, or fork one that has threads.
@@ -131,23 +131,23 @@ def _elsewhere(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
     if done.returncode:
         return _read(paths, study, reader)
     parts = pickle.loads(done.stdout)  # noqa: S301 # written by this very module
-    return Table(*parts)
+    return RecordTable(*parts)
 
 
-def _read(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+def _read(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
     return _together([_read_chunk(paths[at:at + _CHUNK], study, reader)
                       for at in range(0, len(paths), _CHUNK)])
 
 
-def _together(parts: Sequence[Table]) -> Table:
+def _together(parts: Sequence[RecordTable]) -> RecordTable:
     frames = [part.frame for part in parts if part.frame is not None]
     whole = frames[0] if len(frames) == 1 else \
         pd.concat(frames, ignore_index=True) if frames else None
-    return Table(whole, *([item for part in parts for item in getattr(part, name)]
-                          for name in ("complaints", "samples", "series")))
+    return RecordTable(whole, *([item for part in parts for item in getattr(part, name)]
+                                for name in ("complaints", "samples", "series")))
 
 
-def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
+def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
     records, complaints = [], []
     for path in paths:
         try:
@@ -156,7 +156,7 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> Table:
         except RecordError as error:
             complaints.append(printable(str(error)))
     made = from_records(records, study)
-    return Table(made.frame, complaints, made.samples, made.series)
+    return RecordTable(made.frame, complaints, made.samples, made.series)
 
 
 def _named(record: Record, path: Path) -> Record:
@@ -167,14 +167,14 @@ def _named(record: Record, path: Path) -> Record:
     return record
 
 
-def from_records(records: Sequence[tuple[Record, Any]], study: Body) -> Table:
+def from_records(records: Sequence[tuple[Record, Any]], study: Body) -> RecordTable:
     """The frame of records with their bodies (None where nothing was measured), and their lists."""
     rows, samples, series = [], [], []
     for record, body in records:
         rows.append(_row(record) | _values(body, study))
         samples.append({} if body is None else study.samples(body))
         series.append({} if body is None else study.series(body))
-    return Table(_to_frame(rows) if rows else None, [], samples, series)
+    return RecordTable(_to_frame(rows) if rows else None, [], samples, series)
 
 
 def body_of(record: Record, study: Body, where: str) -> Any:

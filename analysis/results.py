@@ -203,7 +203,7 @@ def from_records(records: Sequence[Record], study: StudyParts,
     return _results(reading.from_records(bodies, study), study, manifest)
 
 
-def _results(table: reading.Table, study: StudyParts, manifest: Manifest | None) -> Results:
+def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest | None) -> Results:
     frame = table.frame
     if frame is None:
         raise NothingToReport("nothing was measured; there is no table to show")

@@ -24,7 +24,7 @@ _MARKS: dict[Outcome, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Decision:
+class SignificanceDecision:
     """A cell against the baseline in one metric, by differences within blocks.
 
     `comparison` is the cell minus the baseline with an interval of 95 %; `p_adjusted` is corrected
@@ -58,7 +58,7 @@ class _Case:
         return statistics.paired_differences(self.first, self.second)
 
 
-def decisions(cells: Cells) -> list[Decision]:
+def decisions(cells: Cells) -> list[SignificanceDecision]:
     """Every comparison with the baseline, in the order of metrics, surroundings and cells.
 
     Those of one metric in the same surroundings, which are read side by side, are corrected
@@ -81,14 +81,14 @@ def _cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Ca
             yield _Case(ids, reference, values, base, statistics.paired(values, base))
 
 
-def tables(cells: Cells, found: Sequence[Decision] | None = None) -> list[Table]:
+def tables(cells: Cells, found: Sequence[SignificanceDecision] | None = None) -> list[Table]:
     """A table of decisions for each metric, with what it takes to decide those that are open."""
     every = decisions(cells) if found is None else found
     return [_table(cells, metric, mine) for metric in cells.results.study.metrics
             if (mine := [decision for decision in every if decision.metric is metric])]
 
 
-def _table(cells: Cells, metric: Metric, found: Sequence[Decision]) -> Table:
+def _table(cells: Cells, metric: Metric, found: Sequence[SignificanceDecision]) -> Table:
     compared, name = cells.results.compared, cells.baseline.name
     columns = (*(Column(factor, factor) for factor in compared),
                Column(named(metric.name, "difference"), "difference", metric.unit, metric.scale),
@@ -105,7 +105,7 @@ def _table(cells: Cells, metric: Metric, found: Sequence[Decision]) -> Table:
                  "blocks.", notes=_notes(cells), sections=sections)
 
 
-def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[Decision]:
+def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[SignificanceDecision]:
     """The cases of one family, corrected for each other."""
     tested = [case.comparison.p_value for case in cases if case.comparison.p_value is not None]
     adjusted = iter(statistics.holm(tested).tolist())
@@ -123,8 +123,9 @@ def _judged(metric: Metric, section: Ids, cases: Sequence[_Case]) -> Iterator[De
             if outcome == "undecided" else 0
         if further == 0 and outcome == "undecided":  # enough by expectation, but not by chance
             further = 1
-        yield Decision(metric, section, case.ids, case.baseline, case.comparison, p, outcome,
-                       further, tuple(sorted(case.first.keys() & case.second.keys())))
+        yield SignificanceDecision(metric, section, case.ids, case.baseline, case.comparison, p,
+                                   outcome, further,
+                                   tuple(sorted(case.first.keys() & case.second.keys())))
 
 
 def _margin(metric: Metric, base: Mapping[int, float]) -> float:
@@ -134,7 +135,7 @@ def _margin(metric: Metric, base: Mapping[int, float]) -> float:
     return metric.negligible * float(np.mean(list(base.values())))
 
 
-def _row(cells: Cells, decision: Decision) -> tuple[Entry, ...]:
+def _row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
     comparison = decision.comparison
     marks = frozenset(_MARKS[decision.outcome])
     names = tuple(record_name(ids, block) for block in decision.blocks
@@ -145,7 +146,7 @@ def _row(cells: Cells, decision: Decision) -> tuple[Entry, ...]:
             *effects(comparison), Entry(_WORDS[decision.outcome], marks=marks), _further(decision))
 
 
-def _further(decision: Decision) -> Entry:
+def _further(decision: SignificanceDecision) -> Entry:
     if decision.outcome != "undecided":
         return Entry("-")
     if decision.further is not None:

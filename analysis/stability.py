@@ -11,7 +11,7 @@ from analysis import statistics
 from analysis.cells import Cells, Ids
 from analysis.clock import VIRTUAL
 from analysis.metrics import Metric
-from analysis.significance import Decision
+from analysis.significance import SignificanceDecision
 from analysis.statistics import Sample
 from measure.record import record_name
 
@@ -47,7 +47,7 @@ class Drift:
     p_value: float
 
 
-def warnings_of(cells: Cells, decisions: Sequence[Decision] = ()) -> list[str]:
+def warnings_of(cells: Cells, decisions: Sequence[SignificanceDecision] = ()) -> list[str]:
     """Everything here in sentences, most important first; empty where there is nothing to say."""
     return [*(_drift_text(drift) for drift in drifts(cells)),
             *_outlier_lines(outliers(cells)), *_undecided(cells, decisions)]
@@ -154,7 +154,7 @@ def _outlier_lines(found: Sequence[Outlier]) -> Iterator[str]:
         yield f"{len(found) - _MAX_LINES} more values stand out from their cells."
 
 
-def _undecided(cells: Cells, decisions: Sequence[Decision]) -> Iterator[str]:
+def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
     """How many differences from the baseline are open, and what it takes to decide them."""
     still = [decision for decision in decisions if decision.outcome == "undecided"]
     if not still:

@@ -43,7 +43,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Repetition:
+class CountedRepetition:
     """What counts of a repetition for where its cell stands."""
 
     status: str
@@ -59,7 +59,7 @@ def not_run(planned: int) -> Standing:
                     missing=Missing.NOT_RUN, failures=(), enough=1)
 
 
-def standing_of(repetitions: Sequence[Repetition], planned: int) -> Standing:
+def standing_of(repetitions: Sequence[CountedRepetition], planned: int) -> Standing:
     """Where a cell of these repetitions stands, of which so many were planned."""
     good = [each for each in repetitions if each.status == "ok"]
     bad = [each for each in repetitions if each.status != "ok"]
@@ -74,8 +74,8 @@ def standing_of(repetitions: Sequence[Repetition], planned: int) -> Standing:
                     tuple(_failures(bad, len(repetitions))), enough)
 
 
-def _verified(good: Sequence[Repetition], bad: Sequence[Repetition], missing: Missing | None,
-              last_reason: str) -> tuple[bool, str]:
+def _verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],
+              missing: Missing | None, last_reason: str) -> tuple[bool, str]:
     """Whether every good repetition proved its cell; and with which evidence, or why not."""
     if not good:
         return False, last_reason or "no good repetition"
@@ -88,7 +88,7 @@ def _verified(good: Sequence[Repetition], bad: Sequence[Repetition], missing: Mi
     return True, f"{sum(each.checks for each in good)} checks"
 
 
-def _failures(bad: Sequence[Repetition], total: int) -> Iterator[str]:
+def _failures(bad: Sequence[CountedRepetition], total: int) -> Iterator[str]:
     """A line for each reason for which repetitions do not count, the most frequent first."""
     for (status, reason), count in Counter((each.status, each.reason)
                                            for each in bad).most_common():

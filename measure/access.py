@@ -13,12 +13,12 @@ from typing import Any
 from measure import kernel
 from measure.capture import Point
 from measure.errors import MeasureError
-from measure.services.charon import Charon, Tunnels
+from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
-from measure.station import LINK_S, Station
+from measure.station import LINK_S, MeasuredStation
 from measure.workload import Service, Session, Site
 from topologies.model import HOME_AGENT, Network, Scenario
 
@@ -45,7 +45,7 @@ class Access:
         self._supplicants = WpaSupplicant(site)
         self._registrations = Registrations(site, settings)
         self._agents = Agents(site, settings)
-        self._stations: dict[str, Station] = {}
+        self._stations: dict[str, MeasuredStation] = {}
         self._at_home: set[str] = set()
         self._measured: set[str] = set()
         #: What passed the closed port, by mobile node: looked at once each.
@@ -55,7 +55,7 @@ class Access:
         """All that must run; slow starters first."""
         return [self._freeradius, self._charon, self._agents, self._registrations,
                 self._supplicants, self._hostapd,
-                Tunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
+                IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
     def has_dot1x(self) -> bool:
@@ -67,11 +67,11 @@ class Access:
         """Whether the policy has tunnels between mobile nodes and home agents."""
         return bool(self.site.having(Charon.file, HOME_AGENT))
 
-    def station(self, name: str) -> Station:
+    def station(self, name: str) -> MeasuredStation:
         """A station as its services have it; they must be ready."""
         if name not in self._stations:
             charon = self._charon.socket(name) if name in self._charon.daemons else None
-            self._stations[name] = Station(
+            self._stations[name] = MeasuredStation(
                 self.site.testbed, name, self.site.network.nodes[name],
                 self._supplicants.controls[name], self._registrations.programs[name], charon)
         return self._stations[name]
@@ -96,7 +96,7 @@ class Access:
         self._hostapd.forget(station.mac)
         station.supplicant.forget()
 
-    def reset(self, scenario: Scenario) -> Station:
+    def reset(self, scenario: Scenario) -> MeasuredStation:
         """The mobile node without what earlier ones left: link, scan results, IPsec SAs."""
         self.enter(scenario)
         self.take_off(scenario.mobile_node)
@@ -107,7 +107,7 @@ class Access:
         station.supplicant.forget()
         return station
 
-    def connect(self, scenario: Scenario) -> Station:
+    def connect(self, scenario: Scenario) -> MeasuredStation:
         """Authenticate from nothing and stay connected; nothing is captured."""
         station = self.reset(scenario)
         station.connect(self.site.network.nodes[scenario.home])

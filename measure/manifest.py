@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from measure.record import Part, StudyRecord, said
+from measure.record import RecordPart, StudyRecord, said
 
 FILE = "plan.json"
 SCHEMA = 2
@@ -32,7 +32,7 @@ class ManifestError(ValueError):
     """A folder without a manifest that this version can read; one line for the user."""
 
 
-class LevelRecord(Part):
+class LevelRecord(RecordPart):
     """One level of a factor; `content` is all that it says, `digest` tells of a change."""
 
     title: str = ""
@@ -41,7 +41,7 @@ class LevelRecord(Part):
     content: dict[str, Any] = Field(default_factory=dict)
 
 
-class FactorRecord(Part):
+class FactorRecord(RecordPart):
     """What was varied."""
 
     name: str
@@ -50,7 +50,7 @@ class FactorRecord(Part):
     unit: str = ""
 
 
-class Manifest(Part):
+class Manifest(RecordPart):
     """What a run set out to measure.
 
     `cells` are rows of level ids, in the order of `factors`. `asked` are the workload's settings,

@@ -26,13 +26,13 @@ class RecordError(ValueError):
     """A file that is no record this version can read; the text is one line for the user."""
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A part of a record: strict about its fields, never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class CheckRecord(Part):
+class CheckRecord(RecordPart):
     """One piece of evidence that the policy was in force, or not."""
 
     check: str
@@ -40,14 +40,14 @@ class CheckRecord(Part):
     detail: str
 
 
-class StudyRecord(Part):
+class StudyRecord(RecordPart):
     """Which study measured, in which version of it."""
 
     id: str
     version: int
 
 
-class Record(Part):
+class Record(RecordPart):
     """One repetition of one cell.
 
     `cell` has the level of each factor, in the study's order; `digests` the digest of each level

@@ -17,7 +17,7 @@ _READY_S = 30.0
 _STOP_S = 2.0
 
 
-class Registration:
+class RegistrationDaemon:
     """The mobile node's program on one node. A context manager; leaving it ends the program."""
 
     def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
@@ -30,7 +30,7 @@ class Registration:
         self._reader = threading.Thread(target=self._read, daemon=True, name=f"events {name}")
         self._reader.start()
 
-    def __enter__(self) -> Registration:
+    def __enter__(self) -> RegistrationDaemon:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
-from measure.registration import Registration
-from measure.wpa_ctrl import Control, port_is_open
+from measure.registration import RegistrationDaemon
+from measure.wpa_ctrl import ControlSocket, port_is_open
 from topologies.model import Node
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
@@ -28,14 +28,14 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
 
 
-class Station:
+class MeasuredStation:
     """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
 
     `charon` is the vici socket, None without IPsec.
     """
 
-    def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: Control,
-                 registration: Registration, charon: Path | None) -> None:
+    def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: ControlSocket,
+                 registration: RegistrationDaemon, charon: Path | None) -> None:
         self.testbed = testbed
         self.name = name
         self.node = node

@@ -37,7 +37,7 @@ def parse_event(datagram: bytes, at_s: float) -> Event | None:
     return Event(at_s, match[1], match[2]) if match else None
 
 
-class Control:
+class ControlSocket:
     """A connection to one control socket. A context manager; leaving it closes both sockets."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -53,7 +53,7 @@ class Control:
             self._close()
             raise
 
-    def __enter__(self) -> Control:
+    def __enter__(self) -> ControlSocket:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from analysis.cells import Cells
-    from analysis.clock_comparison import Part
+    from analysis.clock_comparison import MetricPart
     from analysis.present.report import Report
     from analysis.results import Results
     from analysis.table import Table
@@ -146,7 +146,7 @@ class Study:
         return {metric.name: getattr(measured, metric.name, None) or ()
                 for metric in self.timelines}
 
-    def parts(self, cells: Cells) -> Sequence[Part]:
+    def parts(self, cells: Cells) -> Sequence[MetricPart]:
         """Parts of metrics that real and virtual time are compared by, too."""
         return ()
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import studies
-from harness.engine.plan import Plan, Settings
-from harness.engine.request import Request, plan
+from harness.engine.plan import Plan, RunSettings
+from harness.engine.request import RunRequest, plan
 from measure.record import Record
 from studies.qop2007.body import Measured
 from studies.study import Level
@@ -20,9 +20,9 @@ def plan_of(policies: str | Sequence[str] = "P1,P2", scenarios: str = "N2", *,
             asked: Mapping[str, str] | None = None, **settings: Any) -> Plan:
     """A plan of policies and scenarios, by names separated by commas; `asked` as with --set."""
     names = policies.split(",") if isinstance(policies, str) else list(policies)
-    made = plan(Request(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
-                        sets=asked or {}), {})
-    return dataclasses.replace(made, settings=Settings(**settings))
+    made = plan(RunRequest(STUDY, levels={"policy": names, "scenario": scenarios.split(",")},
+                           sets=asked or {}), {})
+    return dataclasses.replace(made, settings=RunSettings(**settings))
 
 
 def policies(count: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.queueing.chains import visit_ratios
-from analysis.queueing.network import Chain, CustomerClass, Network, Station, Visit
+from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, QueueingStation, Visit
 
 FILE = Path(__file__).parent / "recorded" / "queueing" / "line.json"
 RECORDED: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -30,9 +30,9 @@ def ratios_of(chain: dict[str, Any], stations: int) -> np.ndarray:
     return visit_ratios(routing, where[0])[:stations]
 
 
-def network_of(recorded: dict[str, Any]) -> Network:
+def network_of(recorded: dict[str, Any]) -> QueueingNetwork:
     """The network, each chain's classes named r0, r1, ... and visiting stations s0, s1, ..."""
-    stations = tuple(Station(f"s{i}", station["discipline"], station["servers"])
+    stations = tuple(QueueingStation(f"s{i}", station["discipline"], station["servers"])
                      for i, station in enumerate(recorded["stations"]))
     chains = []
     for q, chain in enumerate(recorded["chains"]):
@@ -44,4 +44,4 @@ def network_of(recorded: dict[str, Any]) -> Network:
             for r in sorted({r for _, r, _ in chain["states"]}))
         chains.append(Chain(f"q{q}", classes, population=chain.get("population"),
                             rate_per_s=chain.get("rate")))
-    return Network(stations, tuple(chains))
+    return QueueingNetwork(stations, tuple(chains))

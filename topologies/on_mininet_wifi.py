@@ -32,7 +32,7 @@ _BACK_S = 5.0
 _POLL_S = 0.02
 
 
-class AccessPoint(Together, AP):  # type: ignore[misc]
+class MininetWifiAccessPoint(Together, AP):  # type: ignore[misc]
     """Mininet-WiFi's access point, in the namespace that all of a testbed share."""
 
 
@@ -88,7 +88,7 @@ class OnMininetWifi:
             # With a "link" of its own, an access point gets no hostapd from Mininet-WiFi. Its
             # number is for switches; without one the name would have to have digits.
             made = self.net.addAccessPoint(
-                name, cls=AccessPoint, beside=self.net.aps[0] if self.net.aps else None,
+                name, cls=MininetWifiAccessPoint, beside=self.net.aps[0] if self.net.aps else None,
                 dpid=f"{number:x}", link=None, ssid=node.ssid, channel=str(node.channel), mac=mac)
         else:
             self.net.addHost(name, cls=Node, ip=None)

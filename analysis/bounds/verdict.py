@@ -26,7 +26,7 @@ PROCESSOR_SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BoundVerdict:
     """What bounded a stream, and what is to be said of it; `certain`: the interval agrees."""
 
     bound: Bound
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *,
-          virtual: bool = False) -> Verdict:
+          virtual: bool = False) -> BoundVerdict:
     """The verdict on one cell.
 
     `share` is goodput by ceiling, None without a medium; `processor` the processor's work by the
@@ -45,22 +45,23 @@ def judge(protocol: Protocol, share: Estimate | None, processor: float | None, *
     """
     least = MEDIUM_SHARE[protocol]
     if share is not None and share.mean > MOST_SHARE:
-        return Verdict("emulator", certain=False, note="above the ceiling: it was not this medium "
-                       "that carried the stream")
+        return BoundVerdict("emulator", certain=False,
+                            note="above the ceiling: it was not this medium "
+                            "that carried the stream")
     if share is not None and share.mean >= least:
         certain = share.low is not None and share.low >= least
-        return Verdict("medium", certain, "" if certain else _open(share, least))
+        return BoundVerdict("medium", certain, "" if certain else _open(share, least))
     certain = share is None or (share.high is not None and share.high < least)
     doubt = "" if certain or share is None else _open(share, least)
     if virtual:
-        return Verdict("emulator", certain, doubt)
+        return BoundVerdict("emulator", certain, doubt)
     if processor is None:
-        return Verdict("emulator", certain=False, note=_joined(
+        return BoundVerdict("emulator", certain=False, note=_joined(
             doubt, "processor time not recorded, so it may have been the processor"))
     if processor >= PROCESSOR_SHARE:
-        return Verdict("processor", certain, _joined(
+        return BoundVerdict("processor", certain, _joined(
             doubt, f"it had work for up to {min(processor, 1.0):.0%} of the streams' time"))
-    return Verdict("emulator", certain, _joined(
+    return BoundVerdict("emulator", certain, _joined(
         doubt, f"the processor had work for at most {processor:.0%} of the streams' time"))
 
 

@@ -20,7 +20,7 @@ from analysis.present.entries import (
     show,
     typeset,
 )
-from analysis.present.typesetting import Block, Setting, pages, setting
+from analysis.present.typesetting import Block, Typesetting, pages, setting
 from analysis.table import Entry, Table
 
 _ESCAPES = {
@@ -74,7 +74,8 @@ def table(content: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _float(content: Table, chosen: Setting, blocks: Sequence[Block], number: int) -> Iterator[str]:
+def _float(content: Table, chosen: Typesetting, blocks: Sequence[Block],
+           number: int) -> Iterator[str]:
     yield from ("\\begin{table}[!htbp]", "\\centering")
     if number:
         yield f"\\addtocounter{{table}}{{-1}}\\caption{{{_caption(content)} (continued)}}"

@@ -39,7 +39,7 @@ Block: TypeAlias = tuple[tuple[int, ...], range]
 
 
 @dataclass(frozen=True)
-class Setting:
+class Typesetting:
     """How a table is set: size, lines a page, columns of each part, widths in ems (0: natural)."""
 
     size: str
@@ -48,7 +48,7 @@ class Setting:
     widths: tuple[float, ...]
 
 
-def setting(table: Table) -> Setting:
+def setting(table: Table) -> Typesetting:
     """The largest size at which the table fits the page; in parts where it fits at none."""
     natural = [_natural(table, index) for index in range(len(table.columns))]
     words = [index for index in range(len(natural))
@@ -56,15 +56,15 @@ def setting(table: Table) -> Setting:
     for size, room, lines in _SIZES:
         widths = _fit(natural, {index: _least(table, index) for index in words}, room)
         if widths is not None and (size == _SIZES[-1][0] or _is_readable(widths, natural)):
-            return Setting(size, lines, (tuple(range(len(natural))),), widths)
+            return Typesetting(size, lines, (tuple(range(len(natural))),), widths)
     size, room, lines = _SIZES[-1]
     widths = tuple(min(natural[index], max(_WORDS_AT_MOST, _least(table, index)))
                    if index in words else 0.0 for index in range(len(natural)))
     taken = [width or natural[index] for index, width in enumerate(widths)]
-    return Setting(size, lines, tuple(_parts(taken, room)), widths)
+    return Typesetting(size, lines, tuple(_parts(taken, room)), widths)
 
 
-def pages(table: Table, chosen: Setting, notes: Sequence[str]) -> Iterator[list[Block]]:
+def pages(table: Table, chosen: Typesetting, notes: Sequence[str]) -> Iterator[list[Block]]:
     """Blocks (columns and rows) that stand on one page together."""
     page: list[Block] = []
     left = chosen.lines - _HEADING_LINES

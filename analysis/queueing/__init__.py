@@ -17,11 +17,11 @@ from analysis.queueing.chains import aggregate, visit_ratios
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval
 from analysis.queueing.model_file import Model, load
-from analysis.queueing.network import Chain, CustomerClass, Network, Station, Visit
+from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, QueueingStation, Visit
 from analysis.queueing.prediction import (
     Assessment,
-    Beside,
     Bottleneck,
+    ComparedValue,
     Measurement,
     Prediction,
     assess,
@@ -32,9 +32,9 @@ from analysis.queueing.solve import Solution, solve
 from analysis.queueing.whatif import apply, parse_setting
 
 __all__ = [
-    "Assessment", "Beside", "Bottleneck", "Bound", "Bounds", "Capacity", "Chain", "CustomerClass",
-    "Interval", "Measurement", "Model", "Network", "Prediction", "QueueingError", "Simulation",
-    "Solution", "Station", "Visit", "aggregate", "apply", "assess", "asymptotic", "balanced",
-    "bottleneck", "calibrate", "capacity", "load", "parse_bound", "parse_setting", "simulate",
-    "solve", "visit_ratios",
+    "Assessment", "Bottleneck", "Bound", "Bounds", "Capacity", "Chain", "ComparedValue",
+    "CustomerClass", "Interval", "Measurement", "Model", "Prediction", "QueueingError",
+    "QueueingNetwork", "QueueingStation", "Simulation", "Solution", "Visit", "aggregate", "apply",
+    "assess", "asymptotic", "balanced", "bottleneck", "calibrate", "capacity", "load",
+    "parse_bound", "parse_setting", "simulate", "solve", "visit_ratios",
 ]

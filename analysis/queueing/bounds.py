@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.queueing.demands import Demands, demands_of
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.network import Network
+from analysis.queueing.network import QueueingNetwork
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Totals:
     population: int
 
 
-def asymptotic(network: Network) -> Bounds:
+def asymptotic(network: QueueingNetwork) -> Bounds:
     """Asymptotic bounds of a network's only chain; any number of servers."""
     totals = _totals(demands_of(network))
     if network.chains[0].is_open:
@@ -55,7 +55,7 @@ def asymptotic(network: Network) -> Bounds:
     return _closed(totals, n / (n * total + pause) if n else 0.0, high)
 
 
-def balanced(network: Network) -> Bounds:
+def balanced(network: QueueingNetwork) -> Bounds:
     """Balanced job bounds of a network's only closed chain; raises QueueingError for others."""
     demands = demands_of(network)
     totals = _totals(demands)

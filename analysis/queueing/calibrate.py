@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.network import CustomerClass, Network, Station, Visit
+from analysis.queueing.network import CustomerClass, QueueingNetwork, QueueingStation, Visit
 from analysis.queueing.prediction import bottleneck
 from analysis.queueing.whatif import apply
 
@@ -19,8 +19,8 @@ from analysis.queueing.whatif import apply
 REST = "rest"
 
 
-def calibrate(network: Network, *, alone_s: float, saturation_per_s: float,
-              chain: str | None = None, station: str | None = None) -> Network:
+def calibrate(network: QueueingNetwork, *, alone_s: float, saturation_per_s: float,
+              chain: str | None = None, station: str | None = None) -> QueueingNetwork:
     """A network that answers as measured for one customer alone and at saturation.
 
     `alone_s` is the response time of a lone customer, `saturation_per_s` the highest throughput of
@@ -50,11 +50,11 @@ def calibrate(network: Network, *, alone_s: float, saturation_per_s: float,
     return scaled if rest <= 1e-9 * alone_s else _with_rest(scaled, target.name, rest)
 
 
-def _with_rest(network: Network, chain: str, rest_s: float) -> Network:
+def _with_rest(network: QueueingNetwork, chain: str, rest_s: float) -> QueueingNetwork:
     if REST in network.index:
         raise QueueingError(f"station {REST!r}", "is what calibration adds", "rename it")
     member = CustomerClass(REST, (Visit(REST, rest_s),))
-    return Network(
-        stations=(*network.stations, Station(REST, "delay")),
+    return QueueingNetwork(
+        stations=(*network.stations, QueueingStation(REST, "delay")),
         chains=tuple(replace(entry, classes=(*entry.classes, member)) if entry.name == chain
                      else entry for entry in network.chains))

@@ -13,7 +13,7 @@ from scipy import optimize
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
-from analysis.queueing.network import Network
+from analysis.queueing.network import QueueingNetwork
 from analysis.queueing.simulate import simulate
 from analysis.queueing.solve import Method, means_of, sharing
 from analysis.queueing.whatif import with_load
@@ -86,7 +86,7 @@ def parse_bound(text: str) -> Bound:
     return Bound(float(match[2]) if match[2] else None, float(match[3]) * _UNITS[match[4]])
 
 
-def capacity(network: Network, bound: Bound, *, chain: str | None = None,
+def capacity(network: QueueingNetwork, bound: Bound, *, chain: str | None = None,
              rng: np.random.Generator | None = None, completions: int = 16_000) -> Capacity:
     """The largest load of `chain` (the only one by default) that keeps to a bound.
 
@@ -167,7 +167,7 @@ class _Curve:
 class _Search:
     """Loads of a chain, and the mean response time that each gives."""
 
-    def __init__(self, network: Network, chain: str | None, bound: Bound) -> None:
+    def __init__(self, network: QueueingNetwork, chain: str | None, bound: Bound) -> None:
         self.chain, self.bound = network.chain(chain), bound
         self.network = network
         # Means of processor sharing show the way where first come first served has none exact.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.queueing.errors import QueueingError
-from analysis.queueing.network import Network
+from analysis.queueing.network import QueueingNetwork
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ class ChainSolution:
         return self.residence_s * self.throughput_per_s
 
 
-def demands_of(network: Network) -> Demands:
+def demands_of(network: QueueingNetwork) -> Demands:
     """The arrays of a network, with its chains' classes added up: D_iq = sum_r v_ir s_ir."""
     rows = network.index
     demand = np.zeros((len(network.stations), len(network.chains)))
@@ -85,7 +85,7 @@ def demands_of(network: Network) -> Demands:
         names=tuple(rows))
 
 
-def check_product_form(network: Network) -> None:
+def check_product_form(network: QueueingNetwork) -> None:
     """Raises QueueingError for a station without product form (BCMP 1975): FCFS of several kinds.
 
     First come first served needs exponential service of one mean for everybody; processor sharing

@@ -17,8 +17,8 @@ from analysis.queueing.network import (
     CustomerClass,
     Direction,
     Discipline,
-    Network,
-    Station,
+    QueueingNetwork,
+    QueueingStation,
     Visit,
 )
 from analysis.queueing.prediction import Measurement
@@ -77,7 +77,7 @@ class _File(_Strict):
 class Model:
     """A network, and what was measured of each of its chains."""
 
-    network: Network
+    network: QueueingNetwork
     measured: dict[str, tuple[Measurement, ...]]
 
 
@@ -99,9 +99,11 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def _model(parsed: _File) -> Model:
-    stations = tuple(Station(name, entry.discipline, entry.servers, entry.scv, entry.direction)
+    stations = tuple(QueueingStation(name, entry.discipline, entry.servers, entry.scv,
+                                     entry.direction)
                      for name, entry in parsed.stations.items())
-    network = Network(stations, tuple(_chain(name, entry) for name, entry in parsed.chains.items()))
+    network = QueueingNetwork(stations,
+                              tuple(_chain(name, entry) for name, entry in parsed.chains.items()))
     for name in set(network.index) & set(parsed.chains):
         raise QueueingError(f"station {name!r}", "and a chain have one name", "rename one of them")
     return Model(network, {

@@ -24,7 +24,7 @@ Direction = Literal["round_trip", "one_way"]
 
 
 @dataclass(frozen=True)
-class Station:
+class QueueingStation:
     """Where customers are served: processor sharing, first come first served, or pure delay.
 
     `servers` counts equal processors (ignored for delay). `scv` is the squared coefficient of
@@ -123,10 +123,10 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Network:
+class QueueingNetwork:
     """Stations and the chains that visit them; raises QueueingError where they do not fit."""
 
-    stations: tuple[Station, ...]
+    stations: tuple[QueueingStation, ...]
     chains: tuple[Chain, ...]
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class Network:
         """Each station's row in the arrays of the solvers."""
         return {station.name: row for row, station in enumerate(self.stations)}
 
-    def station(self, name: str) -> Station:
+    def station(self, name: str) -> QueueingStation:
         """The station of that name; raises QueueingError where there is none."""
         if name not in self.index:
             raise QueueingError(f"station {name!r}", "is not in this network",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
 from analysis.queueing.intervals import Interval, certain
-from analysis.queueing.network import Network
+from analysis.queueing.network import QueueingNetwork
 from analysis.queueing.simulate import simulate
 from analysis.queueing.solve import sharing, solve
 from analysis.queueing.whatif import with_load
@@ -40,7 +40,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparedValue:
     """A modelled value (with an interval if simulated) beside the measured one, if there is one."""
 
     modelled: Interval
@@ -58,9 +58,9 @@ class Prediction:
 
     load: float
     mark: Mark
-    response_s: Beside
-    throughput_per_s: Beside
-    p95_s: Beside | None
+    response_s: ComparedValue
+    throughput_per_s: ComparedValue
+    p95_s: ComparedValue | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Assessment:
     worst_p95_error: float | None
 
 
-def bottleneck(network: Network, chain: str | None = None) -> Bottleneck:
+def bottleneck(network: QueueingNetwork, chain: str | None = None) -> Bottleneck:
     """The station that limits a chain's throughput; raises QueueingError if it has no queue."""
     target = network.chain(chain)
     demands = demands_of(network)
@@ -106,8 +106,9 @@ def bottleneck(network: Network, chain: str | None = None) -> Bottleneck:
                       float(1 / per_server[row]), float(knee))
 
 
-def assess(network: Network, measurements: Sequence[Measurement], *, chain: str | None = None,
-           loads: Iterable[float] = (), rng: np.random.Generator | None = None,
+def assess(network: QueueingNetwork, measurements: Sequence[Measurement], *,
+           chain: str | None = None, loads: Iterable[float] = (),
+           rng: np.random.Generator | None = None,
            completions: int = 20_000) -> Assessment:
     """Predictions for every measured load, and for further `loads`, in the order given.
 
@@ -121,7 +122,7 @@ def assess(network: Network, measurements: Sequence[Measurement], *, chain: str 
         inside = bool(span) and min(span) <= load <= max(span)
         response, throughput = _means(network, target, load)
         predictions.append(Prediction(load, "modelled" if inside else "extrapolated",
-                                      Beside(response), Beside(throughput), None))
+                                      ComparedValue(response), ComparedValue(throughput), None))
     judged = [entry for entry in predictions if entry.mark == "modelled"]
     return Assessment(
         chain=target, predictions=tuple(predictions), bottleneck=bottleneck(network, target),
@@ -129,7 +130,7 @@ def assess(network: Network, measurements: Sequence[Measurement], *, chain: str 
         worst_p95_error=_worst(entry.p95_s for entry in judged))
 
 
-def _measured(network: Network, chain: str, point: Measurement,
+def _measured(network: QueueingNetwork, chain: str, point: Measurement,
               rng: np.random.Generator | None, completions: int) -> Prediction:
     p95: Interval | None = None
     if point.p95_s is None and point.arrivals_s is None:
@@ -145,16 +146,16 @@ def _measured(network: Network, chain: str, point: Measurement,
                                 else _means(network, chain, point.load))
     return Prediction(
         load=point.load, mark="calibrated" if point.calibration else "modelled",
-        response_s=Beside(response, point.response_s),
-        throughput_per_s=Beside(throughput, point.throughput_per_s),
-        p95_s=None if p95 is None else Beside(p95, point.p95_s))
+        response_s=ComparedValue(response, point.response_s),
+        throughput_per_s=ComparedValue(throughput, point.throughput_per_s),
+        p95_s=None if p95 is None else ComparedValue(p95, point.p95_s))
 
 
-def _means(network: Network, chain: str, load: float) -> tuple[Interval, Interval]:
+def _means(network: QueueingNetwork, chain: str, load: float) -> tuple[Interval, Interval]:
     means = solve(with_load(network, chain, load)).chain(chain)
     return certain(means.response_s), certain(means.throughput_per_s)
 
 
-def _worst(entries: Iterable[Beside | None]) -> float | None:
+def _worst(entries: Iterable[ComparedValue | None]) -> float | None:
     errors = [entry.error for entry in entries if entry is not None and entry.error is not None]
     return max(errors, key=abs, default=None)

@@ -26,16 +26,17 @@ class Calendar:
     """Events to come, the earliest first; of equal times the one entered first."""
 
     def __init__(self) -> None:
-        self.heap: list[tuple[float, int, Server | None, int, Customer]] = []
+        self.heap: list[tuple[float, int, StationServer | None, int, Customer]] = []
         self.entered = 0
 
-    def enter(self, time: float, server: Server | None, token: int, customer: Customer) -> None:
+    def enter(self, time: float, server: StationServer | None, token: int,
+              customer: Customer) -> None:
         """Adds an event; `server` None stands for an arrival from outside or from a pause."""
         self.entered += 1
         heapq.heappush(self.heap, (time, self.entered, server, token, customer))
 
 
-class Server(Protocol):
+class StationServer(Protocol):
     """A station in service."""
 
     busy_s: float

@@ -22,8 +22,8 @@ from analysis.queueing import intervals
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.intervals import Interval
-from analysis.queueing.network import Chain, Network
-from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Server, Sharing
+from analysis.queueing.network import Chain, QueueingNetwork
+from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Sharing, StationServer
 
 _BLOCK = 4096  # random numbers drawn at once
 
@@ -70,7 +70,7 @@ class Simulation:
                             choose_from(str(name), (chain.name for chain in self.chains)))
 
 
-def simulate(network: Network, rng: np.random.Generator, *, completions: int = 20_000,
+def simulate(network: QueueingNetwork, rng: np.random.Generator, *, completions: int = 20_000,
              warmup: float = 0.1,
              arrivals_s: Mapping[str, NDArray[np.float64]] | None = None) -> Simulation:
     """Simulates until `completions` cycles of all chains together are done after the warm-up.
@@ -98,7 +98,8 @@ def simulate(network: Network, rng: np.random.Generator, *, completions: int = 2
     return run.result()
 
 
-def _check_arrivals(network: Network, arrivals_s: Mapping[str, NDArray[np.float64]]) -> None:
+def _check_arrivals(network: QueueingNetwork,
+                    arrivals_s: Mapping[str, NDArray[np.float64]]) -> None:
     for name, times in arrivals_s.items():
         where = f"arrivals of chain {name!r}"
         if not network.chain(name).is_open:
@@ -110,7 +111,7 @@ def _check_arrivals(network: Network, arrivals_s: Mapping[str, NDArray[np.float6
 class _Run:
     """One simulation under way."""
 
-    def __init__(self, network: Network, rng: np.random.Generator,
+    def __init__(self, network: QueueingNetwork, rng: np.random.Generator,
                  arrivals_s: dict[str, NDArray[np.float64]]) -> None:
         self.network, self.calendar, self.now = network, Calendar(), 0.0
         self.draw = _Numbers(rng)
@@ -201,7 +202,7 @@ class _Run:
                 for station, server in zip(self.network.stations, self.servers, strict=True)))
 
 
-def _server(discipline: str, servers: int, calendar: Calendar) -> Server:
+def _server(discipline: str, servers: int, calendar: Calendar) -> StationServer:
     if discipline == "delay":
         return Delay(calendar)
     return Sharing(calendar, servers) if discipline == "ps" else Queue(calendar, servers)
@@ -236,7 +237,7 @@ class _Numbers:
 class _Route:
     """The visits of a chain's cycles, drawn anew for each cycle."""
 
-    def __init__(self, chain: Chain, network: Network, draw: _Numbers) -> None:
+    def __init__(self, chain: Chain, network: QueueingNetwork, draw: _Numbers) -> None:
         self.draw = draw
         self.shares = list(chain.shares.items())
         #: Variant, chance that the visit is made, station, mean, squared coefficient of variation.

@@ -14,7 +14,7 @@ import numpy as np
 from analysis.queueing import exact, linearizer, mixed, schweitzer
 from analysis.queueing.demands import ChainSolution, Demands, check_product_form, demands_of
 from analysis.queueing.errors import QueueingError, choose_from
-from analysis.queueing.network import Network
+from analysis.queueing.network import QueueingNetwork
 
 Method = Literal["auto", "exact", "schweitzer", "linearizer"]
 #: Up to how many kept numbers `auto` is exact: a second or so.
@@ -82,7 +82,7 @@ class Solution:
                             choose_from(name, (means.name for means in self.stations)))
 
 
-def solve(network: Network, method: Method = "auto") -> Solution:
+def solve(network: QueueingNetwork, method: Method = "auto") -> Solution:
     """The means of a network.
 
     `auto` is exact while that takes about a second, and the Linearizer beyond. Raises
@@ -98,7 +98,7 @@ def solve(network: Network, method: Method = "auto") -> Solution:
                     classes=tuple(_classes(network, demands, solution)))
 
 
-def means_of(network: Network, method: Method = "auto") -> dict[str, ChainMeans]:
+def means_of(network: QueueingNetwork, method: Method = "auto") -> dict[str, ChainMeans]:
     """Each chain's means alone: what a thousand what-ifs need. Raises as `solve` does."""
     check_product_form(network)
     demands = demands_of(network)
@@ -106,7 +106,7 @@ def means_of(network: Network, method: Method = "auto") -> dict[str, ChainMeans]
     return {means.name: means for means in _chains(network, demands, solution)}
 
 
-def sharing(network: Network) -> Network:
+def sharing(network: QueueingNetwork) -> QueueingNetwork:
     """The network with processor sharing in place of first come first served.
 
     It saturates at the same loads, and has a product form whatever the service times.
@@ -131,14 +131,15 @@ def _choose(demands: Demands, method: str) -> str:
     return "exact" if exact.cost(mixed.closed_model(demands)) <= EXACT_LIMIT else "linearizer"
 
 
-def _chains(network: Network, demands: Demands, solution: ChainSolution) -> tuple[ChainMeans, ...]:
+def _chains(network: QueueingNetwork, demands: Demands,
+            solution: ChainSolution) -> tuple[ChainMeans, ...]:
     response = np.where(demands.population + demands.rate_per_s > 0,
                         solution.residence_s.sum(axis=0), 0.0)
     return tuple(ChainMeans(chain.name, float(solution.throughput_per_s[q]), float(response[q]))
                  for q, chain in enumerate(network.chains))
 
 
-def _stations(network: Network, demands: Demands,
+def _stations(network: QueueingNetwork, demands: Demands,
               solution: ChainSolution) -> tuple[StationMeans, ...]:
     busy = demands.demand_s @ solution.throughput_per_s
     queue = solution.queue.sum(axis=1)
@@ -150,7 +151,8 @@ def _stations(network: Network, demands: Demands,
         for i, station in enumerate(network.stations))
 
 
-def _classes(network: Network, demands: Demands, solution: ChainSolution) -> Iterator[ClassMeans]:
+def _classes(network: QueueingNetwork, demands: Demands,
+             solution: ChainSolution) -> Iterator[ClassMeans]:
     for q, chain in enumerate(network.chains):
         flow = float(solution.throughput_per_s[q])
         for member in chain.classes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from analysis.queueing.errors import QueueingError, choose_from
-from analysis.queueing.network import Chain, CustomerClass, Network, Visit
+from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, Visit
 
 #: What can be asked of a station, and of a chain.
 OF_STATION = ("speed", "servers", "delay_ms", "rtt_ms")
@@ -27,7 +27,7 @@ def parse_setting(text: str) -> tuple[str, float]:
     return name, number
 
 
-def apply(network: Network, settings: Mapping[str, float]) -> Network:
+def apply(network: QueueingNetwork, settings: Mapping[str, float]) -> QueueingNetwork:
     """A network with settings changed; raises QueueingError for what is not there or no value.
 
     STATION.speed divides its service times, STATION.servers counts them; STATION.delay_ms sets a
@@ -41,13 +41,13 @@ def apply(network: Network, settings: Mapping[str, float]) -> Network:
     return network
 
 
-def with_load(network: Network, chain: str, load: float) -> Network:
+def with_load(network: QueueingNetwork, chain: str, load: float) -> QueueingNetwork:
     """A network with a chain's population or rate (customers a second) set."""
     setting = "rate_per_s" if network.chain(chain).is_open else "population"
     return _of_chain(network, network.chain(chain), setting, load)
 
 
-def _set(network: Network, name: str, value: float) -> Network:
+def _set(network: QueueingNetwork, name: str, value: float) -> QueueingNetwork:
     owner, _, what = name.rpartition(".")
     where = f"what-if {name!r}"
     chains = {chain.name: chain for chain in network.chains}
@@ -65,7 +65,7 @@ def _set(network: Network, name: str, value: float) -> Network:
                         choose_from(owner, (*network.index, *chains)))
 
 
-def _of_station(network: Network, name: str, what: str, value: float) -> Network:
+def _of_station(network: QueueingNetwork, name: str, what: str, value: float) -> QueueingNetwork:
     station, where = network.station(name), f"what-if '{name}.{what}'"
     if what == "servers":
         if value != int(value) or value < 1:
@@ -88,7 +88,8 @@ def _of_station(network: Network, name: str, what: str, value: float) -> Network
     return _map_visits(network, name, lambda _visit: value / 1000 / trips)
 
 
-def _map_visits(network: Network, station: str, service_s: Callable[[Visit], float]) -> Network:
+def _map_visits(network: QueueingNetwork, station: str,
+                service_s: Callable[[Visit], float]) -> QueueingNetwork:
     """A network with the service time of every visit to a station changed."""
     def changed(member: CustomerClass) -> CustomerClass:
         return replace(member, visits=tuple(
@@ -98,7 +99,7 @@ def _map_visits(network: Network, station: str, service_s: Callable[[Visit], flo
         replace(chain, classes=tuple(map(changed, chain.classes))) for chain in network.chains))
 
 
-def _of_chain(network: Network, chain: Chain, what: str, value: float) -> Network:
+def _of_chain(network: QueueingNetwork, chain: Chain, what: str, value: float) -> QueueingNetwork:
     where = f"what-if '{chain.name}.{what}'"
     if (what == "rate_per_s") != chain.is_open:
         kind = "open" if chain.is_open else "closed"
@@ -113,7 +114,7 @@ def _of_chain(network: Network, chain: Chain, what: str, value: float) -> Networ
                                          for entry in network.chains))
 
 
-def _share(network: Network, variant: str, value: float) -> Network:
+def _share(network: QueueingNetwork, variant: str, value: float) -> QueueingNetwork:
     where = f"what-if {variant!r}"
     variants = {name for chain in network.chains for name in chain.shares}
     if variant not in variants:

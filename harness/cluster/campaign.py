@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.cluster import member
-from harness.cluster.checking import Checker, Worker
+from harness.cluster.checking import Checker, ClusterWorker
 from harness.cluster.connection import WorkerFailed, WorkerLost, connected
-from harness.cluster.session import Session
+from harness.cluster.session import ShareProcess
 from harness.cluster.shares import LOSSES, Shares, how_many
 from harness.cluster.wire import Finished, Said, Share
 from harness.engine import disk_full, recording
@@ -48,7 +48,7 @@ class ClusterCampaign:
     more: Callable[[], Sequence[Step]] = tuple
     captures: str = "all"
     #: What begins a share on a worker.
-    start: member.Start = Session
+    start: member.Start = ShareProcess
     _last_words: str = ""
     #: Steps that workers have begun and not finished, by the worker's label.
     _running: dict[str, set[str]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class ClusterCampaign:
         self._shares.add(steps)
         return not steps
 
-    def _welcome(self, worker: Worker) -> None:
+    def _welcome(self, worker: ClusterWorker) -> None:
         many = "" if worker.processors == 1 else "s"
         self.events.say("worker-joined", worker=worker.label,
                         line=f"{worker.label}: {worker.address}, {worker.processors} "
@@ -117,7 +117,7 @@ class ClusterCampaign:
                 share = Share(uuid.uuid4().hex, self.plan, plain, again, self.captures)
                 self._busy[worker.address] = self._group.create_task(self._serve(worker, share))
 
-    async def _serve(self, worker: Worker, share: Share) -> None:
+    async def _serve(self, worker: ClusterWorker, share: Share) -> None:
         """One share on one worker, to its end or to the worker's; then others may have the rest."""
         said, progress, reason = Said(), 0, ""
         begun = self._running[worker.label] = set()
@@ -147,19 +147,19 @@ class ClusterCampaign:
         if not self._hand_back(share, begun, reason) and not progress:
             self._put_aside(worker, reason)  # it cannot even begin
 
-    async def _dismiss(self, worker: Worker, share: Share) -> None:
+    async def _dismiss(self, worker: ClusterWorker, share: Share) -> None:
         """Have a worker end what it measures; if that fails, it does so by itself in a minute."""
         with contextlib.suppress(WorkerLost, WorkerFailed, UserError):
             await self.cluster.call(worker.address, member.leave, share.serial)
 
-    def _put_aside(self, worker: Worker, reason: str) -> None:
+    def _put_aside(self, worker: ClusterWorker, reason: str) -> None:
         """Use a worker no more."""
         if self._workers.pop(worker.address, None) is not None:
             self._last_words = f"{worker.label} at {worker.address}: {reason};"
             self.events.say("worker-left-out", worker=worker.label, reason=reason,
                             line=f"{worker.label} is left out: {reason}")
 
-    def _hear(self, said: Said, worker: Worker) -> None:
+    def _hear(self, said: Said, worker: ClusterWorker) -> None:
         """What happened on a worker happened in this run."""
         for event in said.events:
             fields = {name: value for name, value in event.items() if name not in ("at", "event")}
@@ -183,7 +183,7 @@ class ClusterCampaign:
             self._note(entry, Finished(0, ""))
         return not left or any(name in begun for name in left)
 
-    def _keep(self, finished: Finished, worker: Worker) -> int:
+    def _keep(self, finished: Finished, worker: ClusterWorker) -> int:
         """Keep a finished repetition; its number, by which the worker may forget it."""
         entry = stored.parse(finished.record, f"{worker.label}'s record")
         if self._shares.step(entry.name) is not None:

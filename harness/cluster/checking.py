@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.cluster import member
 from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
-from harness.cluster.wire import Identity
+from harness.cluster.wire import WorkerIdentity
 from harness.engine import provenance, variants
 from harness.engine.plan import Plan
 from harness.errors import UserError
@@ -17,7 +17,7 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
-class Worker:
+class ClusterWorker:
     """A worker that was checked. `label` is its name in records, where no address belongs."""
 
     label: str
@@ -39,7 +39,7 @@ class Checker:
         # Without an image of its own this machine takes the first worker's for the right one.
         self._image = variants.key_of(variants.built(plan))
 
-    async def first(self, patience_s: float) -> dict[str, Worker]:
+    async def first(self, patience_s: float) -> dict[str, ClusterWorker]:
         """The workers to begin with, by address, once there is one. Raises UserError.
 
         Every one of them must pass: whoever set them up wants to know before hours of measuring.
@@ -51,24 +51,24 @@ class Checker:
                                 "machine with './qop worker'", status=1)
             await asyncio.sleep(_LOOK_S)
         checked = await asyncio.gather(*map(self._identity, addresses))
-        workers: dict[str, Identity] = {}
+        workers: dict[str, WorkerIdentity] = {}
         for address, identity in zip(addresses, checked, strict=True):
             if isinstance(identity, str):
                 raise UserError(f"--cluster: worker {address} {identity}")
             workers[address] = identity
         return {address: self._admit(address, identity) for address, identity in workers.items()}
 
-    async def newcomers(self) -> list[Worker]:
+    async def newcomers(self) -> list[ClusterWorker]:
         """Workers that came since, and passed; others are left alone."""
         new = [address for address in await self._cluster.workers() if address not in self._seen]
         admitted = []
         for address in new:
             identity = await self._identity(address)
-            if isinstance(identity, Identity):
+            if isinstance(identity, WorkerIdentity):
                 admitted.append(self._admit(address, identity))
         return admitted
 
-    async def _identity(self, address: str) -> Identity | str:
+    async def _identity(self, address: str) -> WorkerIdentity | str:
         """What a worker says that it is, or what is wrong with it."""
         self._seen.add(address)
         try:
@@ -78,7 +78,7 @@ class Checker:
                     "from the same checkout as this one")
         return self._complaint(identity) or identity
 
-    def _complaint(self, identity: Identity) -> str:
+    def _complaint(self, identity: WorkerIdentity) -> str:
         """What a worker has that differs; "" if nothing does."""
         code = provenance.code_digest(self._plan.study.id)
         if identity.code != code:
@@ -92,8 +92,8 @@ class Checker:
                     f"{self._advice} on both and start it again")
         return ""
 
-    def _admit(self, address: str, identity: Identity) -> Worker:
+    def _admit(self, address: str, identity: WorkerIdentity) -> ClusterWorker:
         self._labelled += 1
         label = f"worker-{self._labelled}"
         provenance.keep(self._folder, {**identity.description, "worker": label})
-        return Worker(label, address, max(1, identity.processors))
+        return ClusterWorker(label, address, max(1, identity.processors))

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from distributed import get_worker
 
-from harness.cluster.session import Session
-from harness.cluster.wire import Identity, Said, Share
+from harness.cluster.session import ShareProcess
+from harness.cluster.wire import Said, Share, WorkerIdentity
 from harness.engine import provenance, setup, variants
 from harness.engine.plan import Plan
 
@@ -37,18 +37,18 @@ _sessions: dict[str, AnySession] = {}
 _lock = threading.Lock()
 
 
-def identify(plan: Plan) -> Identity:
+def identify(plan: Plan) -> WorkerIdentity:
     """What this worker measures with."""
     code = provenance.code_digest(plan.study.id)
     images = variants.built(plan)
     key = variants.key_of(images)
     if not key:
-        return Identity(code, "", 0)
+        return WorkerIdentity(code, "", 0)
     machine = setup.machine(plan)
-    return Identity(code, key, len(machine.processors), provenance.describe(plan, machine))
+    return WorkerIdentity(code, key, len(machine.processors), provenance.describe(plan, machine))
 
 
-def begin(share: Share, start: Start = Session) -> None:
+def begin(share: Share, start: Start = ShareProcess) -> None:
     """Begin a share; one that is still there has lost its client, and is ended first."""
     worker = get_worker()
     _end(worker.id)

@@ -35,7 +35,7 @@ _BATCH_BYTES = 16_000_000
 _EVERY_S = 0.5
 
 
-class Session:
+class ShareProcess:
     """A share's process. `place` is where its folder is made; `argv` takes that folder last."""
 
     def __init__(self, share: Share, place: Path, argv: Collection[str] = (),

@@ -29,7 +29,7 @@ from measure.record import Record
 Say = Callable[..., None]
 
 
-class Outbox:
+class RepetitionOutbox:
     """Finished repetitions, each in a folder of its own until the worker has sent it."""
 
     def __init__(self, folder: Path, kept: ResultsFolder, say: Say) -> None:
@@ -55,7 +55,7 @@ class Outbox:
 async def measure(share: Share, folder: Path, say: Say) -> None:
     """Measure a share; cancelled, it ends everything that it started."""
     with ResultsFolder(folder / "results", share.captures) as kept:
-        outbox = Outbox(folder / "outbox", kept, say)
+        outbox = RepetitionOutbox(folder / "outbox", kept, say)
         machine = setup.machine(share.plan)
 
         def tell(event: Event) -> None:

@@ -13,7 +13,7 @@ from harness.engine.plan import Plan, Step
 
 
 @dataclass(frozen=True)
-class Identity:
+class WorkerIdentity:
     """What a worker measures with, and how much of it there is.
 
     `code` and `image` are digests; `image` is "" where none is built. `description` is what a

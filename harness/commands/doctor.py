@@ -25,7 +25,7 @@ _GUEST_ROOM_MB = 256
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One line of the diagnosis; `needed` says that measuring in guests does not go without."""
 
     ok: bool
@@ -34,20 +34,20 @@ class Finding:
     needed: bool = True
 
 
-def _tools(names: tuple[str, ...], purpose: str, package_hint: str) -> Finding:
+def _tools(names: tuple[str, ...], purpose: str, package_hint: str) -> DoctorFinding:
     missing = [name for name in names if not shutil.which(name)]
-    return Finding(not missing, f"{purpose}: {', '.join(names)}",
-                   f"missing: {', '.join(missing)}; {package_hint}")
+    return DoctorFinding(not missing, f"{purpose}: {', '.join(names)}",
+                         f"missing: {', '.join(missing)}; {package_hint}")
 
 
-def _measuring_tools() -> Finding:
+def _measuring_tools() -> DoctorFinding:
     return _tools(_GUEST_TOOLS, "tools for measuring", "run './qop doctor' as root or with sudo "
                   "once, which installs them")
 
 
-def _building_tools() -> Finding:
+def _building_tools() -> DoctorFinding:
     tools = _tools(_BUILD_TOOLS, "tools for building the guest", "needed once, to build the image")
-    return Finding(tools.ok, tools.what, tools.remedy, needed=_image() is None)
+    return DoctorFinding(tools.ok, tools.what, tools.remedy, needed=_image() is None)
 
 
 def _image() -> image.Image | None:
@@ -55,87 +55,89 @@ def _image() -> image.Image | None:
     return image.find(variant=builders.VARIANTS[builders.resolve(builders.AUTO, "guest")])
 
 
-def _builders() -> Finding:
+def _builders() -> DoctorFinding:
     """Which builder a run has, and what keeps the others from working; here, too, if testbed."""
     places = ["guest", *(["host"] if TESTBED_PYTHON.exists() else [])]
     lacks = [(place, name, lack) for place in places
              for name, lack in builders.lacking(place).items() if lack]
     default = ", ".join(f"{builders.resolve(builders.AUTO, place)} with --on {place}"
                         for place in places)
-    return Finding(not lacks, f"builder of networks: {default}", "; ".join(
+    return DoctorFinding(not lacks, f"builder of networks: {default}", "; ".join(
         f"--on {place} goes without {name}: {lack}" for place, name, lack in lacks),
         needed=False)
 
 
-def _guest_image() -> Finding:
+def _guest_image() -> DoctorFinding:
     built = _image()
     if built is None:
-        return Finding(False, "guest image", "not built yet; './qop provision' or './qop run' "
-                       "builds it (some minutes)", needed=False)
-    return Finding(True, f"guest image {built.key[:12]} in {cache_root()}")
+        return DoctorFinding(False, "guest image",
+                             "not built yet; './qop provision' or './qop run' "
+                             "builds it (some minutes)", needed=False)
+    return DoctorFinding(True, f"guest image {built.key[:12]} in {cache_root()}")
 
 
-def _packages() -> Finding:
+def _packages() -> DoctorFinding:
     """The images with packages that studies bring."""
     variant = builders.VARIANTS[builders.resolve(builders.AUTO, "guest")]
     try:
         brought = [(study, packages) for study in studies.names()
                    for packages in variants.declared(study).values()]
     except StudyError as error:
-        return Finding(False, "packages that studies bring", str(error), needed=False)
+        return DoctorFinding(False, "packages that studies bring", str(error), needed=False)
     lacking = [study for study, packages in brought
                if image.find(variant=variant, packages=packages) is None]
     names = [f"{packages.name} of {study}" for study, packages in brought]
-    return Finding(not lacking, f"packages that studies bring: {', '.join(names) or 'none'}",
-                   "not every image is built yet; './qop run' builds what it needs, now: "
-                   + ", ".join(f"'./qop provision --study {study}'"
-                               for study in dict.fromkeys(lacking)), needed=False)
+    return DoctorFinding(not lacking, f"packages that studies bring: {', '.join(names) or 'none'}",
+                         "not every image is built yet; './qop run' builds what it needs, now: "
+                         + ", ".join(f"'./qop provision --study {study}'"
+                                     for study in dict.fromkeys(lacking)), needed=False)
 
 
-def _x86() -> Finding:
-    return Finding(os.uname().machine == "x86_64", f"processor: {os.uname().machine}",
-                   "User-Mode Linux needs x86_64; use --on host")
+def _x86() -> DoctorFinding:
+    return DoctorFinding(os.uname().machine == "x86_64", f"processor: {os.uname().machine}",
+                         "User-Mode Linux needs x86_64; use --on host")
 
 
-def _seccomp() -> Finding:
+def _seccomp() -> DoctorFinding:
     status = Path("/proc/self/status").read_text()
-    return Finding("Seccomp:" in status, "seccomp, by which guests trap system calls",
-                   "the kernel lacks CONFIG_SECCOMP_FILTER; guests will be slower")
+    return DoctorFinding("Seccomp:" in status, "seccomp, by which guests trap system calls",
+                         "the kernel lacks CONFIG_SECCOMP_FILTER; guests will be slower")
 
 
-def _memory() -> Finding:
+def _memory() -> DoctorFinding:
     mb = memory.total_mb()
-    return Finding(mb >= 4 * _GUEST_ROOM_MB, f"memory: {mb} MB",
-                   f"a guest may take {_GUEST_ROOM_MB} MB")
+    return DoctorFinding(mb >= 4 * _GUEST_ROOM_MB, f"memory: {mb} MB",
+                         f"a guest may take {_GUEST_ROOM_MB} MB")
 
 
-def _shared_memory() -> Finding:
+def _shared_memory() -> DoctorFinding:
     place = boot.memory_place(_GUEST_ROOM_MB)
     if place is None:
-        return Finding(False, "a file system in memory for guests' memory",
-                       "guests keep it on a disk instead, which is slower: "
-                       f"{boot.SHARED_MEMORY} and {tempfile.gettempdir()} are on a disk, too small "
-                       "or noexec (for a container: --tmpfs /tmp:exec,size=4g)", needed=False)
+        return DoctorFinding(False, "a file system in memory for guests' memory",
+                             "guests keep it on a disk instead, which is slower: "
+                             f"{boot.SHARED_MEMORY} and {tempfile.gettempdir()} are on a disk, "
+                             "too small or noexec (for a container: --tmpfs /tmp:exec,size=4g)",
+                             needed=False)
     mb = shutil.disk_usage(place).free >> 20
-    return Finding(True, f"{place}: {mb} MB free for guests' memory")
+    return DoctorFinding(True, f"{place}: {mb} MB free for guests' memory")
 
 
-def _disk() -> Finding:
+def _disk() -> DoctorFinding:
     place = cache_root()
     while not place.exists():
         place = place.parent
     mb = shutil.disk_usage(place).free >> 20
-    return Finding(mb >= _BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
-                   f"building takes {_BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
-                   needed=_image() is None)
+    return DoctorFinding(mb >= _BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
+                         f"building takes {_BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
+                         needed=_image() is None)
 
 
-def _processors() -> Finding:
+def _processors() -> DoctorFinding:
     count = len(os.sched_getaffinity(0))
-    return Finding(count >= 1, f"processors: {count}, one testbed measures on each at a time")
+    return DoctorFinding(count >= 1, f"processors: {count}, one testbed measures on each at a time")
 
 
-def _host_mode() -> Finding:
+def _host_mode() -> DoctorFinding:
     lacking = []
     if os.geteuid() != 0:
         lacking.append("root (use sudo)")
@@ -144,11 +146,11 @@ def _host_mode() -> Finding:
                        "machines and containers often have none)")
     if not TESTBED_PYTHON.exists():
         lacking.append("the testbed's packages ('./qop provision --on host')")
-    return Finding(not lacking, "--on host, measuring on this machine's own kernel",
-                   "lacking: " + "; ".join(lacking), needed=False)
+    return DoctorFinding(not lacking, "--on host, measuring on this machine's own kernel",
+                         "lacking: " + "; ".join(lacking), needed=False)
 
 
-_CHECKS: tuple[Callable[[], Finding], ...] = (
+_CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
     _x86, _processors, _memory, _shared_memory, _disk, _seccomp, _measuring_tools,
     _building_tools, _guest_image, _packages, _builders, _host_mode)
 

@@ -21,8 +21,8 @@ from harness.commands import options
 from harness.engine import builders, request, setup
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
-from harness.engine.request import Request
-from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
+from harness.engine.request import RunRequest
+from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.errors import UserError
 from studies.study import Study
 
@@ -67,7 +67,7 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     machine = setup.machine(plan)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
         [planned] = plan.testbeds.values()
-        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
+        testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
             return asyncio.run(_visit(testbed, plan, node, argv))
         except (TestbedLost, TestbedFailed) as error:
@@ -88,7 +88,7 @@ command = options.StudyCommand("lab", _run, params=_options, named=_named,
                                ignore_unknown_options=True)
 
 
-def _request(study: Study, own: Mapping[str, Any]) -> Request:
+def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
     """One level of each factor, by name or from a file."""
     levels: dict[str, list[str]] = {}
     files: dict[str, list[Path]] = {}
@@ -101,11 +101,11 @@ def _request(study: Study, own: Mapping[str, Any]) -> Request:
             files[factor.name] = [Path(text)]
         else:
             levels[factor.name] = [text]
-    return Request(study, levels=levels, files=files, options=options.asked_of(own),
-                   is_single=True)
+    return RunRequest(study, levels=levels, files=files, options=options.asked_of(own),
+                      is_single=True)
 
 
-async def _visit(testbed: Testbed, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
+async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
         raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")

@@ -11,7 +11,7 @@ import click
 import studies
 from guest.boot import Clock
 from harness.engine import builders, profiles, request
-from harness.engine.request import Request
+from harness.engine.request import RunRequest
 from harness.engine.results import CAPTURES
 from harness.errors import UserError
 from studies.study import Study, StudyError
@@ -119,7 +119,7 @@ def _setting(study: Study, name: str) -> click.Option:
 
 
 def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[str],
-               repetitions: int | None, **own: Any) -> Request:
+               repetitions: int | None, **own: Any) -> RunRequest:
     """What is asked for; `own` are the study's own options by parameter. Raises UserError."""
     levels = {name: _split(own.get(f"{_LEVELS}{name}", ""))
               for name in (factor.name for factor in study.factors)}
@@ -135,7 +135,7 @@ def of_request(study: Study, profile: str, only: Sequence[str], sets: Sequence[s
             raise UserError(f"--only {text}: names no level; give some, as in "
                             f"--only {name}=LEVEL,LEVEL")
     pairs = [_pair(text) for text in sets]
-    return Request(
+    return RunRequest(
         study, profile, levels,
         {factor.name: own.get(f"{_FILES}{factor.name}", ()) for factor in study.factors},
         asked_of(own), dict(pairs), repetitions)

@@ -82,9 +82,9 @@ def make(folder: Path, count: int, generator: np.random.Generator) -> int:
     Raises UserError where the default study makes none up.
     """
     study = studies.load(studies.DEFAULT)
-    cells = request.plan(request.Request(study), {}).cells
+    cells = request.plan(request.RunRequest(study), {}).cells
     repetitions = -(-count // len(cells))
-    plan = request.plan(request.Request(study, repetitions=repetitions), {})
+    plan = request.plan(request.RunRequest(study, repetitions=repetitions), {})
     (folder / "records").mkdir(parents=True)
     for cell in plan.cells:
         for repetition in range(1, repetitions + 1):

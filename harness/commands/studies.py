@@ -12,7 +12,7 @@ from guest import image
 from guest.packages import Packages
 from harness.engine import preview, profiles, request, variants
 from harness.engine.progress import lasting
-from harness.engine.request import Request
+from harness.engine.request import RunRequest
 from harness.errors import UserError
 from studies.study import Study, StudyError
 
@@ -70,7 +70,7 @@ def _packages(packages: Packages) -> str:
 
 
 def _profile(study: Study, name: str, processors: int) -> str:
-    plan = request.plan(Request(study, name), {})
+    plan = request.plan(RunRequest(study, name), {})
     steps = plan.steps()
     return (f"{profiles.load(study, name).title}; {len(steps)} repetitions, about "
             f"{lasting(preview.expected_s(plan, steps, processors))} here")

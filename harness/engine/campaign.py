@@ -27,7 +27,7 @@ from harness.engine.plan import Plan, Step, TestbedKey
 from harness.engine.restart import has_failed
 from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
-from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
+from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.engine.testbeds import Testbeds
 from measure.record import Record
 from studies.study import Repetition
@@ -44,7 +44,7 @@ class _Measured:
     """One repetition that was measured: where, what it left behind, and how it came about."""
 
     step: Step
-    testbed: Testbed
+    testbed: TestbedClient
     out: Path
     waits: contention.Waits
     attempt: int
@@ -187,7 +187,7 @@ class Campaign:
             self.scheduler.ended(step, used)
             self._changed.set()
 
-    async def _measure(self, step: Step, testbed: Testbed,
+    async def _measure(self, step: Step, testbed: TestbedClient,
                        attempt: int) -> tuple[Path, contention.Waits, float]:
         """A repetition's folder, how its machine waited, and what it took of the processor."""
         study, asked = self.plan.study, self.plan.asked
@@ -275,7 +275,7 @@ class Campaign:
         if is_kept:
             self.kept(entry)
 
-    def _environment(self, step: Step, testbed: Testbed | None) -> dict[str, Any]:
+    def _environment(self, step: Step, testbed: TestbedClient | None) -> dict[str, Any]:
         spec = self.plan.testbeds[self.plan.testbed_of(step.cell)].spec
         return {**recording.circumstances(self.plan, step),
                 "image": self.machine.image_key(spec.packages),

@@ -20,7 +20,7 @@ TestbedKey = str
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What the engine does the same for every repetition of a run."""
 
     repetitions: int = 3
@@ -66,7 +66,7 @@ class Plan:
     study: Study
     levels: Mapping[str, Sequence[Level]]
     asked: Asked
-    settings: Settings = field(default_factory=Settings)
+    settings: RunSettings = field(default_factory=RunSettings)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.engine import profiles, variants
-from harness.engine.plan import Plan, Settings
+from harness.engine.plan import Plan, RunSettings
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
@@ -31,7 +31,7 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What of a study a user asks to be measured.
 
     `levels` are names of levels by factor, `files` the user's own files by factor. `options` are
@@ -49,14 +49,14 @@ class Request:
     is_single: bool = False
 
 
-def plan(request: Request, settings: Mapping[str, Any]) -> Plan:
+def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """The plan of a request; `settings` are the engine's own. Raises UserError."""
     study = request.study
     profile = profiles.load(study, request.profile)
     with of_user():
         asked = _asked(request, profile)
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
-        made = Plan(study, levels, asked, Settings(
+        made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **settings))
         _check_cells(study, made.cells)
@@ -80,7 +80,7 @@ def option_of(study: Study, setting: str) -> str:
     return str(extra.get("option", "")) if isinstance(extra, dict) else ""
 
 
-def _asked(request: Request, profile: Profile) -> Asked:
+def _asked(request: RunRequest, profile: Profile) -> Asked:
     study = request.study
     _refuse_unknown(study, profile.set, f"profile {request.profile}: set")
     _refuse_unknown(study, request.sets, "--set")
@@ -132,7 +132,7 @@ def _what(error: ErrorDetails) -> str:
     return " ".join(error["msg"].removeprefix("Value error, ").split())
 
 
-def _levels(factor: Factor, request: Request, profile: Profile) -> list[Level]:
+def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """The levels of a factor that are to be measured."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     if not names and not files:

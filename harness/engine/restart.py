@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.engine.plan import TestbedKey
-from harness.engine.testbed import Testbed
+from harness.engine.testbed import TestbedClient
 
 #: How many fresh testbeds there are in a row without a good repetition on any of them.
 RESTARTS = 3
@@ -23,17 +23,17 @@ class Restarts:
     """Which testbeds are in doubt. A run whose repetitions are to fail has none (`is_allowed`)."""
 
     is_allowed: bool
-    _doubted: set[Testbed] = field(default_factory=set)
+    _doubted: set[TestbedClient] = field(default_factory=set)
     _given: Counter[TestbedKey] = field(default_factory=Counter)
 
-    def judged(self, key: TestbedKey, testbed: Testbed, *, is_good: bool) -> None:
+    def judged(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
         """A repetition on a testbed has been judged."""
         if is_good:
             self._given.pop(key, None)
         else:
             self._doubted.add(testbed)
 
-    def is_due(self, key: TestbedKey, testbed: Testbed | None) -> bool:
+    def is_due(self, key: TestbedKey, testbed: TestbedClient | None) -> bool:
         """Whether the next repetition there is to find a fresh testbed; counted if so."""
         if not self.is_allowed or testbed not in self._doubted or self._given[key] >= RESTARTS:
             return False

@@ -21,7 +21,7 @@ from measure.manifest import Manifest, ManifestError
 from measure.record import Record, RecordError
 from studies import records as stored
 
-__all__ = ["CAPTURES", "CELLS", "RESULTS", "Received", "ResultsFolder", "latest",
+__all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
            "read_manifest", "require_manifest"]
 
 #: Where results folders are made unless another place is named.
@@ -32,7 +32,7 @@ CAPTURES = ("all", "failed", "none")
 CELLS = "cells"
 
 
-class Received(Protocol):
+class ReceivedFiles(Protocol):
     """What comes with a record from elsewhere: contents by file name, captures compressed."""
 
     @property
@@ -146,7 +146,7 @@ class ResultsFolder:
                 (out / name).replace(target / name)
         record.write(entry, self.records)
 
-    def keep_received(self, entry: Record, parts: Received) -> None:
+    def keep_received(self, entry: Record, parts: ReceivedFiles) -> None:
         """As `keep`, for a repetition that was measured elsewhere."""
         checksums.remove(self.path)
         for folder, contents in ((self.captures, parts.captures), (self.files, parts.files)):

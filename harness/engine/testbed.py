@@ -42,7 +42,7 @@ class TestbedFailed(Exception):
     """The testbed works, but not with this policy; the text is the reason."""
 
 
-class Testbed:
+class TestbedClient:
     """A worker on a machine, with one policy in force on one network."""
 
     def __init__(self, machine: Machine, processor: int, planned: PlannedTestbed, plan: Plan,

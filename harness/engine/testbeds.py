@@ -13,7 +13,7 @@ from harness.engine.plan import Plan, TestbedKey
 from harness.engine.restart import Restarts
 from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
-from harness.engine.testbed import Testbed, TestbedFailed, TestbedLost
+from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.secrets import Secrets
 
 
@@ -32,7 +32,7 @@ class Testbeds:
         # Under a negative control every repetition is to fail: a fresh testbed would, too.
         self._restarts = Restarts(is_allowed=plan.settings.fault is None)
         self._opened = 0
-        self._there: dict[TestbedKey, Testbed] = {}
+        self._there: dict[TestbedKey, TestbedClient] = {}
 
     def __len__(self) -> int:
         return len(self._there)
@@ -63,7 +63,7 @@ class Testbeds:
             for processor in queues:
                 group.create_task(open_all(processor))
 
-    async def serving(self, key: TestbedKey, processor: int) -> Testbed:
+    async def serving(self, key: TestbedKey, processor: int) -> TestbedClient:
         """The testbed of a key, on this processor; a fresh one if a repetition failed on it."""
         if self._restarts.is_due(key, self._there.get(key)):
             await self.retire(key, slot=False)
@@ -71,11 +71,11 @@ class Testbeds:
         testbed.move(processor)
         return testbed
 
-    async def _open(self, key: TestbedKey, processor: int) -> Testbed:
+    async def _open(self, key: TestbedKey, processor: int) -> TestbedClient:
         self._opened += 1
         planned = self._plan.testbeds[key]
-        testbed = Testbed(self._machine, processor, planned, self._plan, self._results.work,
-                          serial=self._opened)
+        testbed = TestbedClient(self._machine, processor, planned, self._plan, self._results.work,
+                                serial=self._opened)
         self._there[key] = testbed
         self._events.say("testbed-starting", testbed=key, processor=processor)
         await testbed.open(self._secrets, self._renderer)
@@ -83,7 +83,7 @@ class Testbeds:
         self._events.say("testbed-ready", testbed=key)
         return testbed
 
-    async def _warm_up(self, testbed: Testbed, key: TestbedKey) -> None:
+    async def _warm_up(self, testbed: TestbedClient, key: TestbedKey) -> None:
         """Unrecorded repetitions load what later ones find in memory."""
         study, cell = self._plan.study, self._plan.testbeds[key].cells[0]
         asked = study.warm_up(self._plan.asked)
@@ -92,11 +92,11 @@ class Testbeds:
                                         study.deadline_s(cell, asked))
             shutil.rmtree(out, ignore_errors=True)
 
-    def judged(self, key: TestbedKey, testbed: Testbed, *, is_good: bool) -> None:
+    def judged(self, key: TestbedKey, testbed: TestbedClient, *, is_good: bool) -> None:
         """A repetition on a testbed has been judged; a bad one puts the testbed in doubt."""
         self._restarts.judged(key, testbed, is_good=is_good)
 
-    def measuring(self, key: TestbedKey) -> Testbed | None:
+    def measuring(self, key: TestbedKey) -> TestbedClient | None:
         """The testbed of a key, if there is one."""
         return self._there.get(key)
 

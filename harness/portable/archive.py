@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.portable.contents import MANIFEST, SUMS, is_safe, kind_of
-from harness.portable.survey import Stream
+from harness.portable.survey import ReadableStream
 
 #: 1980-01-01, in seconds: any constant would do, but tar warns of times near 1970.
 _MTIME_S = 315_532_800
@@ -112,7 +112,7 @@ class Archive:
             raise ArchiveError(f"its first member is {first.name[:200]!r}; that is no folder's "
                                "name to unpack to")
 
-    def __iter__(self) -> Iterator[tuple[str, int, Stream]]:
+    def __iter__(self) -> Iterator[tuple[str, int, ReadableStream]]:
         """Path below the folder, size in bytes and stream of each file; read it before the next.
 
         Raises ArchiveError for anything that is no plain file of a results folder. May be

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.portable.contents import MANIFEST, SUMS, Kind, is_safe, kind_of, scan
+from harness.portable.contents import MANIFEST, SUMS, FileKind, is_safe, kind_of, scan
 
 CHUNK_BYTES = 1 << 18
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 #: Made anew from records at any time, so that a folder's checksums do not hold them fast.
-_FREE = frozenset({Kind.REPORT, Kind.SUMS, Kind.MANIFEST})
+_FREE = frozenset({FileKind.REPORT, FileKind.SUMS, FileKind.MANIFEST})
 
 
 class ChecksumError(ValueError):

@@ -20,7 +20,7 @@ _LONGEST_NAME_BYTES = 200
 _DEEPEST = 8
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a file of a results folder or an archive is."""
 
     PLAN = "plan"
@@ -37,21 +37,21 @@ class Kind(Enum):
 
 #: Kinds by path, in full; whatever matches none does not belong to a results folder.
 _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
-    (r"plan\.json", Kind.PLAN),
-    (r"records/[^/]+\.json", Kind.RECORD),
+    (r"plan\.json", FileKind.PLAN),
+    (r"records/[^/]+\.json", FileKind.RECORD),
     # What an edited policy's records said is kept with the circumstances, not with the results.
     (r"provenance([.-][^/]+)?\.json|provenance/.+|superseded/[^/]+/records/[^/]+",
-     Kind.PROVENANCE),
-    (r"pruned\.json", Kind.PRUNED),
-    (r"report\.html|handoff\.[^/]+|tables/.+", Kind.REPORT),
+     FileKind.PROVENANCE),
+    (r"pruned\.json", FileKind.PRUNED),
+    (r"report\.html|handoff\.[^/]+|tables/.+", FileKind.REPORT),
     # What a run and its repetitions said while they lasted is a log, too.
-    (r"logs/.+|events\.jsonl|events/[^/]+\.jsonl", Kind.LOG),
-    (r"files/[^/]+/[^/]+", Kind.FILE),
-    (r"captures/[^/]+/[^/]+", Kind.CAPTURE),
-    (r"SHA256SUMS", Kind.SUMS),
-    (r"manifest\.json", Kind.MANIFEST)))
+    (r"logs/.+|events\.jsonl|events/[^/]+\.jsonl", FileKind.LOG),
+    (r"files/[^/]+/[^/]+", FileKind.FILE),
+    (r"captures/[^/]+/[^/]+", FileKind.CAPTURE),
+    (r"SHA256SUMS", FileKind.SUMS),
+    (r"manifest\.json", FileKind.MANIFEST)))
 #: Kinds that describe the files beside them rather than what was measured.
-DESCRIBING = frozenset({Kind.SUMS, Kind.MANIFEST})
+DESCRIBING = frozenset({FileKind.SUMS, FileKind.MANIFEST})
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Contents:
     foreign: list[str] = field(default_factory=list)
 
 
-def kind_of(path: str) -> Kind | None:
+def kind_of(path: str) -> FileKind | None:
     """What the file at a relative path is; None for what does not belong there."""
     if not is_safe(path):
         return None

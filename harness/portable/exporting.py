@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.portable import archive, checksums, contents, integrity
-from harness.portable.contents import MANIFEST, PRUNED, SUMS, Kind, kind_of
+from harness.portable.contents import MANIFEST, PRUNED, SUMS, FileKind, kind_of
 from harness.portable.documents import Choice, PackingList, Removed, render, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
@@ -41,7 +41,7 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
 def _export(folder: Path, file: Path, choice: Choice) -> Exported:
     scanned = contents.scan(folder)
     survey = look_at((path, place) for path, place in scanned.files.items()
-                     if kind_of(path) not in {Kind.CAPTURE, Kind.MANIFEST})
+                     if kind_of(path) not in {FileKind.CAPTURE, FileKind.MANIFEST})
     taken, left = _choose(scanned.files, survey, choice)
     look_at(((path, scanned.files[path]) for path in taken), survey)
     _mark(survey, scanned.files, left)
@@ -61,7 +61,7 @@ def _choose(files: dict[str, Path], survey: Survey, choice: Choice) -> tuple[lis
     taken: list[str] = []
     left: list[str] = []
     for path in files:
-        if kind_of(path) is Kind.CAPTURE:
+        if kind_of(path) is FileKind.CAPTURE:
             entry = survey.records.get(contents.owner(path))
             if entry is not None:
                 goes = choice == "all" or (choice == "failed" and entry.status != "ok")

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 from harness.errors import UserError
 from harness.portable import archive, checksums, integrity, merging
-from harness.portable.contents import DESCRIBING, Kind, kind_of
+from harness.portable.contents import DESCRIBING, FileKind, kind_of
 from harness.portable.reading import read_manifest
-from harness.portable.survey import Stream, Survey
+from harness.portable.survey import ReadableStream, Survey
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def open_new(path: Path) -> BinaryIO:
 class _Tee:
     """A stream that leaves a copy of what is read from it."""
 
-    def __init__(self, stream: Stream, sink: BinaryIO) -> None:
+    def __init__(self, stream: ReadableStream, sink: BinaryIO) -> None:
         self._stream = stream
         self._sink = sink
 
@@ -159,6 +159,6 @@ def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Importe
     except OSError as error:
         raise UserError(f"{folder}: cannot be made ({error.strerror}); choose another folder with "
                         "--out", status=1) from None
-    captures = sum(kind_of(path) is Kind.CAPTURE for path in survey.files)
+    captures = sum(kind_of(path) is FileKind.CAPTURE for path in survey.files)
     return Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
                     captures=captures, aside=[])

@@ -14,12 +14,12 @@ from harness.portable.contents import (
     kind_of,
     owner,
 )
-from harness.portable.survey import Finding, Survey, record_path
+from harness.portable.survey import IntegrityFinding, Survey, record_path
 from measure.manifest import Manifest
 from measure.record import Record
 
 
-def judge(survey: Survey, *, archived: bool) -> list[Finding]:
+def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
     """All findings, in order of path; none means that everything there is whole and belongs there.
 
     A folder may lack SHA256SUMS, and its reports may change; an archive must be complete.

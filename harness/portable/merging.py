@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.portable import checksums, contents
-from harness.portable.contents import DESCRIBING, PLAN, PRUNED, Kind, kind_of
+from harness.portable.contents import DESCRIBING, PLAN, PRUNED, FileKind, kind_of
 from harness.portable.documents import DocumentError, Pruned, parse, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.reading import read_manifest
@@ -20,11 +20,12 @@ from harness.portable.survey import Survey, record_path
 from studies import records as stored
 
 #: What may not differ under one name.
-_UNIQUE = (Kind.RECORD, Kind.CAPTURE, Kind.FILE)
+_UNIQUE = (FileKind.RECORD, FileKind.CAPTURE, FileKind.FILE)
 #: What differs from machine to machine, and is kept beside its namesake.
-_KEPT_BOTH = (Kind.LOG, Kind.PROVENANCE)
+_KEPT_BOTH = (FileKind.LOG, FileKind.PROVENANCE)
 #: Records after everything they speak of: a merge that was killed is completed by another.
-_ORDER = (Kind.CAPTURE, Kind.FILE, Kind.LOG, Kind.PROVENANCE, Kind.REPORT, Kind.RECORD)
+_ORDER = (FileKind.CAPTURE, FileKind.FILE, FileKind.LOG, FileKind.PROVENANCE, FileKind.REPORT,
+          FileKind.RECORD)
 
 
 @dataclass
@@ -61,7 +62,7 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
             known.pop(PLAN, None)
         checksums.write(folder, known)
     kinds = [kind_of(path) for path in moves.targets]
-    return Merged(kinds.count(Kind.RECORD), kinds.count(Kind.CAPTURE), moves.aside)
+    return Merged(kinds.count(FileKind.RECORD), kinds.count(FileKind.CAPTURE), moves.aside)
 
 
 def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
@@ -131,7 +132,7 @@ def _merge_pruned(survey: Survey, folder: Path, moves: _Moves) -> Pruned:
 def _move(moves: _Moves, unpacked: Path, folder: Path, pruned: Pruned) -> None:
     """Rename files to their place, the pruned list before the records."""
     for kind in _ORDER:
-        if kind is Kind.RECORD:
+        if kind is FileKind.RECORD:
             _write_pruned(folder, pruned)
         for path, target in moves.targets.items():
             if kind_of(path) is kind:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.errors import UserError
 from harness.portable import checksums, contents
-from harness.portable.contents import PRUNED, Kind, kind_of
+from harness.portable.contents import PRUNED, FileKind, kind_of
 from harness.portable.documents import Removed, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
@@ -45,13 +45,13 @@ def prune(folder: Path, choice: Choice) -> Freed:
 def _prune(folder: Path, choice: Choice) -> Freed:
     files = contents.scan(folder).files
     survey = look_at((path, place) for path, place in files.items()
-                     if kind_of(path) in {Kind.RECORD, Kind.PRUNED, Kind.SUMS})
+                     if kind_of(path) in {FileKind.RECORD, FileKind.PRUNED, FileKind.SUMS})
     broken = next((finding for finding in survey.findings
                    if finding.text.startswith((PRUNED, contents.SUMS))), None)
     if broken:
         raise UserError(f"{folder}: {broken.text}; move it away first", status=1)
     going = {path: files[path].stat().st_size for path in files
-             if kind_of(path) is Kind.CAPTURE and not _keeps(survey, path, choice)}
+             if kind_of(path) is FileKind.CAPTURE and not _keeps(survey, path, choice)}
     # Said first, then done: a pruning that is killed leaves more than the note says, never less.
     _note(folder, survey, going)
     for path in going:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from harness.portable import checksums, contents
 from harness.portable.capture_test import CaptureTest
-from harness.portable.contents import Kind
+from harness.portable.contents import FileKind
 from harness.portable.documents import DocumentError, PackingList, Pruned, parse
 from measure import manifest
 from measure.manifest import Manifest, ManifestError
@@ -25,10 +25,11 @@ from studies import records as stored
 
 #: More than any record or list of ours has; what is larger is not read into memory.
 _LARGEST_TEXT_BYTES = 64 << 20
-_TEXTS = frozenset({Kind.PLAN, Kind.RECORD, Kind.PRUNED, Kind.SUMS, Kind.MANIFEST})
+_TEXTS = frozenset({FileKind.PLAN, FileKind.RECORD, FileKind.PRUNED, FileKind.SUMS,
+                    FileKind.MANIFEST})
 
 
-class Stream(Protocol):
+class ReadableStream(Protocol):
     """What a file is read from."""
 
     def read(self, size: int = -1, /) -> bytes:
@@ -44,7 +45,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Finding:
+class IntegrityFinding:
     """Something that is not as it should be; `renewable`: new checksums would put it right."""
 
     text: str
@@ -60,7 +61,7 @@ class Survey:
     """
 
     files: dict[str, Facts] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[IntegrityFinding] = field(default_factory=list)
     plan: Manifest | None = None
     pruned: Pruned = field(default_factory=Pruned)
     records: dict[str, Record] = field(default_factory=dict)
@@ -71,10 +72,10 @@ class Survey:
     _plan_text: bytes = b""
     _history: list[Any] = field(default_factory=list)
 
-    def look(self, path: str, stream: Stream) -> None:
+    def look(self, path: str, stream: ReadableStream) -> None:
         """Read one file to its end. What is wrong with it becomes a finding."""
         kind = contents.kind_of(path)
-        test = CaptureTest(path) if kind is Kind.CAPTURE else None
+        test = CaptureTest(path) if kind is FileKind.CAPTURE else None
         digest, size = hashlib.sha256(), 0
         text = bytearray()
         while data := stream.read(checksums.CHUNK_BYTES):
@@ -95,25 +96,25 @@ class Survey:
     def complain(self, text: str, *, renewable: bool = False) -> None:
         """Add a finding, on one line whatever is in it."""
         line = "".join(letter if letter.isprintable() else "?" for letter in text)
-        self.findings.append(Finding(line, renewable))
+        self.findings.append(IntegrityFinding(line, renewable))
 
     def record_digests(self) -> dict[str, str]:
         """SHA-256 of every readable record by name."""
         return {name: self.files[record_path(name)].sha256 for name in self.records}
 
-    def _understand(self, kind: Kind | None, path: str, content: bytes) -> None:
+    def _understand(self, kind: FileKind | None, path: str, content: bytes) -> None:
         try:
             text = content.decode()
-            if kind is Kind.RECORD:
+            if kind is FileKind.RECORD:
                 self.records[Path(path).stem] = stored.parse(text, path)
-            elif kind is Kind.PLAN:
+            elif kind is FileKind.PLAN:
                 self._plan_text = content
                 self.plan = stored.parse_manifest(text, path, self._history)
-            elif kind is Kind.PROVENANCE:
+            elif kind is FileKind.PROVENANCE:
                 self._note_history(content)
-            elif kind is Kind.PRUNED:
+            elif kind is FileKind.PRUNED:
                 self.pruned = parse(Pruned, text, path)
-            elif kind is Kind.SUMS:
+            elif kind is FileKind.SUMS:
                 self.sums = checksums.parse(text, path)
             else:
                 self.packing_list = parse(PackingList, text, path)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.portable import checksums, contents, integrity
-from harness.portable.contents import SUMS, Kind, kind_of
+from harness.portable.contents import SUMS, FileKind, kind_of
 from harness.portable.folder_lock import held
 from harness.portable.importing import survey_archive
-from harness.portable.survey import Finding, Survey, look_at
+from harness.portable.survey import IntegrityFinding, Survey, look_at
 
 
 @dataclass(frozen=True)
-class Verdict:
+class IntegrityVerdict:
     """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[IntegrityFinding]
     survey: Survey
     sealed: int = 0
 
@@ -32,7 +32,7 @@ class Verdict:
         records = self.survey.records.values()
         good = sum(entry.status == "ok" for entry in records)
         planned = f" of {self.survey.plan.planned} planned" if self.survey.plan else ""
-        captures = sum(kind_of(path) is Kind.CAPTURE for path in self.survey.files)
+        captures = sum(kind_of(path) is FileKind.CAPTURE for path in self.survey.files)
         absent = sum(len(removed.files) for removed in self.survey.pruned.current(
             self.survey.record_digests()).captures.values())
         without = f", {absent} removed or left out by choice" if absent else ""
@@ -46,7 +46,7 @@ class Verdict:
                 f"{checked}")
 
 
-def verify(place: Path, *, write: bool = False) -> Verdict:
+def verify(place: Path, *, write: bool = False) -> IntegrityVerdict:
     """Check a folder or an archive. `write` gives a folder new checksums unless it is damaged.
 
     Raises UserError where there is nothing to check, and while a run is writing there.
@@ -60,20 +60,20 @@ def verify(place: Path, *, write: bool = False) -> Verdict:
         survey = survey_archive(place)
         # What broke off the reading explains everything that seems to be missing.
         findings = survey.findings or integrity.judge(survey, archived=True)
-        return Verdict(findings, survey)
+        return IntegrityVerdict(findings, survey)
     except OSError as error:
         raise UserError(f"{error.filename or place}: {error.strerror or error}; give a results "
                         "folder or an archive that can be read") from None
 
 
-def _verify_folder(folder: Path, *, write: bool) -> Verdict:
+def _verify_folder(folder: Path, *, write: bool) -> IntegrityVerdict:
     scanned = contents.scan(folder)
-    if not any(kind_of(path) in {Kind.PLAN, Kind.RECORD} for path in scanned.files):
+    if not any(kind_of(path) in {FileKind.PLAN, FileKind.RECORD} for path in scanned.files):
         raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
     survey = look_at(scanned.files.items())
     findings = integrity.judge(survey, archived=False)
     if not write or any(not finding.renewable for finding in findings):
-        return Verdict(findings, survey)
+        return IntegrityVerdict(findings, survey)
     known = {path: digest for path, digest in (survey.sums or {}).items() if path in scanned.files}
     known |= {path: facts.sha256 for path, facts in survey.files.items()}
-    return Verdict([], survey, sealed=checksums.write(folder, known))
+    return IntegrityVerdict([], survey, sealed=checksums.write(folder, known))

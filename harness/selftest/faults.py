@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FaultKind:
     """A kind of fault. `inject` says whether there was anything to do it to.
 
     `when` it is done: between two runs, during one that is to go on, or to one that ends by it.
@@ -208,19 +208,19 @@ def _leave_files(target: Target) -> bool:
 #: How long a run that is to end by a fault may go on, in seconds.
 ENDING_S = 40.0
 KINDS = (
-    Kind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
-    Kind("orchestrator terminated", "ending", _signal(signal.SIGTERM)),
-    Kind("orchestrator interrupted", "ending", _signal(signal.SIGINT)),
-    Kind("disk full", "ending", _fill_disk),
-    Kind("file size limit", "ending", _limit_files),
-    Kind("guest killed", "during", _kill_guest),
-    Kind("guest hung", "during", _hang_guest),
-    Kind("daemon in guest killed", "during", _kill_daemon),
-    Kind("clock of guest set", "during", _step_clock),
-    Kind("dissector killed", "during", _kill_dissector),
-    Kind("record damaged", "between", _damage_record),
-    Kind("plan damaged", "between", _damage_plan),
-    Kind("leftover files", "between", _leave_files),
+    FaultKind("orchestrator killed", "ending", _signal(signal.SIGKILL)),
+    FaultKind("orchestrator terminated", "ending", _signal(signal.SIGTERM)),
+    FaultKind("orchestrator interrupted", "ending", _signal(signal.SIGINT)),
+    FaultKind("disk full", "ending", _fill_disk),
+    FaultKind("file size limit", "ending", _limit_files),
+    FaultKind("guest killed", "during", _kill_guest),
+    FaultKind("guest hung", "during", _hang_guest),
+    FaultKind("daemon in guest killed", "during", _kill_daemon),
+    FaultKind("clock of guest set", "during", _step_clock),
+    FaultKind("dissector killed", "during", _kill_dissector),
+    FaultKind("record damaged", "between", _damage_record),
+    FaultKind("plan damaged", "between", _damage_plan),
+    FaultKind("leftover files", "between", _leave_files),
 )
 
 

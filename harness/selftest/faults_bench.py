@@ -26,7 +26,7 @@ from harness.engine import setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 from harness.selftest import small
-from harness.selftest.faults import ENDING_S, KINDS, Kind, Target, left_over
+from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_over
 from harness.selftest.ledger import Ledger
 from harness.selftest.private_disk import PrivateDisk
 
@@ -56,7 +56,7 @@ class Tally:
     _begun: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def injected(self, kind: Kind, where: str) -> None:
+    def injected(self, kind: FaultKind, where: str) -> None:
         """One fault has been injected."""
         with self._lock:
             self.counts[kind.name]["injected"] += 1
@@ -79,7 +79,7 @@ class Tally:
 class Lane:
     """One processor's runs, one after the other, until all of its faults are injected."""
 
-    def __init__(self, place: Path, core: int, faults: list[Kind], tally: Tally, seed: str,
+    def __init__(self, place: Path, core: int, faults: list[FaultKind], tally: Tally, seed: str,
                  stop: threading.Event, repetitions: int = _REPETITIONS) -> None:
         self._place = place
         self._core = core
@@ -176,7 +176,7 @@ class Lane:
                     process.kill()
                 return
 
-    def _inject(self, kind: Kind, target: Target) -> bool:
+    def _inject(self, kind: FaultKind, target: Target) -> bool:
         """Inject a fault, unless there is nothing to do it to."""
         if kind.inject(target):
             self._tally.injected(kind, f"{self._place.name}, {target.folder.name}")
@@ -184,7 +184,7 @@ class Lane:
             return True
         return False
 
-    def _put_off(self, kind: Kind) -> None:
+    def _put_off(self, kind: FaultKind) -> None:
         """Let the one after it come first; what was put off too often is given up."""
         self._misses[kind.name] += 1
         if self._misses[kind.name] <= _MISSES:
@@ -252,7 +252,7 @@ def _has_crashed(said: list[str]) -> bool:
         text.endswith("KeyboardInterrupt\n") and "harness/cli.py" not in text)
 
 
-def _deck(faults: int, seed: int) -> list[Kind]:
+def _deck(faults: int, seed: int) -> list[FaultKind]:
     """So many faults, every kind as often as the others (or once less), in an order of the seed."""
     deck = [KINDS[number % len(KINDS)] for number in range(faults)]
     random.Random(seed).shuffle(deck)  # noqa: S311 - repeatable on purpose, nothing secret

@@ -21,14 +21,14 @@ from guest.processes import memory_of_group, processor_s
 from harness import render, secrets
 from harness.engine import contention, setup
 from harness.engine.machine import ROOT
-from harness.engine.testbed import Testbed
+from harness.engine.testbed import TestbedClient
 from harness.selftest import small
 from studies import records as stored
 from studies.study import Stage
 
 
 @dataclass(frozen=True)
-class Figure:
+class BenchLine:
     """One line of the benchmark: what, the samples, their unit, and the bound to keep."""
 
     name: str
@@ -61,7 +61,7 @@ def bench(runs: int, *, cold: bool) -> None:
                        f"{built.manifest[part]['build_s']:8.0f} s")
 
 
-def _first_measurement(level: str, runs: int) -> Figure:
+def _first_measurement(level: str, runs: int) -> BenchLine:
     """Wall time from the command to a repetition's first step, by the record's own stamp."""
     samples = []
     for _ in range(runs):
@@ -72,10 +72,10 @@ def _first_measurement(level: str, runs: int) -> Figure:
                            stderr=subprocess.DEVNULL)
             [path] = Path(folder, "records").glob("*.json")
             samples.append(stored.read(path).raw["stamps"]["start"] - begun)
-    return Figure(f"command to first measurement, {level}, image there", samples, "s", "<= 5 s")
+    return BenchLine(f"command to first measurement, {level}, image there", samples, "s", "<= 5 s")
 
 
-async def _guest_costs(level: str, runs: int) -> list[Figure]:
+async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
     """Fixed cost of a repetition, and what its guest takes of processor and memory."""
     machine = setup.embedded()
     plan = small.plan([level], 1, small=False)
@@ -84,7 +84,7 @@ async def _guest_costs(level: str, runs: int) -> list[Figure]:
     task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)
     fixed, share, used_memory = [], [], []
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
-        testbed = Testbed(machine, machine.processors[-1], planned, plan, Path(work))
+        testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
             made = secrets.make()
             await testbed.open(made, render.Renderer(made, testbed.work))
@@ -99,9 +99,9 @@ async def _guest_costs(level: str, runs: int) -> list[Figure]:
                 used_memory.append(memory_of_group(testbed.pid) / 1e6)
         finally:
             await testbed.close()
-    return [Figure(f"fixed cost of a repetition, {level}", fixed, "s", "<= 2 s"),
-            Figure("guests measuring side by side before a core is full", share, "", ""),
-            Figure(f"memory of a guest, {level}", used_memory, "MB", "<= 200 MB")]
+    return [BenchLine(f"fixed cost of a repetition, {level}", fixed, "s", "<= 2 s"),
+            BenchLine("guests measuring side by side before a core is full", share, "", ""),
+            BenchLine(f"memory of a guest, {level}", used_memory, "MB", "<= 200 MB")]
 
 
 def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:
@@ -112,11 +112,11 @@ def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:
     return sum(end - begin for begin, end in ends if begin is not None and end is not None)
 
 
-def _cold_build() -> Figure:
+def _cold_build() -> BenchLine:
     """Build kernel and root file system into an empty cache."""
     with tempfile.TemporaryDirectory(prefix="qop-cold-") as cache:
         begun = time.monotonic()
         subprocess.run([sys.executable, "-m", "guest"], cwd=ROOT, check=True,
                        env={**os.environ, "QOP_CACHE": cache})
-        return Figure("cold build of the guest image", [time.monotonic() - begun], "s",
-                      "<= 480 s")
+        return BenchLine("cold build of the guest image", [time.monotonic() - begun], "s",
+                         "<= 480 s")

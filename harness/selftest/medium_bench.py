@@ -40,7 +40,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Trial:
+class MediumTrial:
     """A network on a medium, and loads to put on it one after another; a load is several flows."""
 
     network: Network
@@ -123,7 +123,7 @@ def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470
     return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
 
 
-async def run(trial: Trial, built: image.Image, processor: int) -> Outcome:
+async def run(trial: MediumTrial, built: image.Image, processor: int) -> Outcome:
     """Do a trial in a guest. Raises UserError if it comes to nothing."""
     with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
         job = Path(work, "job")
@@ -155,7 +155,7 @@ async def one_sender(name: str, runs: int, built: image.Image,
     medium = load_medium(name)
     loads = [[overload(medium, "a1", server, payload)] for payload in PAYLOADS_BYTES
              for server in ("ha-a", "a2")]
-    trial = Trial(one_cell(), medium, loads)
+    trial = MediumTrial(one_cell(), medium, loads)
     samples: list[list[float]] = [[] for _ in loads]
     for _ in range(runs):
         outcome = await run(trial, built, processor)
@@ -174,7 +174,7 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
     flows = [overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
     ratios = []
     for channel, shares in ((6, 2), (1, 1)):
-        trial = Trial(two_cells(channel), medium, [flows[:1], flows])
+        trial = MediumTrial(two_cells(channel), medium, [flows[:1], flows])
         samples = []
         for _ in range(runs):
             [alone], together = (await run(trial, built, processor)).goodput_bps

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import studies
 from harness.engine import request
 from harness.engine.plan import Plan
-from harness.engine.request import Request
+from harness.engine.request import RunRequest
 from studies.study import Study
 from topologies.builders import MININET
 
@@ -45,8 +45,8 @@ def chosen(names: Sequence[str]) -> dict[str, list[str]]:
 
 def plan(names: Sequence[str], repetitions: int, *, small: bool = True) -> Plan:
     """A plan of these levels of the first factor."""
-    return request.plan(Request(study(), levels=chosen(names), sets=sets() if small else {},
-                                repetitions=repetitions), {"builder": MININET})
+    return request.plan(RunRequest(study(), levels=chosen(names), sets=sets() if small else {},
+                                   repetitions=repetitions), {"builder": MININET})
 
 
 def arguments(names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:

@@ -53,7 +53,7 @@ class Charon(Daemons):
                                f"{(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
 
-class Tunnels:
+class IpsecTunnels:
     """Tunnels that one gateway opens to its peers once all of them are up."""
 
     name = "tunnels"

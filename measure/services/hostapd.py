@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
-from measure.wpa_ctrl import Control
+from measure.wpa_ctrl import ControlSocket
 
 
 class Hostapd(Daemons):
@@ -18,7 +18,7 @@ class Hostapd(Daemons):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.controls: dict[str, Control] = {}
+        self.controls: dict[str, ControlSocket] = {}
         self._connections = ExitStack()
 
     def launch(self, node: str) -> Daemon:
@@ -32,7 +32,8 @@ class Hostapd(Daemons):
         for name in self.daemons:
             interface = self.site.network.nodes[name].radio_interface
             self.controls[name] = self._connections.enter_context(
-                Control(self.site.run_folder(name) / "hostapd" / interface, f"hostapd on {name}"))
+                ControlSocket(self.site.run_folder(name) / "hostapd" / interface,
+                              f"hostapd on {name}"))
 
     def stop(self) -> None:
         """Close the connections and end the access points."""

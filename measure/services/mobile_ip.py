@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.process import Daemon
-from measure.registration import Registration
+from measure.registration import RegistrationDaemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 from topologies.model import HOME_AGENT, STATION
@@ -77,14 +77,14 @@ class Registrations:
         self.site = site
         self._shared = settings
         #: By station; filled by `start`.
-        self.programs: dict[str, Registration] = {}
+        self.programs: dict[str, RegistrationDaemon] = {}
 
     def start(self) -> None:
         """Start them all."""
         for name in self.site.network.of_duty(STATION):
             argv = self.site.testbed.command(
                 name, _program("topologies.mobile_ip.node", self._settings(name)))
-            self.programs[name] = Registration(name, argv, self.site.log("mobile-ip", name))
+            self.programs[name] = RegistrationDaemon(name, argv, self.site.log("mobile-ip", name))
 
     def ready(self) -> None:
         """Wait until each runs. Raises MeasureError."""

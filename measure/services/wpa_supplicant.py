@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
-from measure.wpa_ctrl import Control
+from measure.wpa_ctrl import ControlSocket
 
 
 class WpaSupplicant(Daemons):
@@ -18,7 +18,7 @@ class WpaSupplicant(Daemons):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.controls: dict[str, Control] = {}
+        self.controls: dict[str, ControlSocket] = {}
         self._connections = ExitStack()
 
     def launch(self, node: str) -> Daemon:
@@ -42,10 +42,11 @@ class WpaSupplicant(Daemons):
     def _global(self, node: str) -> str:
         return str(self.site.run_folder(node) / "global")
 
-    def _attached(self, name: str) -> Control:
+    def _attached(self, name: str) -> ControlSocket:
         home = self.site.mount / name
         interface = self.site.network.nodes[name].radio_interface
-        with Control(home / "run" / "global", f"wpa_supplicant on {name}") as everything:
+        with ControlSocket(home / "run" / "global", f"wpa_supplicant on {name}") as everything:
             everything.command(f"INTERFACE_ADD {interface}\t{home / self.file}\tnl80211"
                                f"\t{home / 'run' / 'wpa_supplicant'}")
-        return Control(home / "run" / "wpa_supplicant" / interface, f"wpa_supplicant on {name}")
+        return ControlSocket(home / "run" / "wpa_supplicant" / interface,
+                             f"wpa_supplicant on {name}")

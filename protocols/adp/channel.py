@@ -12,8 +12,8 @@ from protocols.adp.effects import Message
 from protocols.adp.errors import PacketError
 from protocols.adp.outbox import Batch
 from protocols.adp.owners import Owners
-from protocols.adp.packets import Body, Flag, Frame, Kind
-from protocols.adp.suite import Request, Security
+from protocols.adp.packets import Flag, Frame, Kind, ProtectedBody
+from protocols.adp.suite import Security, SessionRequest
 
 _LONGEST_BACKOFF = 16
 
@@ -31,13 +31,13 @@ class Channel:
     owners: Owners
     security: Security | None
     started_s: float
-    request: Request | None = None
+    request: SessionRequest | None = None
     received_request: bytes = b""
     acknowledgement: bytes = b""
     is_open: bool = False
     is_settled: bool = False  # we have asked for it and know that the other end uses it
     session: bytes | None = None  # the other end's
-    rekeying: Request | None = None
+    rekeying: SessionRequest | None = None
     rekey_answer: bytes = b""
     copies: list[Batch] = field(default_factory=list)
     copied_bytes: int = 0
@@ -80,7 +80,7 @@ class Channel:
         self._spoken(now_s, again=again)
         return clear + sealed
 
-    def open(self, frame: Frame, security: Security) -> Body:
+    def open(self, frame: Frame, security: Security) -> ProtectedBody:
         """What a message on this channel says. Raises PacketError."""
         if not self.context.suite.is_acceptable(frame.flags):
             raise PacketError("protected less than we demand")

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Network:
+class DatagramService:
     """The insecure datagram service below: IP under a protocol number, or UDP on a port."""
 
     kind: str
@@ -39,7 +39,7 @@ class Config:
 
     version: str
     host: str
-    network: Network
+    network: DatagramService
     addresses: dict[str, str]  # by host
     keys: dict[str, PrivateKey]
     directory: Directory
@@ -248,7 +248,7 @@ def _one_of(choices: dict[str, T]) -> Callable[[object], T]:
     return convert
 
 
-def _network(value: object) -> Network:
+def _network(value: object) -> DatagramService:
     reader = _Reader(value, "network")
     kind = reader.take("kind", _one_of({"ip": "ip", "udp": "udp"}))
     if kind == "ip":
@@ -260,7 +260,7 @@ def _network(value: object) -> Network:
         if not 0 < number <= 0xFFFF:
             raise ValueError(f"port: from 1 to 65535, not {number}")
     reader.end()
-    return Network(kind, number)
+    return DatagramService(kind, number)
 
 
 def _ahead(value: object) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from protocols.adp.context import KERNEL_OWNER, Context
 from protocols.adp.effects import Deliver, Effect, Note
-from protocols.adp.packets import MAX_CONFIRMED, MAX_PROOFS, Proof, Record
+from protocols.adp.packets import MAX_CONFIRMED, MAX_PROOFS, Proof, UserMessage
 from protocols.adp.suite import Security
 
 
@@ -24,7 +24,7 @@ class Outgoing:
 class Held:
     """A message whose sender has not signed yet."""
 
-    record: Record
+    record: UserMessage
     private: bool
     at_s: float
 
@@ -110,7 +110,7 @@ class Owners:
         note = Note("authenticated", {"owner": proof.name, "host": self.peer})
         return [note, *self._release(proof.number, proof.name)]
 
-    def deliver(self, record: Record, now_s: float, *, private: bool) -> list[Effect]:
+    def deliver(self, record: UserMessage, now_s: float, *, private: bool) -> list[Effect]:
         """Hand a message on, or hold it until its sender has signed."""
         name = self.from_peer.get(record.source)
         if name is not None:
@@ -152,7 +152,7 @@ class Owners:
         self._held = held
         self._held_bytes = sum(len(entry.record.data) for entry in held)
 
-    def _delivered(self, record: Record, name: str, *, private: bool) -> Effect:
+    def _delivered(self, record: UserMessage, name: str, *, private: bool) -> Effect:
         if record.destination not in self.context.identity.keys:
             return Note("dropped", {"host": self.peer, "owner": name,
                                     "reason": f"no owner {record.destination} here"})

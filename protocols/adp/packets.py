@@ -81,7 +81,7 @@ class Proof(NamedTuple):
     signature: bytes
 
 
-class Record(NamedTuple):
+class UserMessage(NamedTuple):
     """A user message inside an ADP message; `source` is the owner's number."""
 
     source: int
@@ -90,12 +90,12 @@ class Record(NamedTuple):
     data: bytes
 
 
-class Body(NamedTuple):
+class ProtectedBody(NamedTuple):
     """What is protected."""
 
     proofs: tuple[Proof, ...]
     confirmed: tuple[int, ...]
-    records: tuple[Record, ...]
+    records: tuple[UserMessage, ...]
 
 
 def parse(payload: bytes) -> Frame:
@@ -137,7 +137,7 @@ def encode_body(proofs: Iterable[Proof], confirmed: Iterable[int],
     return b"".join([*parts, *numbers, *records])
 
 
-def parse_body(body: bytes, count: int, padding: int = 1) -> Body:
+def parse_body(body: bytes, count: int, padding: int = 1) -> ProtectedBody:
     """A body with `count` user messages, padded with less than `padding` zeros.
 
     Raises PacketError.
@@ -158,7 +158,7 @@ def parse_body(body: bytes, count: int, padding: int = 1) -> Body:
     rest = body[end:]
     if len(rest) >= padding or any(rest):
         raise PacketError(f"{len(rest)} bytes too many")
-    return Body(tuple(proofs), confirmed, tuple(records))
+    return ProtectedBody(tuple(proofs), confirmed, tuple(records))
 
 
 def name_of(encoded: bytes) -> str:
@@ -182,7 +182,7 @@ def _proof(body: bytes, offset: int) -> tuple[Proof, int]:
     return Proof(number, name, signature), offset
 
 
-def _records(body: bytes, offset: int, count: int) -> tuple[list[Record], int]:
+def _records(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], int]:
     records = []
     size = len(body)
     names: dict[bytes, str] = {}
@@ -199,7 +199,7 @@ def _records(body: bytes, offset: int, count: int) -> tuple[list[Record], int]:
         name = names.get(encoded)
         if name is None:
             name = names[encoded] = name_of(encoded)
-        records.append(Record(source, name, port, body[middle:offset]))
+        records.append(UserMessage(source, name, port, body[middle:offset]))
     return records, offset
 
 

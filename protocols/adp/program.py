@@ -31,7 +31,7 @@ def say(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-class Endpoint:
+class HostEndpoint:
     """A host's logic with sockets, clock and randomness around it.
 
     `report` gets whatever is not sent; `meter` is told of every operation, so that a modelled
@@ -86,7 +86,7 @@ class Program:
     def __init__(self, config: Config, datagrams: Datagrams) -> None:
         self._config = config
         self._operations: Counter[Operation] = Counter()
-        self.endpoint = Endpoint(config, datagrams, self._count, _report)
+        self.endpoint = HostEndpoint(config, datagrams, self._count, _report)
         self._pending = b""
         self.ended = False
 

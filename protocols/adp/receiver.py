@@ -6,7 +6,7 @@ from protocols.adp.channel import Channel
 from protocols.adp.channels import next_key
 from protocols.adp.effects import Cause, Effect, Note, Send
 from protocols.adp.errors import PacketError
-from protocols.adp.packets import Body, Flag, Frame, Kind
+from protocols.adp.packets import Flag, Frame, Kind, ProtectedBody
 from protocols.adp.peer import Peer
 from protocols.adp.suite import Security
 
@@ -146,7 +146,8 @@ class Receiver:
             return []
         return self._adopt(channel, now_s)
 
-    def _absorb(self, channel: Channel, body: Body, frame: Frame, now_s: float) -> list[Effect]:
+    def _absorb(self, channel: Channel, body: ProtectedBody, frame: Frame,
+                now_s: float) -> list[Effect]:
         """What a message on a channel brings."""
         security, owners = channel.security, channel.owners
         assert security is not None

@@ -39,7 +39,7 @@ class Directory:
 
 
 @dataclass(frozen=True)
-class Request:
+class SessionRequest:
     """A request of ours, and what only we know of it."""
 
     channel: bytes
@@ -102,21 +102,21 @@ class Suite(Protocol):
     def is_acceptable(self, flags: int) -> bool:
         """Whether a message is protected as our own settings demand at least."""
 
-    def request(self, peer: str) -> tuple[Request, Security | None]:
+    def request(self, peer: str) -> tuple[SessionRequest, Security | None]:
         """Ask a host for a channel; keys only if messages may go before the acknowledgement."""
 
     def accept(self, peer: str, frame: Frame) -> tuple[Security, bytes]:
         """Answer a request: the channel's keys and the acknowledgement. Raises PacketError."""
 
-    def acknowledged(self, request: Request, security: Security | None,
+    def acknowledged(self, request: SessionRequest, security: Security | None,
                      frame: Frame) -> Security:
         """The keys that an acknowledgement leads to. Raises PacketError."""
 
-    def rekey(self, peer: str) -> Request:
+    def rekey(self, peer: str) -> SessionRequest:
         """Ask for a channel's next key, inside the channel."""
 
     def accept_rekey(self, security: Security, frame: Frame) -> tuple[Security, bytes]:
         """Answer a request for the next key. Raises PacketError."""
 
-    def rekeyed(self, request: Request, security: Security, frame: Frame) -> Security:
+    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
         """The next key. Raises PacketError."""

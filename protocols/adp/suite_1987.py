@@ -15,7 +15,7 @@ from protocols.adp.crypto import BLOCK, RsaPrivate, RsaPublic
 from protocols.adp.effects import Scope
 from protocols.adp.errors import AdpError, PacketError
 from protocols.adp.packets import Flag, Frame
-from protocols.adp.suite import PrivateKey, PublicKey, Request, Security, Tools
+from protocols.adp.suite import PrivateKey, PublicKey, Security, SessionRequest, Tools
 from protocols.adp.window import ReplayWindow
 
 CHALLENGE = 16  # R and T, in bytes
@@ -24,7 +24,7 @@ _ACCEPTOR = 1 << 63
 
 
 @dataclass
-class Keys:
+class Keys1987:
     """Of one channel: S for both directions, and the challenge that each end is to sign."""
 
     tools: Tools
@@ -123,7 +123,7 @@ class Suite1987:
         return (bool(flags & Flag.CHECKSUM) is self._checksum
                 and (self._tools.scope is Scope.NONE or bool(flags & Flag.TRAILER)))
 
-    def request(self, peer: str) -> tuple[Request, Keys]:
+    def request(self, peer: str) -> tuple[SessionRequest, Keys1987]:
         """(S) under the public key of the other kernel's owner, and T."""
         directory = self._tools.directory
         owner = directory.kernel_owners[peer]
@@ -133,9 +133,9 @@ class Suite1987:
         challenge = self._tools.random(CHALLENGE)
         encrypted = self._tools.crypto.rsa_public(public, secret)
         keys = self._keys(secret, channel, initiator=True, ours=challenge, theirs=b"")
-        return Request(channel, peer, challenge + encrypted, secret, challenge), keys
+        return SessionRequest(channel, peer, challenge + encrypted, secret, challenge), keys
 
-    def accept(self, peer: str, frame: Frame) -> tuple[Keys, bytes]:
+    def accept(self, peer: str, frame: Frame) -> tuple[Keys1987, bytes]:
         """S as its sender meant it, and R. Raises PacketError."""
         challenge, encrypted = frame.request[:CHALLENGE], frame.request[CHALLENGE:]
         identity = self._tools.identity
@@ -147,14 +147,15 @@ class Suite1987:
         keys = self._keys(secret, frame.channel, initiator=False, ours=ours, theirs=challenge)
         return keys, ours
 
-    def acknowledged(self, request: Request, security: Security | None, frame: Frame) -> Keys:
+    def acknowledged(self, request: SessionRequest, security: Security | None,
+                     frame: Frame) -> Keys1987:
         """The same key, and R to sign. Raises PacketError."""
-        assert isinstance(security, Keys)
+        assert isinstance(security, Keys1987)
         if len(frame.acknowledgement) != CHALLENGE:
             raise PacketError("an R of another length")
         return replace(security, theirs=frame.acknowledgement)
 
-    def rekey(self, peer: str) -> Request:
+    def rekey(self, peer: str) -> SessionRequest:
         """A channel of 1987 keeps its key for as long as it lives."""
         raise AdpError("channels of 1987 have one key")
 
@@ -162,14 +163,14 @@ class Suite1987:
         """See `rekey`."""
         raise PacketError("channels of 1987 have one key")
 
-    def rekeyed(self, request: Request, security: Security, frame: Frame) -> Security:
+    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> Security:
         """See `rekey`."""
         raise PacketError("channels of 1987 have one key")
 
     def _keys(self, secret: bytes, channel: bytes, *, initiator: bool, ours: bytes,
-              theirs: bytes) -> Keys:
-        return Keys(self._tools, secret[-BLOCK:], channel, initiator, ours, theirs,
-                    self._checksum, ReplayWindow(self._tools.window))
+              theirs: bytes) -> Keys1987:
+        return Keys1987(self._tools, secret[-BLOCK:], channel, initiator, ours, theirs,
+                        self._checksum, ReplayWindow(self._tools.window))
 
 
 def _rsa_public(key: PublicKey, owner: str) -> RsaPublic:

@@ -17,7 +17,7 @@ from protocols.adp.crypto import TAG
 from protocols.adp.effects import Scope
 from protocols.adp.errors import AdpError, PacketError
 from protocols.adp.packets import Flag, Frame
-from protocols.adp.suite import PrivateKey, PublicKey, Request, Security, Tools
+from protocols.adp.suite import PrivateKey, PublicKey, Security, SessionRequest, Tools
 from protocols.adp.window import ReplayWindow
 
 EPHEMERAL = 32  # bytes of an X25519 key
@@ -26,7 +26,7 @@ _SEQUENCE = struct.Struct("!Q")
 
 
 @dataclass
-class Keys:
+class ModernKeys:
     """Of one channel: a key a direction, the chain to the next ones, and what owners sign."""
 
     tools: Tools
@@ -105,7 +105,7 @@ class SuiteModern:
         """Always: nothing opens that is not authentic."""
         return True
 
-    def request(self, peer: str) -> tuple[Request, None]:
+    def request(self, peer: str) -> tuple[SessionRequest, None]:
         """An ephemeral key, signed by our kernel's owner for this peer."""
         tools, identity = self._tools, self._tools.identity
         channel, secret = tools.random(8), tools.random(EPHEMERAL)
@@ -113,9 +113,9 @@ class SuiteModern:
         text = self._request_text(channel, identity.session, ephemeral, from_host=identity.host,
                                   to_host=peer)
         key = _private(identity.keys[identity.kernel_owner], identity.kernel_owner)
-        return Request(channel, peer, ephemeral + tools.crypto.sign(key, text), secret), None
+        return SessionRequest(channel, peer, ephemeral + tools.crypto.sign(key, text), secret), None
 
-    def accept(self, peer: str, frame: Frame) -> tuple[Keys, bytes]:
+    def accept(self, peer: str, frame: Frame) -> tuple[ModernKeys, bytes]:
         """Our ephemeral key, signed together with the request. Raises PacketError."""
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split(frame.request)
@@ -131,7 +131,8 @@ class SuiteModern:
         acknowledgement = ours + tools.crypto.sign(key, answer)
         return self._first(shared, answer, initiator=False), acknowledgement
 
-    def acknowledged(self, request: Request, security: Security | None, frame: Frame) -> Keys:
+    def acknowledged(self, request: SessionRequest, security: Security | None,
+                     frame: Frame) -> ModernKeys:
         """The keys, if the other kernel's owner has signed. Raises PacketError."""
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split(frame.acknowledgement)
@@ -143,24 +144,24 @@ class SuiteModern:
         shared = tools.crypto.x25519(request.secret, ephemeral)
         return self._first(shared, answer, initiator=True)
 
-    def rekey(self, peer: str) -> Request:
+    def rekey(self, peer: str) -> SessionRequest:
         """An ephemeral key alone: the channel that it travels in authenticates it."""
         channel, secret = self._tools.random(8), self._tools.random(EPHEMERAL)
         encoded = channel + self._tools.crypto.x25519_public(secret)
-        return Request(channel, peer, encoded, secret)
+        return SessionRequest(channel, peer, encoded, secret)
 
-    def accept_rekey(self, security: Security, frame: Frame) -> tuple[Keys, bytes]:
+    def accept_rekey(self, security: Security, frame: Frame) -> tuple[ModernKeys, bytes]:
         """The next key, and our half of it. Raises PacketError."""
-        assert isinstance(security, Keys)
+        assert isinstance(security, ModernKeys)
         channel, ephemeral = _split_rekey(frame.request)
         secret = self._tools.random(EPHEMERAL)
         shared = self._tools.crypto.x25519(secret, ephemeral)
         answer = channel + self._tools.crypto.x25519_public(secret)
         return self._next(security, shared, frame.request + answer), answer
 
-    def rekeyed(self, request: Request, security: Security, frame: Frame) -> Keys:
+    def rekeyed(self, request: SessionRequest, security: Security, frame: Frame) -> ModernKeys:
         """The next key. Raises PacketError."""
-        assert isinstance(security, Keys)
+        assert isinstance(security, ModernKeys)
         _, ephemeral = _split_rekey(frame.acknowledgement)
         shared = self._tools.crypto.x25519(request.secret, ephemeral)
         return self._next(security, shared, request.encoded + frame.acknowledgement)
@@ -177,21 +178,21 @@ class SuiteModern:
         return b"".join((b"adp/2 request", channel, session, ephemeral,
                          *(bytes([len(name)]) + name for name in encoded)))
 
-    def _first(self, shared: bytes, answer: bytes, *, initiator: bool) -> Keys:
+    def _first(self, shared: bytes, answer: bytes, *, initiator: bool) -> ModernKeys:
         transcript = self._tools.crypto.digest(answer)
         return self._keys(shared, transcript, b"adp/2 keys", transcript, initiator=initiator)
 
-    def _next(self, keys: Keys, shared: bytes, exchanged: bytes) -> Keys:
+    def _next(self, keys: ModernKeys, shared: bytes, exchanged: bytes) -> ModernKeys:
         return self._keys(shared, keys.chain, b"adp/2 rekey" + exchanged, keys.transcript,
                           initiator=keys.initiator)
 
     def _keys(self, shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
-              initiator: bool) -> Keys:
+              initiator: bool) -> ModernKeys:
         derived = self._tools.crypto.derive(shared, salt, purpose, 96)
         ciphers = [ChaCha20Poly1305(derived[:32]), ChaCha20Poly1305(derived[32:64])]
         sending, receiving = ciphers if initiator else reversed(ciphers)
-        return Keys(self._tools, sending, receiving, derived[64:], transcript, initiator,
-                    ReplayWindow(self._tools.window))
+        return ModernKeys(self._tools, sending, receiving, derived[64:], transcript, initiator,
+                          ReplayWindow(self._tools.window))
 
 
 def _answer_text(request: bytes, session: bytes, ephemeral: bytes) -> bytes:

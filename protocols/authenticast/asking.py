@@ -17,7 +17,7 @@ from protocols.authenticast.messages import (
     Wish,
 )
 from protocols.authenticast.receiver import Terms
-from protocols.authenticast.session import Session
+from protocols.authenticast.session import SessionSecrets
 from protocols.authenticast.settings import Algorithm, Scheme
 
 
@@ -56,7 +56,7 @@ class Asking:
         """Whether it says to be an answer to this hello."""
         return ack.hello == self._crypto.digest(self.datagram)
 
-    def agree(self, ack: HelloAck, received: Received, now_ns: int) -> tuple[Session, Terms]:
+    def agree(self, ack: HelloAck, received: Received, now_ns: int) -> tuple[SessionSecrets, Terms]:
         """The session and its terms. Raises ValueError for what is not the server's answer."""
         policy = self._policy
         said = session.context("hello-ack", b"") + self.datagram + received.body

@@ -24,7 +24,7 @@ from protocols.authenticast.messages import (
     Wish,
 )
 from protocols.authenticast.receiver import Receiver
-from protocols.authenticast.session import Session
+from protocols.authenticast.session import SessionSecrets
 from protocols.authenticast.settings import Scheme
 from protocols.authenticast.wire import PacketError
 
@@ -46,7 +46,7 @@ class Client:
         self.ended = False
         self._crypto = crypto
         self._random = random
-        self._session: Session | None = None
+        self._session: SessionSecrets | None = None
         self._stream = 0
         self._asking: Asking | None = None
         self._asked_private = b""
@@ -195,7 +195,7 @@ class Client:
         return [Send(session.seal(self._crypto, self._session.client_key,
                                   Ack(self._stream, 0).encode()))]
 
-    def _changed(self, change: Change, received: Received, agreed: Session,
+    def _changed(self, change: Change, received: Received, agreed: SessionSecrets,
                  now_ns: int) -> list[Effect]:
         receiver = self.receiver
         assert receiver is not None
@@ -222,7 +222,7 @@ class Client:
             "algorithm": change.setting.algorithm.name.lower(), "bundle": change.setting.bundle,
             "level": receiver.level, "cause": change.cause}), *effects]
 
-    def _secret_key(self, change: Change, agreed: Session) -> bytes:
+    def _secret_key(self, change: Change, agreed: SessionSecrets) -> bytes:
         if change.setting.scheme is not Scheme.SECRET_KEY or not change.material:
             return b""
         if not self._asked_private or len(change.material) != EXCHANGE_BYTES:
@@ -232,7 +232,7 @@ class Client:
         self._asked_private = b""
         return key
 
-    def _acknowledge(self, agreed: Session) -> list[Effect]:
+    def _acknowledge(self, agreed: SessionSecrets) -> list[Effect]:
         assert self.receiver is not None
         epoch = self.receiver.newest_epoch
         proof = session.proof(self._crypto, self._proof_key, epoch) if self._proof_key else b""

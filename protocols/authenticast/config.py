@@ -59,7 +59,7 @@ _PERCENT = number(0, 100)
 
 
 @dataclass(frozen=True)
-class Device:
+class ModelledProcessor:
     """A node's modelled processor; without costs there is none."""
 
     costs: Mapping[str, Cost]
@@ -77,7 +77,7 @@ class ServerConfig:
     policy: ServerPolicy
     controller: Callable[[], Controller]
     source: Constant | Frames
-    device: Device
+    device: ModelledProcessor
     start_with: int
 
 
@@ -91,7 +91,7 @@ class ClientConfig:
     policy: ClientPolicy
     receive_buffer_bytes: int | None
     series: Path | None
-    device: Device
+    device: ModelledProcessor
 
 
 def load_server(path: Path) -> ServerConfig:
@@ -253,13 +253,13 @@ def _source(reader: Fields, folder: Path) -> Constant | Frames:
     return source
 
 
-def _device(reader: Fields) -> Device:
+def _device(reader: Fields) -> ModelledProcessor:
     costs = reader.take("costs", _costs, {})
     steal = tuple(Steal(entry.take("from_s", number(0)), entry.take("to_s", number(0)),
                         entry.take("share", number(0, 0.99)))
                   for entry in reader.take("steal", _entries, []))
     charged = reader.take("charged_as", _names, {})
-    device = Device(costs, reader.take("count", whole(1, 64), 1), steal, charged)
+    device = ModelledProcessor(costs, reader.take("count", whole(1, 64), 1), steal, charged)
     reader.end()
     return device
 

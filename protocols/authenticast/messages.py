@@ -145,7 +145,7 @@ class Ack:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReceiverReport:
     """How far a client has come. All are counts of packets since the start, but for the last four.
 
     `highest` is one more than the highest sequence number taken up, `processing` one more than the
@@ -190,7 +190,7 @@ class Bye:
         return bytes((Kind.BYE.first_byte,)) + _BYE.pack(self.stream, self.end)
 
 
-Message = Hello | HelloAck | Control | Change | Ack | Report | Bye
+Message = Hello | HelloAck | Control | Change | Ack | ReceiverReport | Bye
 
 
 @dataclass(frozen=True)
@@ -263,6 +263,6 @@ _PARSERS: dict[Kind, Callable[[Reader], Message]] = {
     Kind.CONTROL: _control,
     Kind.CHANGE: _change,
     Kind.ACK: _ack,
-    Kind.REPORT: lambda reader: Report(*reader.take(_REPORT)),
+    Kind.REPORT: lambda reader: ReceiverReport(*reader.take(_REPORT)),
     Kind.BYE: lambda reader: Bye(*reader.take(_BYE)),
 }

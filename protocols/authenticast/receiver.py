@@ -15,7 +15,7 @@ from protocols.authenticast.account import Account, Exposure
 from protocols.authenticast.crypto import Crypto, VerifyingKey
 from protocols.authenticast.effects import Deliver, Effect, Fate, Lose, Note
 from protocols.authenticast.epochs import Agreed, Epochs
-from protocols.authenticast.messages import Change, Report
+from protocols.authenticast.messages import Change, ReceiverReport
 from protocols.authenticast.packets import Data, parse_bundle, parse_data, parse_disclose
 from protocols.authenticast.schemes.base import Verdict, Verifier
 from protocols.authenticast.schemes.delayed import DelayedOpener
@@ -159,10 +159,10 @@ class Receiver:
                 # The stream is over, or the reader is its user: who has it can redo the choice.
                 "choice_secret": self._secret.hex()}
 
-    def report(self, stream: int, number: int) -> Report:
+    def report(self, stream: int, number: int) -> ReceiverReport:
         """How far it has come."""
         account, arrivals = self.account, self.account.arrivals
-        return Report(
+        return ReceiverReport(
             stream, number, arrivals.end, account.processing, account.processed,
             account.fates[Fate.VERIFIED], arrivals.rejected, arrivals.buffer, arrivals.air,
             self.waiting, account.holes, account.lag_ns, int(self.took.verify_ns),

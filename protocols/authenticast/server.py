@@ -24,7 +24,7 @@ from protocols.authenticast.messages import (
     Hello,
     HelloAck,
     Received,
-    Report,
+    ReceiverReport,
 )
 from protocols.authenticast.settings import SIGNATURES, Algorithm, Scheme, Setting
 from protocols.authenticast.stream import Address, Peer, Stream, StreamPolicy, signed_instead
@@ -106,7 +106,7 @@ class Server:
         stream, message = served.stream, received.message
         if self._is_clients(served, received):
             served.heard_ns = now_ns
-        if isinstance(message, Report):
+        if isinstance(message, ReceiverReport):
             return stream.report(message, received, now_ns)
         if isinstance(message, Control):
             return stream.control(message, received, now_ns)

@@ -18,7 +18,7 @@ _LABEL = b"authenticast/1 "
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionSecrets:
     """What both ends know after the handshake: the digest of all of it, and a key each way."""
 
     digest: bytes
@@ -77,12 +77,12 @@ def is_sealed_and_signed(crypto: Crypto, key: bytes, signers: Mapping[Algorithm,
 
 
 def establish(crypto: Crypto, private: bytes, public: bytes, hello: bytes,
-              hello_ack: bytes) -> Session:
+              hello_ack: bytes) -> SessionSecrets:
     """The session of two messages as they were sent. Raises ValueError for a useless exchange."""
     digest = crypto.digest(context("session", b"") + hello + hello_ack)
     client_key, server_key = crypto.derive(crypto.exchange(private, public), digest,
                                            "authenticast/1 control", 2)
-    return Session(digest, client_key, server_key)
+    return SessionSecrets(digest, client_key, server_key)
 
 
 def secret_key(crypto: Crypto, private: bytes, public: bytes, session: bytes,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from protocols.authenticast import session
-from protocols.authenticast.controllers.state import Controller, Observation
+from protocols.authenticast.controllers.state import Controller, StreamObservation
 from protocols.authenticast.crypto import Crypto, SigningKey, VerifyingKey
 from protocols.authenticast.effects import Effect, Note, Send
 from protocols.authenticast.epochs import Agreed
@@ -18,12 +18,12 @@ from protocols.authenticast.messages import (
     Change,
     Control,
     Received,
-    Report,
+    ReceiverReport,
     Wish,
 )
 from protocols.authenticast.schemes.tesla import Parameters, Schedule, chain
 from protocols.authenticast.sender import Material, Sender
-from protocols.authenticast.session import Session
+from protocols.authenticast.session import SessionSecrets
 from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
 RETRY_NS = 200_000_000
@@ -54,7 +54,7 @@ class Peer:
     control: Address
     data: Address
     number: int
-    session: Session
+    session: SessionSecrets
     agreed: Agreed
 
 
@@ -152,7 +152,7 @@ class Stream:
 
     # --- what the client says ----------------------------------------------------------------
 
-    def report(self, report: Report, received: Received, now_ns: int) -> list[Effect]:
+    def report(self, report: ReceiverReport, received: Received, now_ns: int) -> list[Effect]:
         """How far the client has come; what the controller makes of it."""
         if report.number <= self._last_report or not session.is_sealed(
                 self._crypto, self.peer.session.client_key, received):
@@ -265,10 +265,10 @@ class Stream:
 
     # --- small things ------------------------------------------------------------------------
 
-    def _observe(self, report: Report, now_ns: int) -> Observation:
+    def _observe(self, report: ReceiverReport, now_ns: int) -> StreamObservation:
         span_ns = max(1, now_ns - self._sent_ns[0]) if self._sent_ns else 1
         rate_pps = len(self._sent_ns) / max(span_ns / 1e9, 0.1)
-        return Observation(
+        return StreamObservation(
             now_s=now_ns / 1e9, setting=self.setting, permitted=self.wish.permitted,
             sent=self.sent, processed=report.processed, delta=self.delta, rate_pps=rate_pps,
             holes=report.holes, buffer_drops=report.buffer, verify_s=report.verify_ns / 1e9,

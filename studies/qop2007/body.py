@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from measure.record import Part, RecordError, said
+from measure.record import RecordError, RecordPart, said
 
 SCHEMA = 1
 #: Fields of schema 1's flat records that are this study's own; all others are the envelope's.
@@ -17,7 +17,7 @@ _ENVELOPE = ("repetition", "status", "reason", "evidence", "environment", "captu
 _ENVELOPE_OPTIONAL = ("attempt", "elapsed_s", "raw")
 
 
-class PhaseRecord(Part):
+class PhaseRecord(RecordPart):
     """A phase of getting on the network; seconds after the repetition's start."""
 
     name: str
@@ -26,7 +26,7 @@ class PhaseRecord(Part):
     packets: int
 
 
-class StreamRecord(Part):
+class StreamRecord(RecordPart):
     """One stream as the receiver saw it; `iperf` keeps what iperf3 said beside it."""
 
     goodput_bps: float
@@ -35,7 +35,7 @@ class StreamRecord(Part):
     iperf: dict[str, float]
 
 
-class Measured(Part):
+class Measured(RecordPart):
     """Authentication time with its parts, the handoff's phases, and both streams.
 
     `authentication_sum` names the components that Table 4 of the paper adds up for this cell.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from analysis.cells import Cells
-    from analysis.clock_comparison import Part
+    from analysis.clock_comparison import MetricPart
     from analysis.present.report import Report
     from analysis.results import Results
     from analysis.table import Table
@@ -109,7 +109,7 @@ class Qop2007(Study):
 
         return values.impossible(measured)
 
-    def parts(self, cells: Cells) -> Sequence[Part]:
+    def parts(self, cells: Cells) -> Sequence[MetricPart]:
         """The components of the authentication time."""
         from studies.qop2007.report import clock_parts
 

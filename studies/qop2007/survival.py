@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from measure import iperf, kernel
 from measure.errors import MeasureError
-from measure.station import Station
+from measure.station import MeasuredStation
 from topologies.model import Scenario
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
@@ -25,7 +25,7 @@ _POLL_S = 0.02
 _STREAM_S = 60
 
 
-def survive(testbed: Testbed, station: Station, scenario: Scenario) -> dict[str, Any]:
+def survive(testbed: Testbed, station: MeasuredStation, scenario: Scenario) -> dict[str, Any]:
     """Move to the visited network in the middle of a stream. Raises MeasureError.
 
     The mobile node is connected at home. `connection` is its end of the stream's TCP connection;

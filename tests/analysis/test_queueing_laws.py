@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from analysis.queueing import (
     Chain,
     CustomerClass,
-    Network,
     QueueingError,
-    Station,
+    QueueingNetwork,
+    QueueingStation,
     Visit,
     asymptotic,
     balanced,
@@ -39,12 +39,13 @@ quick = settings(deadline=None, max_examples=40)
 
 
 def closed(demands: list[float], population: int, think_s: float = 0.0,
-           servers: int = 1) -> Network:
+           servers: int = 1) -> QueueingNetwork:
     """A closed network of one chain: a delay of half a second, and a queue for each demand."""
-    stations = (Station("delay", "delay"),
-                *(Station(f"s{i}", servers=servers) for i in range(len(demands))))
+    stations = (QueueingStation("delay", "delay"),
+                *(QueueingStation(f"s{i}", servers=servers) for i in range(len(demands))))
     visits = {"delay": 0.5, **{f"s{i}": demand for i, demand in enumerate(demands)}}
-    return Network(stations, (chain_of("only", visits, population=population, think_s=think_s),))
+    return QueueingNetwork(stations,
+                           (chain_of("only", visits, population=population, think_s=think_s),))
 
 
 @quick
@@ -126,7 +127,7 @@ def test_a_station_without_demand_changes_nothing(demands: list[float], populati
     network = replace(network, chains=(*network.chains, opened))
     idle = Visit("idle", 0.0)
     first = network.chains[0]
-    wider = Network((*network.stations, Station("idle", servers=3)), (
+    wider = QueueingNetwork((*network.stations, QueueingStation("idle", servers=3)), (
         replace(first, classes=(*first.classes, CustomerClass("idle", (idle,)))), opened))
     for method in METHODS:
         for before, after in zip(solve(network, method).chains, solve(wider, method).chains,
@@ -139,19 +140,21 @@ def test_a_station_without_demand_changes_nothing(demands: list[float], populati
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 3))
 def test_chains_alike_are_one_chain(first: int, second: int, servers: int) -> None:
     """Two chains of the same demands share what one with all their customers has."""
-    stations = (Station("delay", "delay"), Station("queue", servers=servers))
+    stations = (QueueingStation("delay", "delay"), QueueingStation("queue", servers=servers))
     demands = {"delay": 1.0, "queue": 0.7}
-    both = solve(Network(stations, (chain_of("a", demands, population=first),
-                                    chain_of("b", demands, population=second))), "exact")
-    whole = solve(Network(stations, (chain_of("c", demands, population=first + second),)), "exact")
+    both = solve(QueueingNetwork(stations, (chain_of("a", demands, population=first),
+                                            chain_of("b", demands, population=second))), "exact")
+    whole = solve(QueueingNetwork(stations, (chain_of("c", demands, population=first + second),)),
+                  "exact")
     assert (sum(means.throughput_per_s for means in both.chains)
             == pytest.approx(whole.chain().throughput_per_s))
 
 
 def test_bounds_by_hand() -> None:
     """Lazowska et al., 5.2: D = 3 + 2 s, Dmax = 3 s, Z = 15 s: knee at 20/3 customers."""
-    network = Network((Station("cpu"), Station("disk")),
-                      (chain_of("only", {"cpu": 3.0, "disk": 2.0}, population=4, think_s=15),))
+    network = QueueingNetwork((QueueingStation("cpu"), QueueingStation("disk")),
+                              (chain_of("only", {"cpu": 3.0, "disk": 2.0}, population=4,
+                                        think_s=15),))
     bounds = asymptotic(network)
     assert bounds.knee == pytest.approx(20 / 3)
     assert bounds.saturation_per_s == pytest.approx(1 / 3)
@@ -159,7 +162,8 @@ def test_bounds_by_hand() -> None:
     assert bounds.throughput_low_per_s == pytest.approx(4 / (20 + 15))
     assert bottleneck(network).station == "cpu"
     assert bottleneck(network).knee == pytest.approx(20 / 3)
-    opened = Network((Station("queue"),), (chain_of("only", {"queue": 1.0}, rate_per_s=0.5),))
+    opened = QueueingNetwork((QueueingStation("queue"),),
+                             (chain_of("only", {"queue": 1.0}, rate_per_s=0.5),))
     rate = asymptotic(opened)
     assert (rate.saturation_per_s, rate.response_low_s, rate.response_high_s) == (1, 1, math.inf)
     with pytest.raises(QueueingError, match="asymptotic"):

@@ -12,9 +12,9 @@ from analysis.queueing import (
     Chain,
     CustomerClass,
     Measurement,
-    Network,
     QueueingError,
-    Station,
+    QueueingNetwork,
+    QueueingStation,
     Visit,
     apply,
     assess,
@@ -28,18 +28,18 @@ from analysis.queueing import (
 )
 
 
-def radius(**load: float) -> Network:
+def radius(**load: float) -> QueueingNetwork:
     """EAP-TLS: seven round trips and 8.7 ms of the server in full, three and 2 ms resumed."""
-    stations = (Station("radius"), Station("wan", "delay", direction="round_trip"))
+    stations = (QueueingStation("radius"), QueueingStation("wan", "delay", direction="round_trip"))
     classes = (CustomerClass("full", (Visit("radius", 0.0087 / 7, 7), Visit("wan", 0.04, 7)),
                              "full"),
                CustomerClass("short", (Visit("radius", 0.002 / 3, 3), Visit("wan", 0.04, 3)),
                              "resumed"))
-    return Network(stations, (Chain("auth", classes, **load,
-                                    shares={"full": 1.0, "resumed": 0.0}),))
+    return QueueingNetwork(stations, (Chain("auth", classes, **load,
+                                            shares={"full": 1.0, "resumed": 0.0}),))
 
 
-def response_s(network: Network, **settings: float) -> float:
+def response_s(network: QueueingNetwork, **settings: float) -> float:
     """The mean response time after settings such as radius_speed=10."""
     names = {"radius_speed": "radius.speed", "radius_servers": "radius.servers",
              "rtt_ms": "wan.rtt_ms", "delay_ms": "wan.delay_ms", "rate": "auth.rate_per_s",
@@ -67,8 +67,9 @@ def test_what_ifs_change_what_they_name() -> None:
 def test_one_way_visits_are_half_a_round_trip() -> None:
     """A station that is visited once a message takes half of rtt_ms."""
     visits = (Visit("lan", 0.001, 4), Visit("kdc", 0.01))
-    network = Network((Station("lan", "delay", direction="one_way"), Station("kdc")),
-                      (Chain("login", (CustomerClass("all", visits),), population=1),))
+    network = QueueingNetwork((QueueingStation("lan", "delay", direction="one_way"),
+                               QueueingStation("kdc")),
+                              (Chain("login", (CustomerClass("all", visits),), population=1),))
     longer = apply(network, {"lan.rtt_ms": 161.0})
     assert solve(longer).chain().response_s == pytest.approx(4 * 0.0805 + 0.01)
 
@@ -76,7 +77,7 @@ def test_one_way_visits_are_half_a_round_trip() -> None:
 def test_shares_of_other_variants_keep_their_proportions() -> None:
     """Of three variants, the other two share what is left as before; from nothing, equally."""
     classes = tuple(CustomerClass(name, (Visit("q", 1.0),), name) for name in "abc")
-    network = Network((Station("q"),), (Chain(
+    network = QueueingNetwork((QueueingStation("q"),), (Chain(
         "only", classes, population=1, shares={"a": 0.2, "b": 0.2, "c": 0.6}),))
     assert apply(network, {"a": 0.6}).chains[0].shares == pytest.approx(
         {"a": 0.6, "b": 0.1, "c": 0.3})
@@ -150,7 +151,7 @@ def test_capacity_by_mean_is_computed() -> None:
 
 def test_capacity_by_percentile_covers_the_closed_form() -> None:
     """M/M/1, first come first served: p95 = ln(20) / (mu - lambda), so lambda is known."""
-    network = Network((Station("queue", "fcfs"),), (Chain(
+    network = QueueingNetwork((QueueingStation("queue", "fcfs"),), (Chain(
         "only", (CustomerClass("all", (Visit("queue", 0.01),)),), rate_per_s=1),))
     exact = 100 - math.log(20) / 0.1
     answers = [capacity(network, parse_bound("p95 < 100 ms"), rng=np.random.default_rng(seed),
@@ -170,7 +171,7 @@ def test_capacity_counts_customers_of_a_mixed_network() -> None:
     background = Chain("background", (CustomerClass("all", (Visit("radius", 0.01),)),),
                        rate_per_s=40)
     own = radius(population=5, think_s=2.0)
-    network = Network(own.stations, (*own.chains, background))
+    network = QueueingNetwork(own.stations, (*own.chains, background))
     bound = parse_bound("p95 < 500 ms")
     answer = capacity(network, bound, chain="auth", rng=np.random.default_rng(4),
                       completions=4000)
@@ -193,7 +194,7 @@ def test_capacity_may_be_none() -> None:
     assert "not even one customer alone keeps to p95 < 200 ms" in none.sentence()
     with pytest.raises(QueueingError, match="pass an rng"):
         capacity(network, parse_bound("p95 < 1 s"))
-    delays = Network((Station("wan", "delay"),), (Chain(
+    delays = QueueingNetwork((QueueingStation("wan", "delay"),), (Chain(
         "only", (CustomerClass("all", (Visit("wan", 1.0),)),), population=1),))
     with pytest.raises(QueueingError, match="nothing limits its load"):
         capacity(delays, parse_bound("mean < 2 s"))
@@ -219,7 +220,7 @@ def test_calibration_needs_two_points_and_predicts_the_others() -> None:
 
 def test_calibration_adds_what_nobody_accounts_for() -> None:
     """load.md's trial: 9.11 ms alone, 8.71 ms a request at saturation, so 0.40 ms are serial."""
-    network = Network((Station("radius"),), (Chain(
+    network = QueueingNetwork((QueueingStation("radius"),), (Chain(
         "auth", (CustomerClass("all", (Visit("radius", 0.005),)),), rate_per_s=1),))
     calibrated = calibrate(network, alone_s=0.00911, saturation_per_s=1 / 0.00871)
     assert [station.name for station in calibrated.stations] == ["radius", "rest"]
@@ -246,7 +247,7 @@ def test_bad_calibrations_are_one_line(alone_s: float, saturation: float, statio
 
 def test_the_same_arrivals_leave_no_sampling_error() -> None:
     """Constant service, first come first served: the model retraces 200 arrivals exactly."""
-    network = Network((Station("queue", "fcfs", scv=0),), (Chain(
+    network = QueueingNetwork((QueueingStation("queue", "fcfs", scv=0),), (Chain(
         "only", (CustomerClass("all", (Visit("queue", 0.01),)),), rate_per_s=1),))
     arrivals = np.cumsum(np.random.default_rng(8).exponential(1 / 80, 200))
     start, seen = 0.0, []
@@ -277,5 +278,5 @@ def test_calibrated_points_are_marked_and_not_judged() -> None:
     assert second.p95_s.modelled.low < second.p95_s.modelled.value < second.p95_s.modelled.high
     assert assessment.bottleneck.knee == pytest.approx((1.0 + 0.2887) / 0.0087)
     with pytest.raises(QueueingError, match="visits delays only"):
-        bottleneck(Network((Station("wan", "delay"),), (Chain(
+        bottleneck(QueueingNetwork((QueueingStation("wan", "delay"),), (Chain(
             "only", (CustomerClass("all", (Visit("wan", 1.0),)),), population=1),)))

@@ -12,9 +12,9 @@ from analysis.queueing import (
     Chain,
     CustomerClass,
     Interval,
-    Network,
     QueueingError,
-    Station,
+    QueueingNetwork,
+    QueueingStation,
     Visit,
     simulate,
     solve,
@@ -23,10 +23,10 @@ from analysis.queueing.intervals import mean, percentile
 from queueing_line import RECORDED, network_of
 
 
-def single(station: Station, *, service_s: float = 1.0, **load: float) -> Network:
+def single(station: QueueingStation, *, service_s: float = 1.0, **load: float) -> QueueingNetwork:
     """One station, one class, one chain."""
     member = CustomerClass("all", (Visit(station.name, service_s),))
-    return Network((station,), (Chain("only", (member,), **load),))
+    return QueueingNetwork((station,), (Chain("only", (member,), **load),))
 
 
 def covers(interval: Interval, truth: float) -> bool:
@@ -37,7 +37,7 @@ def covers(interval: Interval, truth: float) -> bool:
 @pytest.mark.parametrize("discipline", ["ps", "fcfs"])
 def test_intervals_cover_m_m_1(discipline: str) -> None:
     """The mean's 95 % interval holds 1 / (mu - lambda) in nine of ten short runs or so."""
-    network = single(Station("queue", discipline), rate_per_s=0.5)
+    network = single(QueueingStation("queue", discipline), rate_per_s=0.5)
     runs = [simulate(network, np.random.default_rng(seed), completions=2000).chain()
             for seed in range(80)]
     # 92 % of 300 runs: ten batches of 200 customers are still slightly correlated.
@@ -47,7 +47,7 @@ def test_intervals_cover_m_m_1(discipline: str) -> None:
 
 def test_percentiles_cover_m_m_1() -> None:
     """First come first served, response times are exponential: p95 is ln(20) of their mean."""
-    network = single(Station("queue", "fcfs"), rate_per_s=0.5)
+    network = single(QueueingStation("queue", "fcfs"), rate_per_s=0.5)
     runs = [simulate(network, np.random.default_rng(seed), completions=4000).chain()
             for seed in range(40)]
     assert sum(covers(run.percentile(95), 2 * math.log(20)) for run in runs) >= 35
@@ -58,7 +58,7 @@ def test_percentiles_cover_m_m_1() -> None:
 @pytest.mark.parametrize(("scv", "waiting_s"), [(0.0, 1.0), (0.5, 1.5), (4.0, 5.0)])
 def test_first_come_first_served_is_pollaczek_and_khinchine(scv: float, waiting_s: float) -> None:
     """M/G/1 at rho = 2/3: W = rho s (1 + scv) / 2 / (1 - rho), which product forms do not know."""
-    network = single(Station("queue", "fcfs", scv=scv), rate_per_s=2 / 3)
+    network = single(QueueingStation("queue", "fcfs", scv=scv), rate_per_s=2 / 3)
     run = simulate(network, np.random.default_rng(5), completions=40_000)
     assert run.chain().mean().value - 1 == pytest.approx(waiting_s, rel=0.1)
     assert run.stations[0].utilization == pytest.approx(2 / 3, rel=0.03)
@@ -69,7 +69,7 @@ def test_first_come_first_served_is_pollaczek_and_khinchine(scv: float, waiting_
 @pytest.mark.parametrize("scv", [0.0, 4.0])
 def test_processor_sharing_is_insensitive(scv: float) -> None:
     """M/G/1 with processor sharing has the mean of M/M/1, whatever the service times."""
-    network = single(Station("queue", "ps", scv=scv), rate_per_s=0.6)
+    network = single(QueueingStation("queue", "ps", scv=scv), rate_per_s=0.6)
     run = simulate(network, np.random.default_rng(6), completions=40_000).chain()
     assert run.mean().value == pytest.approx(2.5, rel=0.06)
     assert solve(network).chain().response_s == pytest.approx(2.5)
@@ -114,11 +114,11 @@ def test_the_same_generator_gives_the_same_run() -> None:
 
 def test_given_arrivals_are_followed() -> None:
     """First come first served, 1 s each: arrivals at 0, 0.5, 3 s take 1, 1.5 and 1 s."""
-    network = single(Station("queue", "fcfs", scv=0), rate_per_s=1)
+    network = single(QueueingStation("queue", "fcfs", scv=0), rate_per_s=1)
     arrivals = {"only": np.array([0.0, 0.5, 3.0])}
     run = simulate(network, np.random.default_rng(0), arrivals_s=arrivals)
     assert run.chain("only").responses_s == pytest.approx([1.0, 1.5, 1.0])
-    sharing = simulate(replace(network, stations=(Station("queue", scv=0),)),
+    sharing = simulate(replace(network, stations=(QueueingStation("queue", scv=0),)),
                        np.random.default_rng(0), arrivals_s=arrivals)
     # Shared from 0.5 s on: the first has half left, and gets it by 1.5 s; the second ends at 2 s.
     assert sharing.chain().responses_s == pytest.approx([1.5, 1.5, 1.0])
@@ -130,7 +130,7 @@ def test_variants_and_broken_visits_keep_their_shares() -> None:
     classes = (CustomerClass("hello", (Visit("wan", 1.0),)),
                CustomerClass("full", (Visit("wan", 1.0, 2.5),), "full"),
                CustomerClass("short", (Visit("wan", 1.0),), "resumed"))
-    network = Network((Station("wan", "delay"),), (
+    network = QueueingNetwork((QueueingStation("wan", "delay"),), (
         Chain("auth", classes, population=3, think_s=2.0,
               shares={"full": 0.75, "resumed": 0.25}),))
     run = simulate(network, np.random.default_rng(3), completions=8000).chain()
@@ -143,9 +143,9 @@ def test_variants_and_broken_visits_keep_their_shares() -> None:
 
 def test_constant_service_locks_a_closed_network() -> None:
     """Two customers in step always meet: 2 in 3 s, where exact mean values say 0.8/s."""
-    stations = (Station("queue", scv=0), Station("pause", "delay"))
+    stations = (QueueingStation("queue", scv=0), QueueingStation("pause", "delay"))
     classes = (CustomerClass("all", (Visit("queue", 1.0), Visit("pause", 1.0))),)
-    network = Network(stations, (Chain("only", classes, population=2),))
+    network = QueueingNetwork(stations, (Chain("only", classes, population=2),))
     run = simulate(network, np.random.default_rng(0), completions=500).chain()
     assert solve(network).chain().throughput_per_s == pytest.approx(0.8)
     assert run.throughput_per_s == pytest.approx(2 / 3, rel=0.01)
@@ -164,13 +164,15 @@ def test_intervals_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("network", "arrivals", "words"), [
-    (single(Station("q"), rate_per_s=1.5), None, "lower rate_per_s"),
-    (single(Station("q"), population=0), None, "nobody is in it"),
-    (single(Station("q"), population=1), {"only": np.array([1.0])}, "the chain is closed"),
-    (single(Station("q"), rate_per_s=1), {"only": np.array([2.0, 1.0])}, "no ascending instants"),
-    (single(Station("q"), rate_per_s=1), {"other": np.array([1.0])}, "is not in this network"),
+    (single(QueueingStation("q"), rate_per_s=1.5), None, "lower rate_per_s"),
+    (single(QueueingStation("q"), population=0), None, "nobody is in it"),
+    (single(QueueingStation("q"), population=1), {"only": np.array([1.0])}, "the chain is closed"),
+    (single(QueueingStation("q"), rate_per_s=1), {"only": np.array([2.0, 1.0])},
+     "no ascending instants"),
+    (single(QueueingStation("q"), rate_per_s=1), {"other": np.array([1.0])},
+     "is not in this network"),
 ])
-def test_what_cannot_be_simulated_says_why(network: Network, words: str,
+def test_what_cannot_be_simulated_says_why(network: QueueingNetwork, words: str,
                                            arrivals: dict[str, np.ndarray] | None) -> None:
     """Overload, an empty network, arrivals that fit no chain: one line each."""
     with pytest.raises(QueueingError, match=words) as refusal:

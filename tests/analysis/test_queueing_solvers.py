@@ -11,9 +11,9 @@ import pytest
 from analysis.queueing import (
     Chain,
     CustomerClass,
-    Network,
     QueueingError,
-    Station,
+    QueueingNetwork,
+    QueueingStation,
     Visit,
     aggregate,
     solve,
@@ -27,10 +27,10 @@ def chain_of(name: str, demands: dict[str, float], **load: float) -> Chain:
     return Chain(name, (CustomerClass("all", visits),), **load)
 
 
-def one_station(servers: int = 1, discipline: str = "ps", **load: float) -> Network:
+def one_station(servers: int = 1, discipline: str = "ps", **load: float) -> QueueingNetwork:
     """One queue with a mean service time of 1 s."""
-    return Network((Station("queue", discipline, servers),),
-                   (chain_of("only", {"queue": 1.0}, **load),))
+    return QueueingNetwork((QueueingStation("queue", discipline, servers),),
+                           (chain_of("only", {"queue": 1.0}, **load),))
 
 
 @pytest.mark.parametrize("discipline", ["ps", "fcfs"])
@@ -72,8 +72,9 @@ def repairman(machines: int, repairers: int, up_s: float) -> float:
 @pytest.mark.parametrize("up_s", [0.5, 9.0])
 def test_machine_repairman(machines: int, repairers: int, up_s: float) -> None:
     """Also far beyond saturation of many servers, where the usual recursion is unstable."""
-    network = Network((Station("repair", servers=repairers),),
-                      (chain_of("machines", {"repair": 1.0}, population=machines, think_s=up_s),))
+    network = QueueingNetwork((QueueingStation("repair", servers=repairers),),
+                              (chain_of("machines", {"repair": 1.0}, population=machines,
+                                        think_s=up_s),))
     throughput = repairman(machines, repairers, up_s)
     means = solve(network).chain()
     assert means.throughput_per_s == pytest.approx(throughput, rel=1e-9)
@@ -108,9 +109,9 @@ def test_exact_is_the_enumeration_of_states(seed: int) -> None:
     population = tuple(int(n) for n in rng.integers(1, 4, size=2 + seed % 2))
     servers: list[int | None] = [None, *(int(c) for c in rng.integers(1, 5, size=3))]
     demands = rng.uniform(0.1, 2.0, size=(4, len(population)))
-    stations = tuple(Station(f"s{i}", "ps" if c else "delay", c or 1)
+    stations = tuple(QueueingStation(f"s{i}", "ps" if c else "delay", c or 1)
                      for i, c in enumerate(servers))
-    network = Network(stations, tuple(
+    network = QueueingNetwork(stations, tuple(
         chain_of(f"q{q}", {f"s{i}": float(demands[i, q]) for i in range(4)}, population=n)
         for q, n in enumerate(population)))
     whole = constant(demands, servers, population)
@@ -121,8 +122,9 @@ def test_exact_is_the_enumeration_of_states(seed: int) -> None:
 
 def test_one_foreground_customer_beside_open_traffic() -> None:
     """R = Z + sum of D / (1 - rho): one customer sees each station slowed down, and no more."""
-    stations = (Station("wan", "delay"), Station("radius"), Station("database"))
-    network = Network(stations, (
+    stations = (QueueingStation("wan", "delay"), QueueingStation("radius"),
+                QueueingStation("database"))
+    network = QueueingNetwork(stations, (
         chain_of("foreground", {"wan": 0.84, "radius": 0.0055, "database": 0.002}, population=1,
                  think_s=3.0),
         chain_of("background", {"radius": 0.0079, "database": 0.001}, rate_per_s=50)))
@@ -146,8 +148,8 @@ def test_class_switching_by_hand() -> None:
     classes = tuple(CustomerClass(name, (Visit("client", SERVICE[0, r], ratios[0, r]),
                                          Visit("kdc", SERVICE[1, r], ratios[1, r])))
                     for r, name in enumerate("ab"))
-    network = Network((Station("client", "delay"), Station("kdc")),
-                      (Chain("login", classes, population=2),))
+    network = QueueingNetwork((QueueingStation("client", "delay"), QueueingStation("kdc")),
+                              (Chain("login", classes, population=2),))
     solution = solve(network)
     throughput = 2 / (5 / 3 + 0.38 * 364 / 307)
     assert solution.chain().throughput_per_s == pytest.approx(throughput)
@@ -197,8 +199,8 @@ def test_schweitzer_solves_the_printed_equations() -> None:
     """(B.11), (B.2) to (B.5), written out for three chains at three stations and a delay."""
     rng = np.random.default_rng(11)
     s, v, n = rng.uniform(0.1, 1, (4, 3)), rng.uniform(0.5, 3, (4, 3)), [2, 5, 9]
-    stations = (Station("s0", "delay"), *(Station(f"s{i}") for i in (1, 2, 3)))
-    network = Network(stations, tuple(
+    stations = (QueueingStation("s0", "delay"), *(QueueingStation(f"s{i}") for i in (1, 2, 3)))
+    network = QueueingNetwork(stations, tuple(
         Chain(f"q{q}", (CustomerClass("all", tuple(
             Visit(f"s{i}", s[i, q], v[i, q]) for i in range(4))),), population=n[q])
         for q in range(3)))
@@ -219,11 +221,11 @@ def test_what_cannot_be_solved_says_why() -> None:
     with pytest.raises(QueueingError, match=r"station 'queue': open chains would keep it 120.0% "
                                             r"busy; lower rate_per_s to less than 0.8333"):
         solve(one_station(rate_per_s=1.2))
-    unequal = Network((Station("queue", "fcfs"),), (
+    unequal = QueueingNetwork((QueueingStation("queue", "fcfs"),), (
         chain_of("a", {"queue": 1.0}, population=2), chain_of("b", {"queue": 2.0}, population=2)))
     with pytest.raises(QueueingError, match="use discipline ps, or simulate it"):
         solve(unequal)
-    many = Network((Station("queue"), Station("pause", "delay")), tuple(
+    many = QueueingNetwork((QueueingStation("queue"), QueueingStation("pause", "delay")), tuple(
         chain_of(f"q{q}", {"queue": 1.0, "pause": 2.0}, population=200) for q in range(4)))
     with pytest.raises(QueueingError, match="use the method linearizer"):
         solve(many, "exact")

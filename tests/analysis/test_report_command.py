@@ -167,7 +167,7 @@ def test_a_run_of_little_is_reported_all_the_same(tmp_path: Path,
 
 # --- many records --------------------------------------------------------------------------------
 
-def read(paths: Sequence[Path], processes: int) -> reading.Table:
+def read(paths: Sequence[Path], processes: int) -> reading.RecordTable:
     """Records as `./qop report` reads them."""
     return reading.read(paths, STUDY, stored.read, processes)
 

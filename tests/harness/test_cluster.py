@@ -27,9 +27,9 @@ from guest import image
 from harness.cluster import campaign, checking, connection, extra
 from harness.cluster.campaign import ClusterCampaign
 from harness.cluster.connection import WorkerFailed
-from harness.cluster.session import Session
+from harness.cluster.session import ShareProcess
 from harness.cluster.shares import LOSSES, Shares, how_many
-from harness.cluster.wire import Identity, Said, Share
+from harness.cluster.wire import Said, Share, WorkerIdentity
 from harness.commands import run, worker
 from harness.engine import provenance, results
 from harness.engine.events import Event, EventLog, RunState
@@ -300,14 +300,14 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
 class Claims:
     """A cluster whose workers say this of themselves."""
 
-    def __init__(self, *said: Identity | Exception) -> None:
+    def __init__(self, *said: WorkerIdentity | Exception) -> None:
         self._said = {f"tcp://10.0.0.{number}:1": one for number, one in enumerate(said, 1)}
 
     async def workers(self) -> list[str]:
         """Their addresses."""
         return list(self._said)
 
-    async def call(self, address: str, *_: object) -> Identity:
+    async def call(self, address: str, *_: object) -> WorkerIdentity:
         """What one of them claims."""
         said = self._said[address]
         if isinstance(said, Exception):
@@ -316,16 +316,19 @@ class Claims:
 
 
 @pytest.mark.parametrize(("odd", "words"), [
-    (Identity("d" * 64, IMAGE, 2), "measures with other code (dddddddddddd, here cccccccccccc)"),
-    (Identity(CODE, "", 2), "has no guest image for builder mininet; give './qop provision' there"),
-    (Identity(CODE, "other-root", 2), "has another guest image (other-root, not kernel-root)"),
+    (WorkerIdentity("d" * 64, IMAGE, 2),
+     "measures with other code (dddddddddddd, here cccccccccccc)"),
+    (WorkerIdentity(CODE, "", 2),
+     "has no guest image for builder mininet; give './qop provision' there"),
+    (WorkerIdentity(CODE, "other-root", 2),
+     "has another guest image (other-root, not kernel-root)"),
     (WorkerFailed("ModuleNotFoundError: No module named 'harness'"), "No module named 'harness'"),
 ])
 async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
     """One line with its address and what differs, before anything is measured or kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
-    checker = checking.Checker(plan_of(), Claims(Identity(CODE, IMAGE, 2), odd), tmp_path)
+    checker = checking.Checker(plan_of(), Claims(WorkerIdentity(CODE, IMAGE, 2), odd), tmp_path)
     with pytest.raises(UserError) as caught:
         await checker.first(0)
     said = str(caught.value)
@@ -337,7 +340,7 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
     """A client that has none of its own still refuses two kinds."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
-    same, other = Identity(CODE, IMAGE, 2), Identity(CODE, "other-root", 2)
+    same, other = WorkerIdentity(CODE, IMAGE, 2), WorkerIdentity(CODE, "other-root", 2)
     assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path).first(0)) == 2
     with pytest.raises(UserError, match="other-root"):
         await checking.Checker(plan_of(), Claims(same, other), tmp_path).first(0)
@@ -431,13 +434,13 @@ CRASHES = TWO_FINISHED + 'sys.exit("out of luck")\n'
 LINGERS = TWO_FINISHED + "sys.stdin.read()\n"
 
 
-def session(program: str, place: Path, **options: float) -> Session:
+def session(program: str, place: Path, **options: float) -> ShareProcess:
     """A session with a program in the place of the measuring one."""
-    return Session(Share("a-serial", plan_of(1, 1), []), place,
-                   (sys.executable, "-c", program), **options)
+    return ShareProcess(Share("a-serial", plan_of(1, 1), []), place,
+                        (sys.executable, "-c", program), **options)
 
 
-def until_ended(asked: Session) -> tuple[list[int], list[str], Said]:
+def until_ended(asked: ShareProcess) -> tuple[list[int], list[str], Said]:
     """Ask, acknowledging everything, until the end; numbers, what began, and the last answer."""
     numbers: list[int] = []
     begun: list[str] = []

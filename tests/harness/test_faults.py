@@ -445,7 +445,7 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
     plan = plans.plan_of("P8", asked={"stream_bytes": "300k"})
     machine, made = embedded(), secrets.make()
     [planned], [cell] = plan.testbeds.values(), plan.cells
-    testbed = testbeds.Testbed(machine, machine.processors[0], planned, plan, tmp_path)
+    testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
     order = f"date -s @$(( $(date +%s) + {by_s:.0f} ))"
     later = f"(sleep 0.3; {order}) >/dev/null 2>&1 &"
 

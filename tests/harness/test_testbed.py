@@ -104,11 +104,11 @@ class _Renderer:
 
 
 @asynccontextmanager
-async def opened(work: Path) -> AsyncIterator[testbeds.Testbed]:
+async def opened(work: Path) -> AsyncIterator[testbeds.TestbedClient]:
     """A testbed with the program in it."""
     plan = plans.plan_of("P1")
     [planned] = plan.testbeds.values()
-    testbed = testbeds.Testbed(_Machine(), 0, planned, plan, work)  # type: ignore[arg-type]
+    testbed = testbeds.TestbedClient(_Machine(), 0, planned, plan, work)  # type: ignore[arg-type]
     try:
         await testbed.open(secrets.make(), _Renderer(work / "none"))  # type: ignore[arg-type]
         yield testbed

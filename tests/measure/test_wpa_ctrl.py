@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from measure import wpa_ctrl
 from measure.errors import MeasureError
-from measure.wpa_ctrl import Control, Event, parse_event
+from measure.wpa_ctrl import ControlSocket, Event, parse_event
 
 
 class Peer:
@@ -70,9 +70,9 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 
 @pytest.fixture
-def control(peer: Peer) -> Iterator[Control]:
+def control(peer: Peer) -> Iterator[ControlSocket]:
     """A connection to it."""
-    with Control(peer.path, "hostapd on ap") as made:
+    with ControlSocket(peer.path, "hostapd on ap") as made:
         yield made
 
 
@@ -89,7 +89,7 @@ def local_sockets() -> set[str]:
 # Connecting ----------------------------------------------------------------------------------
 
 
-def test_connecting_attaches_one_of_two_sockets(control: Control, peer: Peer) -> None:
+def test_connecting_attaches_one_of_two_sockets(control: ControlSocket, peer: Peer) -> None:
     """Events go to a socket of their own, so that no reply is taken for one."""
     assert peer.commands == ["ATTACH"]
     assert len(peer.attached) == 1
@@ -101,7 +101,7 @@ def test_connecting_attaches_one_of_two_sockets(control: Control, peer: Peer) ->
 def test_closing_removes_both_socket_files(peer: Peer) -> None:
     """Nothing is left in /tmp."""
     before = local_sockets()
-    with Control(peer.path, "x"):
+    with ControlSocket(peer.path, "x"):
         assert len(local_sockets() - before) == 2
     assert local_sockets() == before
 
@@ -111,7 +111,7 @@ def test_no_socket_names_daemon_and_path(tmp_path: Path) -> None:
     before = local_sockets()
     with pytest.raises(MeasureError, match=r"hostapd on ap: control socket .*none cannot be "
                        r"reached") as caught:
-        Control(tmp_path / "none", "hostapd on ap")
+        ControlSocket(tmp_path / "none", "hostapd on ap")
     assert caught.value.stage == "testbed"
     assert local_sockets() == before
 
@@ -119,7 +119,7 @@ def test_no_socket_names_daemon_and_path(tmp_path: Path) -> None:
 def test_events_before_the_reply_to_attach_are_no_reply(peer: Peer) -> None:
     """An event that overtakes the reply to ATTACH is not mistaken for a refusal."""
     peer.before_attached = [b"<3>CTRL-EVENT-SCAN-STARTED "]
-    with Control(peer.path, "x") as control:
+    with ControlSocket(peer.path, "x") as control:
         assert control.request("PING") == "OK\n"
 
 
@@ -129,7 +129,7 @@ def test_refused_attach_leaves_nothing(peer: Peer) -> None:
     peer.answer = lambda _: b"FAIL\n"
     try:
         with pytest.raises(MeasureError, match="x: ATTACH was refused: FAIL"):
-            Control(peer.path, "x")
+            ControlSocket(peer.path, "x")
         assert local_sockets() == before
     finally:
         for name in local_sockets() - before:
@@ -139,14 +139,14 @@ def test_refused_attach_leaves_nothing(peer: Peer) -> None:
 # Commands ------------------------------------------------------------------------------------
 
 
-def test_command_is_sent_as_it_stands(control: Control, peer: Peer) -> None:
+def test_command_is_sent_as_it_stands(control: ControlSocket, peer: Peer) -> None:
     """Tabs and further words arrive unchanged, as INTERFACE_ADD needs."""
     control.command("INTERFACE_ADD wlan0\t/conf\tnl80211\t/run")
     assert peer.commands[-1] == "INTERFACE_ADD wlan0\t/conf\tnl80211\t/run"
 
 
 @pytest.mark.parametrize("reply", [b"FAIL\n", b"UNKNOWN COMMAND\n", b"FAIL-BUSY\n", b"OK", b""])
-def test_refused_command_gives_the_reply(reply: bytes, control: Control, peer: Peer) -> None:
+def test_refused_command_gives_the_reply(reply: bytes, control: ControlSocket, peer: Peer) -> None:
     """Anything but OK is an error with daemon, command and its words, in one line."""
     peer.answer = lambda _: reply
     with pytest.raises(MeasureError, match="hostapd on ap: ENABLE_NETWORK was refused") as caught:
@@ -155,7 +155,7 @@ def test_refused_command_gives_the_reply(reply: bytes, control: Control, peer: P
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_reply_to_a_request_is_returned_whole(control: Control, peer: Peer) -> None:
+def test_reply_to_a_request_is_returned_whole(control: ControlSocket, peer: Peer) -> None:
     """Replies of many lines and odd bytes come back as text."""
     peer.answer = lambda _: b"bssid=02:00\nssid=\xff\n" * 100
     assert control.request("STATUS") == "bssid=02:00\nssid=�\n" * 100
@@ -167,7 +167,7 @@ def test_no_reply_is_given_up(
 ) -> None:
     """A daemon that keeps silent ends in an error that names it and the command."""
     monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 0.1)
-    with Control(peer.path, "hostapd on ap") as control:
+    with ControlSocket(peer.path, "hostapd on ap") as control:
         peer.answer = lambda _: None
         with pytest.raises(MeasureError, match="hostapd on ap: no reply to DEAUTHENTICATE"):
             getattr(control, how)("DEAUTHENTICATE 02:00:00:00:a2:00")
@@ -177,7 +177,7 @@ def test_daemon_that_went_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A command to a daemon that died is an error at once, not after the time limit."""
     monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 100_000)
     peer = Peer(tmp_path / "wlan0")
-    with Control(peer.path, "hostapd on ap") as control:
+    with ControlSocket(peer.path, "hostapd on ap") as control:
         peer.close()
         with pytest.raises(MeasureError, match=r"no reply to PING .*refused"):
             control.request("PING")
@@ -186,7 +186,7 @@ def test_daemon_that_went_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # Events --------------------------------------------------------------------------------------
 
 
-def test_wait_returns_the_event_and_keeps_what_passed(control: Control, peer: Peer) -> None:
+def test_wait_returns_the_event_and_keeps_what_passed(control: ControlSocket, peer: Peer) -> None:
     """The event asked for comes back; the others on the way are history, with their times."""
     peer.event("<3>CTRL-EVENT-SCAN-STARTED ")
     peer.event("<3>CTRL-EVENT-SCAN-RESULTS ")
@@ -200,7 +200,7 @@ def test_wait_returns_the_event_and_keeps_what_passed(control: Control, peer: Pe
         "CTRL-EVENT-SCAN-STARTED", "CTRL-EVENT-SCAN-RESULTS", "CTRL-EVENT-CONNECTED"]
 
 
-def test_wait_stops_at_the_first_of_several(control: Control, peer: Peer) -> None:
+def test_wait_stops_at_the_first_of_several(control: ControlSocket, peer: Peer) -> None:
     """What comes after the event asked for is left for the next wait."""
     peer.event("<3>CTRL-EVENT-EAP-FAILURE ")
     peer.event("<3>CTRL-EVENT-DISCONNECTED reason=23")
@@ -212,7 +212,7 @@ def test_wait_stops_at_the_first_of_several(control: Control, peer: Peer) -> Non
     assert second.text == "reason=23"
 
 
-def test_wait_wakes_at_the_event_not_at_the_deadline(control: Control, peer: Peer) -> None:
+def test_wait_wakes_at_the_event_not_at_the_deadline(control: ControlSocket, peer: Peer) -> None:
     """An event a moment later ends the wait then: nothing sleeps or polls."""
     timer = threading.Timer(0.1, peer.event, ["<3>AP-STA-CONNECTED 02:00"])
     timer.start()
@@ -221,7 +221,7 @@ def test_wait_wakes_at_the_event_not_at_the_deadline(control: Control, peer: Pee
 
 
 def test_wait_uses_no_sleep(
-    control: Control, peer: Peer, monkeypatch: pytest.MonkeyPatch,
+    control: ControlSocket, peer: Peer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait is one of the kernel's: `time.sleep` is not called."""
     def refuse(_: float) -> None:
@@ -232,7 +232,7 @@ def test_wait_uses_no_sleep(
     assert control.wait({"AP-DISABLED"}, time.monotonic() + 0.05) is None
 
 
-def test_deadline_passes(control: Control, peer: Peer) -> None:
+def test_deadline_passes(control: ControlSocket, peer: Peer) -> None:
     """Without the event: None, at the deadline; other events do not put it off."""
     stop = threading.Event()
 
@@ -251,7 +251,7 @@ def test_deadline_passes(control: Control, peer: Peer) -> None:
     assert len(control.history) >= 3
 
 
-def test_datagrams_that_are_no_events_are_passed_over(control: Control, peer: Peer) -> None:
+def test_datagrams_that_are_no_events_are_passed_over(control: ControlSocket, peer: Peer) -> None:
     """A stray datagram neither ends the wait nor enters the history."""
     peer.event("OK\n")
     peer.event("<3>AP-ENABLED ")
@@ -259,7 +259,7 @@ def test_datagrams_that_are_no_events_are_passed_over(control: Control, peer: Pe
     assert [event.name for event in control.history] == ["AP-ENABLED"]
 
 
-def test_forget_drops_what_waits_and_what_was(control: Control, peer: Peer) -> None:
+def test_forget_drops_what_waits_and_what_was(control: ControlSocket, peer: Peer) -> None:
     """After forgetting, events of an earlier repetition can end no wait."""
     peer.event("<3>CTRL-EVENT-CONNECTED old")
     peer.event("<3>CTRL-EVENT-CONNECTED older")
@@ -323,7 +323,7 @@ def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:
     peer.answer = lambda command: b"OK\n" if command == "ATTACH" else \
         b"key_mgmt=NONE\nssid=a=b\nnot a pair\n"
     try:
-        with Control(tmp_path / "ctrl", "wpa_supplicant") as control:
+        with ControlSocket(tmp_path / "ctrl", "wpa_supplicant") as control:
             assert control.status() == {"key_mgmt": "NONE", "ssid": "a=b"}
     finally:
         peer.close()

@@ -14,7 +14,7 @@ from protocols.adp import config, packets
 from protocols.adp.context import Settings
 from protocols.adp.effects import Note
 from protocols.adp.errors import AdpError, ConfigError, PacketError
-from protocols.adp.packets import Flag, Frame, Kind, Proof, Record
+from protocols.adp.packets import Flag, Frame, Kind, Proof, UserMessage
 from protocols.adp.program import _message
 from protocols.adp.window import ReplayWindow
 
@@ -23,7 +23,7 @@ NAMES = st.text(min_size=1, max_size=60).filter(
     lambda name: name.isprintable() and 0 < len(name.encode()) <= 255)
 U16 = st.integers(0, 0xFFFF)
 PROOFS = st.builds(Proof, U16, NAMES, st.binary(max_size=200))
-RECORDS = st.builds(Record, U16, NAMES, U16, st.binary(max_size=300))
+RECORDS = st.builds(UserMessage, U16, NAMES, U16, st.binary(max_size=300))
 COUNTED = st.binary(max_size=200)
 
 

@@ -18,7 +18,7 @@ from protocols.authenticast.controllers.blend1998 import (
 )
 from protocols.authenticast.controllers.bounded import Bounded, BoundedParameters
 from protocols.authenticast.controllers.lyapunov import Lyapunov
-from protocols.authenticast.controllers.state import Observation
+from protocols.authenticast.controllers.state import StreamObservation
 from protocols.authenticast.controllers.static import Static
 from protocols.authenticast.fairness import (
     FairQueue,
@@ -37,10 +37,11 @@ DELAYED3 = Setting(Scheme.DELAYED, DSA, 3)
 COSTS = {"handle": MS, "ed25519-256-verify": 50 * MS}
 
 
-def seen(setting=DELAYED3, delta=0, **changes) -> Observation:
+def seen(setting=DELAYED3, delta=0, **changes) -> StreamObservation:
     """What a controller sees of a stream of 100 packets/s on a processor of 1998."""
-    plain = Observation(now_s=0.0, setting=setting, permitted=Range(0.05, 1), sent=1000,
-                        processed=900, delta=delta, rate_pps=100.0, verify_s=0.05, handle_s=0.001)
+    plain = StreamObservation(now_s=0.0, setting=setting, permitted=Range(0.05, 1), sent=1000,
+                              processed=900, delta=delta, rate_pps=100.0, verify_s=0.05,
+                              handle_s=0.001)
     return replace(plain, **changes)
 
 
@@ -137,7 +138,7 @@ def test_no_load_brings_the_level_below_the_floor(kind, floor, history):
     setting, sent = DELAYED3, 0
     for n, (delta, rate, verify_s, handle_s, bound_s) in enumerate(history):
         sent += int(rate)
-        decision = controller.decide(Observation(
+        decision = controller.decide(StreamObservation(
             n / 2, setting, Range(floor, 1), sent, max(0, sent - delta), delta, rate,
             verify_s=verify_s, handle_s=handle_s, delay_bound_s=bound_s))
         if decision is not None:

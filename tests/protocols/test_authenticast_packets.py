@@ -15,7 +15,7 @@ from protocols.authenticast.messages import (
     Control,
     Hello,
     HelloAck,
-    Report,
+    ReceiverReport,
     Wish,
 )
 from protocols.authenticast.packets import Bundle, Data, Disclose
@@ -72,7 +72,7 @@ MESSAGES = st.one_of(
     st.builds(Control, U32, U64, wishes(), st.binary(max_size=40)),
     st.builds(Change, U32, U32, U64, U64, any_settings(), NAMES, st.binary(max_size=40)),
     st.builds(Ack, U32, U32, st.binary(max_size=40)),
-    st.builds(Report, U32, *[U64] * 13, U16), st.builds(Bye, U32, U64))
+    st.builds(ReceiverReport, U32, *[U64] * 13, U16), st.builds(Bye, U32, U64))
 
 
 @settings(deadline=None)

@@ -15,7 +15,7 @@ from authenticast_ends import CONTROL, ED, MS, Ends, adds_up, broken, key, passe
 from protocols.authenticast import choice, messages, session
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Fate
-from protocols.authenticast.messages import Control, Report
+from protocols.authenticast.messages import Control, ReceiverReport
 from protocols.authenticast.packets import parse_bundle, parse_data
 from protocols.authenticast.schemes.base import Verifier
 from protocols.authenticast.settings import Algorithm, Range, Scheme
@@ -251,7 +251,7 @@ def test_forged_report():
     ends = Ends(wish(automatic=True)).start()
     ends.stream(50)
     before, reports = ends.server.stream("client").delta, len(ends.events("report"))
-    report = Report(ends.client._stream, 10 ** 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    report = ReceiverReport(ends.client._stream, 10 ** 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     forged = session.seal(Crypto(), b"f" * 32, report.encode())
     for payload in (forged, report.encode()):
         ends.perform(ends.server.message(payload, CONTROL, ends.now_ns))

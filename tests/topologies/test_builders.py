@@ -274,7 +274,7 @@ async def _look_at(name: str, scenario: str, work: Path) -> dict[str, Seen]:
     [planned] = plan.testbeds.values()
     made = secrets.make()
     renderer = Renderer(made, work)
-    opened = testbed.Testbed(embedded, embedded.processors[0], planned, plan, work)
+    opened = testbed.TestbedClient(embedded, embedded.processors[0], planned, plan, work)
     try:
         await opened.open(made, renderer)
         said = {node: await opened.shell(node=node, argv=["sh", "-c", _LOOK])

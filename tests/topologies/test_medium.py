@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harness.engine import setup
 from harness.errors import UserError
 from harness.selftest import medium_bench
-from harness.selftest.medium_bench import Trial, one_cell, overload, two_cells
+from harness.selftest.medium_bench import MediumTrial, one_cell, overload, two_cells
 from topologies import loader, medium, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium
@@ -210,7 +210,7 @@ def test_every_transmitter_has_a_queue(
 SHORT = "802.11b-short"
 
 
-def measured(trial: Trial) -> medium_bench.Outcome:
+def measured(trial: MediumTrial) -> medium_bench.Outcome:
     """A trial in a guest."""
     machine = setup.embedded()
     return asyncio.run(medium_bench.run(trial, machine.image, machine.processors[-1]))
@@ -228,7 +228,7 @@ def test_one_cell() -> None:
     air = load_medium(SHORT)
     loads = [[overload(air, "a1", "ha-a")], [overload(air, "a1", "a2")],
              [overload(air, "a1", "a2", factor=3)]]
-    outcome = measured(Trial(one_cell(), air, loads * 2, seconds=1.5))
+    outcome = measured(MediumTrial(one_cell(), air, loads * 2, seconds=1.5))
     ceiling_bps = air.udp_ceiling_bps(1470)
     assert best(outcome, 0, 3) == pytest.approx(ceiling_bps, rel=0.05)
     for load in (1, 2):
@@ -242,7 +242,7 @@ def test_channels(channel: int, times: int) -> None:
     """Two access points on two channels carry twice what they carry on one, and share that."""
     air = load_medium(SHORT)
     both = [overload(air, "a1", "ha-a"), overload(air, "b1", "ha-b")]
-    outcome = measured(Trial(two_cells(channel), air, [both] * 3, seconds=1.5))
+    outcome = measured(MediumTrial(two_cells(channel), air, [both] * 3, seconds=1.5))
     ceiling_bps = air.udp_ceiling_bps(1470)
     assert best(outcome, 0, 1, 2) == pytest.approx(times * ceiling_bps, rel=0.05)
     one, other = outcome.goodput_bps[-1]
@@ -257,7 +257,7 @@ def test_eapol_pays_airtime() -> None:
     And a lone frame in these queues is late by its airtime: a round trip takes two.
     """
     air = load_medium(SHORT)
-    outcome = measured(Trial(two_cells(6), air, protected=True))
+    outcome = measured(MediumTrial(two_cells(6), air, protected=True))
     both_us = 2 * air.airtime_us(84 + 8)
     assert both_us <= outcome.round_trip_s * 1e6 < 2 * both_us
     assert outcome.connected
@@ -267,7 +267,7 @@ def test_eapol_pays_airtime() -> None:
         assert sent == dict.fromkeys(senders, 2)
 
 
-def measured_despite_losses(trial: Trial) -> medium_bench.Outcome:
+def measured_despite_losses(trial: MediumTrial) -> medium_bench.Outcome:
     """As `measured`, again where iperf3's own talk, lost like any frame, came to a stop."""
     for _ in range(2):
         with contextlib.suppress(UserError):
@@ -283,7 +283,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
     air = changed(SHORT, loss_percent=loss_percent, retries=retries)
     # Half the ceiling: beside a full queue iperf3's own talk would not survive the losses.
     load = overload(air, "a1", "ha-a", factor=0.5)
-    outcome = measured_despite_losses(Trial(one_cell(), air, [[load]] * 2, seconds=1.5))
+    outcome = measured_despite_losses(MediumTrial(one_cell(), air, [[load]] * 2, seconds=1.5))
     assert best(outcome, 0, 1) == pytest.approx(delivered * load.rate_bps, rel=0.04)
 
 
@@ -292,7 +292,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
 def test_without_a_medium() -> None:
     """No medium, no limit: three times what 802.11b could carry arrives in full."""
     load = overload(load_medium(SHORT), "a1", "a2", factor=3)
-    outcome = measured(Trial(one_cell(), None, [[load]] * 2, seconds=1.5))
+    outcome = measured(MediumTrial(one_cell(), None, [[load]] * 2, seconds=1.5))
     assert outcome.connected is None
     assert outcome.round_trip_s * 1e6 < 2 * load_medium(SHORT).airtime_us(84 + 8)
     assert best(outcome, 0, 1) == pytest.approx(load.rate_bps, rel=0.05)

@@ -13,26 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.mobile_ip import config, discovery, ipv4, packets, replay
-from topologies.mobile_ip.discovery import Advertisement, Service
-from topologies.mobile_ip.ipv4 import ICMP, UDP, Packet
+from topologies.mobile_ip.discovery import Advertisement, AgentFlag
+from topologies.mobile_ip.ipv4 import ICMP, UDP, Ipv4Packet
 from topologies.mobile_ip.packets import (
     Association,
     Code,
     Extension,
-    Flag,
-    Kind,
-    PacketError,
+    ExtensionType,
+    MessageError,
     Reply,
     Request,
+    RequestFlag,
 )
 
 KEY = Association(0x1234, bytes(range(16)))
-REQUEST = Request(Flag.REVERSE_TUNNEL, 600, "10.1.0.12", "10.1.0.1", "10.9.0.2",
+REQUEST = Request(RequestFlag.REVERSE_TUNNEL, 600, "10.1.0.12", "10.1.0.1", "10.9.0.2",
                   0xEDCB_A987_1234_5678)
 REPLY = Reply(Code.HA_IDENTIFICATION, 0, "10.1.0.12", "10.1.0.1", 0xEDCB_A988_1234_5678)
 ADVERTISEMENT = Advertisement(
-    7, 600, Service.REGISTRATION_REQUIRED | Service.HOME_AGENT | Service.FOREIGN_AGENT
-    | Service.REVERSE_TUNNEL, ("10.9.0.2",), (("10.2.0.1", 0),), 3, (24,))
+    7, 600, AgentFlag.REGISTRATION_REQUIRED | AgentFlag.HOME_AGENT | AgentFlag.FOREIGN_AGENT
+    | AgentFlag.REVERSE_TUNNEL, ("10.9.0.2",), (("10.2.0.1", 0),), 3, (24,))
 
 
 
@@ -112,11 +112,12 @@ def test_parsed_octets():
 
 def test_flags_of_a_request():
     """S B D M G r T x, from the left."""
-    assert [int(flag) for flag in Flag] == [0x80, 0x40, 0x20, 0x10, 0x08, 0x04, 0x02, 0x01]
+    assert [int(flag) for flag in RequestFlag] == [0x80, 0x40, 0x20, 0x10, 0x08, 0x04, 0x02, 0x01]
 
 
 @pytest.mark.parametrize(("kind", "number"), [
-    (Kind.MOBILE_HOME, "20"), (Kind.MOBILE_FOREIGN, "21"), (Kind.FOREIGN_HOME, "22")])
+    (ExtensionType.MOBILE_HOME, "20"), (ExtensionType.MOBILE_FOREIGN, "21"),
+    (ExtensionType.FOREIGN_HOME, "22")])
 def test_authentication_extension(kind, number):
     """Type, length 20, SPI, HMAC-MD5 over all before and these three, by RFC 2104's definition."""
     key = KEY.key.ljust(64, b"\0")
@@ -130,27 +131,27 @@ def test_authentication_extension(kind, number):
 
 def test_authenticator_covers_prior_extensions():
     """A second extension's authenticator covers the first; the first ignores the second."""
-    first = packets.authenticate(REQUEST, Kind.MOBILE_HOME, KEY)
-    both = packets.authenticate(first, Kind.FOREIGN_HOME, KEY)
-    assert packets.is_authentic(both, Kind.MOBILE_HOME, KEY)
-    assert packets.is_authentic(both, Kind.FOREIGN_HOME, KEY)
+    first = packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY)
+    both = packets.authenticate(first, ExtensionType.FOREIGN_HOME, KEY)
+    assert packets.is_authentic(both, ExtensionType.MOBILE_HOME, KEY)
+    assert packets.is_authentic(both, ExtensionType.FOREIGN_HOME, KEY)
     swapped = Request(**{**vars(both), "extensions": both.extensions[::-1]})
-    assert not packets.is_authentic(swapped, Kind.FOREIGN_HOME, KEY)
+    assert not packets.is_authentic(swapped, ExtensionType.FOREIGN_HOME, KEY)
 
 
 def test_authenticity_needs_exactly_one():
     """None, two, another SPI, another key: not authentic (RFC 5944 section 3.8.2.1)."""
-    signed = packets.authenticate(REQUEST, Kind.MOBILE_HOME, KEY)
-    twice = packets.authenticate(signed, Kind.MOBILE_HOME, KEY)
-    assert not packets.is_authentic(REQUEST, Kind.MOBILE_HOME, KEY)
-    assert not packets.is_authentic(twice, Kind.MOBILE_HOME, KEY)
+    signed = packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY)
+    twice = packets.authenticate(signed, ExtensionType.MOBILE_HOME, KEY)
+    assert not packets.is_authentic(REQUEST, ExtensionType.MOBILE_HOME, KEY)
+    assert not packets.is_authentic(twice, ExtensionType.MOBILE_HOME, KEY)
     for other in (Association(0x1235, KEY.key), Association(KEY.spi, bytes(16))):
-        assert not packets.is_authentic(signed, Kind.MOBILE_HOME, other)
+        assert not packets.is_authentic(signed, ExtensionType.MOBILE_HOME, other)
 
 
 def test_ip_and_udp_octets():
     """Headers and checksums of a small datagram."""
-    packet = Packet(UDP, "10.1.0.12", "10.1.0.1", 255, b"\x01\x02\x03", 1000, 434)
+    packet = Ipv4Packet(UDP, "10.1.0.12", "10.1.0.1", 255, b"\x01\x02\x03", 1000, 434)
     encoded = packet.encode()
     assert encoded == octets("""
         4500 001f   # version, length 31
@@ -250,7 +251,7 @@ def test_advertisement_round_trip(advertisement):
 @given(ADDRESSES, ADDRESSES, U8, st.binary(max_size=200), U16, U16)
 def test_packet_round_trip(source, destination, ttl, payload, from_port, to_port):
     """What is written is read."""
-    packet = Packet(UDP, source, destination, ttl, payload, from_port, to_port)
+    packet = Ipv4Packet(UDP, source, destination, ttl, payload, from_port, to_port)
     assert ipv4.parse(packet.encode()) == packet
 
 
@@ -263,27 +264,27 @@ def test_packet_round_trip(source, destination, ttl, payload, from_port, to_port
     st.tuples(st.one_of(REQUESTS, ADVERTISEMENTS).map(lambda m: m.encode()),
               st.integers(0, 100)).map(lambda t: t[0][:t[1]])))
 def test_parsers_are_total(data):
-    """Any octets give a value or a PacketError; a value is worth the same octets."""
+    """Any octets give a value or a MessageError; a value is worth the same octets."""
     for parser in PARSERS:
-        with contextlib.suppress(PacketError):
+        with contextlib.suppress(MessageError):
             parser(data)
-    with contextlib.suppress(PacketError):
+    with contextlib.suppress(MessageError):
         assert packets.parse(data).encode() == data
 
 
 @given(st.binary(max_size=60), st.integers(0, 1))
 def test_ip_is_total(payload, more):
     """Lengths that contradict each other and broken sums are refused, padding is cut off."""
-    data = Packet(ICMP, "10.0.0.1", "10.0.0.2", 1, payload).encode()
+    data = Ipv4Packet(ICMP, "10.0.0.1", "10.0.0.2", 1, payload).encode()
     assert ipv4.parse(data + bytes(more)).payload == payload
     for broken in (data[:-1], bytes((data[0] ^ 0x0F,)) + data[1:], data[:8] + b"\0" + data[9:]):
-        with pytest.raises(PacketError):
+        with pytest.raises(MessageError):
             ipv4.parse(broken)
 
 
 def test_request_with_broken_extension_can_be_answered():
     """The error has the fixed part, to which codes 70 and 134 reply."""
-    with pytest.raises(PacketError) as caught:
+    with pytest.raises(MessageError) as caught:
         packets.parse_request(REQUEST_OCTETS + b"\x20\x14\x00")
     assert caught.value.request == REQUEST
 
@@ -312,12 +313,12 @@ def dissect(folder, encoded: list[bytes], *fields: str) -> list[dict[str, str]]:
 
 def test_tshark_reads_registrations(tmp_path):
     """Every field as meant, authentication extensions included."""
-    request = packets.authenticate(packets.authenticate(REQUEST, Kind.MOBILE_HOME, KEY),
-                                   Kind.FOREIGN_HOME, KEY)
-    reply = packets.authenticate(REPLY, Kind.MOBILE_HOME, KEY)
+    request = packets.authenticate(packets.authenticate(REQUEST, ExtensionType.MOBILE_HOME, KEY),
+                                   ExtensionType.FOREIGN_HOME, KEY)
+    reply = packets.authenticate(REPLY, ExtensionType.MOBILE_HOME, KEY)
     seen = dissect(tmp_path, [
-        Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 50000, 434).encode(),
-        Packet(UDP, "10.2.0.1", "10.1.0.12", 255, reply.encode(), 434, 50000).encode()],
+        Ipv4Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 50000, 434).encode(),
+        Ipv4Packet(UDP, "10.2.0.1", "10.1.0.12", 255, reply.encode(), 434, 50000).encode()],
         "mip.type", "mip.flags", "mip.t", "mip.s", "mip.life", "mip.homeaddr", "mip.haaddr",
         "mip.coa", "mip.code", "mip.ext.type", "mip.ext.len", "mip.auth.spi", "mip.auth.auth",
         "ip.ttl", "udp.checksum.status")
@@ -338,7 +339,7 @@ def test_tshark_reads_identifications(tmp_path):
     """Its clock shows the time that was meant."""
     request = Request(**{**vars(REQUEST), "identification": replay.identification(1.2e9)})
     (seen,) = dissect(tmp_path, [
-        Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 434, 434).encode()],
+        Ipv4Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 434, 434).encode()],
         "mip.ident")
     assert seen["mip.ident"].startswith("Jan 10, 2008 21:20:00.0")
 
@@ -346,8 +347,8 @@ def test_tshark_reads_identifications(tmp_path):
 def test_tshark_reads_discovery(tmp_path):
     """Flags, lifetimes, care-of address and prefix length of an advertisement; a solicitation."""
     seen = dissect(tmp_path, [
-        Packet(ICMP, "10.2.0.1", "224.0.0.1", 1, ADVERTISEMENT.encode()).encode(),
-        Packet(ICMP, "10.1.0.12", "224.0.0.2", 1, discovery.solicitation()).encode()],
+        Ipv4Packet(ICMP, "10.2.0.1", "224.0.0.1", 1, ADVERTISEMENT.encode()).encode(),
+        Ipv4Packet(ICMP, "10.1.0.12", "224.0.0.2", 1, discovery.solicitation()).encode()],
         "icmp.type", "icmp.checksum.status", "icmp.mip.type", "icmp.mip.seq", "icmp.mip.life",
         "icmp.mip.coa", "icmp.mip.prefixlength", *(f"icmp.mip.{f}" for f in FLAGS))
     assert seen[1] == {"icmp.type": "10", "icmp.checksum.status": "1"}
@@ -385,7 +386,7 @@ def test_wrong_configuration(tmp_path, change, said):
     """One line with file and key."""
     path = tmp_path / "node.json"
     path.write_text(json.dumps(NODE | change))
-    with pytest.raises(config.ConfigError) as caught:
+    with pytest.raises(config.MobileIpConfigError) as caught:
         config.load_node(path)
     assert str(caught.value).startswith("node.json: ")
     assert said in str(caught.value)
@@ -397,5 +398,5 @@ def test_no_configuration(tmp_path, text):
     path = tmp_path / "agent.json"
     path.write_text(text)
     for place in (path, tmp_path / "none.json"):
-        with pytest.raises(config.ConfigError):
+        with pytest.raises(config.MobileIpConfigError):
             config.load_agent(place)

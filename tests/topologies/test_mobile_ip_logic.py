@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from topologies.mobile_ip import packets, replay
-from topologies.mobile_ip.discovery import Advertisement, Service
+from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     Admit,
     Bind,
+    DaemonEvent,
     Datagram,
     Dismiss,
     Endpoint,
-    Note,
-    Send,
+    SendMessage,
     Solicit,
     Unbind,
     UseAgent,
@@ -25,13 +25,21 @@ from topologies.mobile_ip.effects import (
 from topologies.mobile_ip.foreign_agent import ForeignAgent, ForeignPolicy
 from topologies.mobile_ip.home_agent import HomeAgent, HomePolicy
 from topologies.mobile_ip.mobile_node import MobileNode, NodePolicy
-from topologies.mobile_ip.packets import Association, Code, Extension, Flag, Kind, Reply, Request
+from topologies.mobile_ip.packets import (
+    Association,
+    Code,
+    Extension,
+    ExtensionType,
+    Reply,
+    Request,
+    RequestFlag,
+)
 
 NOW = 1.8e9
 MN, HA, FA, CARE_OF, OTHER = "10.1.0.12", "10.1.0.1", "10.2.0.1", "10.9.0.2", "10.9.0.3"
 KEY, PEER = Association(256, bytes(16)), Association(300, b"p" * 16)
 LINK, FA_LINK, HA_LINK = b"\2" * 6, b"\4" * 6, b"\6" * 6
-REVERSE = Flag.REVERSE_TUNNEL
+REVERSE = RequestFlag.REVERSE_TUNNEL
 
 
 def home_agent(**changes) -> HomeAgent:
@@ -53,7 +61,7 @@ def request(at_s: float = NOW, **changes) -> Request:
 
 def signed(message):
     """With the Mobile-Home extension."""
-    return packets.authenticate(message, Kind.MOBILE_HOME, KEY)
+    return packets.authenticate(message, ExtensionType.MOBILE_HOME, KEY)
 
 
 def relayed(message, source: str = CARE_OF) -> Datagram:
@@ -70,18 +78,19 @@ def aired(message, ttl: int = 255) -> Datagram:
 
 def sent(effects) -> Reply | Request:
     """The one message sent."""
-    (found,) = [packets.parse(effect.payload) for effect in effects if isinstance(effect, Send)]
-    return found
+    (message,) = [packets.parse(effect.payload) for effect in effects
+                  if isinstance(effect, SendMessage)]
+    return message
 
 
 def kinds(effects) -> list[type]:
     """What is to be done, notes aside."""
-    return [type(effect) for effect in effects if not isinstance(effect, Note)]
+    return [type(effect) for effect in effects if not isinstance(effect, DaemonEvent)]
 
 
 def note(effects, event: str) -> dict:
     """Fields of the one event of this name."""
-    (found,) = [e.fields for e in effects if isinstance(e, Note) and e.event == event]
+    (found,) = [e.fields for e in effects if isinstance(e, DaemonEvent) and e.event == event]
     return found
 
 
@@ -96,7 +105,7 @@ def test_binding():
     reply = sent(effects)
     assert (reply.code, reply.lifetime_s, reply.home_agent) == (0, 300, HA)
     assert reply.identification == request().identification
-    assert packets.is_authentic(reply, Kind.MOBILE_HOME, KEY)
+    assert packets.is_authentic(reply, ExtensionType.MOBILE_HOME, KEY)
     assert agent.bindings[MN].care_of == CARE_OF
     assert effects[-1].to == Endpoint(CARE_OF, 434)
 
@@ -149,7 +158,7 @@ def test_deregistration_without_binding():
     """At home from the start: accepted, and nothing to undo."""
     effects = home_agent().receive(
         relayed(signed(request(lifetime_s=0, care_of=MN)), MN), NOW)
-    assert kinds(effects) == [Send]
+    assert kinds(effects) == [SendMessage]
     assert sent(effects).code == 0
 
 
@@ -158,21 +167,21 @@ def test_deregistering_another_care_of_address():
     agent = home_agent()
     agent.receive(relayed(signed(request())), NOW)
     effects = agent.receive(relayed(signed(request(NOW + 1, lifetime_s=0, care_of=OTHER))), NOW)
-    assert kinds(effects) == [Send]
+    assert kinds(effects) == [SendMessage]
     assert MN in agent.bindings
 
 
 def test_simultaneous_bindings_are_not_had():
     """The S bit: accepted with code 1, as one binding."""
     effects = home_agent().receive(
-        relayed(signed(request(flags=REVERSE | Flag.SIMULTANEOUS))), NOW)
+        relayed(signed(request(flags=REVERSE | RequestFlag.SIMULTANEOUS))), NOW)
     assert sent(effects).code == Code.ACCEPTED_NO_SIMULTANEOUS
 
 
 UNKNOWN = "10.1.0.99"
 DENIALS = {
     "no authenticator": (request(), 131, True),
-    "wrong key": (packets.authenticate(request(), Kind.MOBILE_HOME, PEER), 131, True),
+    "wrong key": (packets.authenticate(request(), ExtensionType.MOBILE_HOME, PEER), 131, True),
     "changed after signing": (replace(signed(request()), care_of=OTHER), 131, True),
     "stale": (signed(request(NOW - 8)), 133, True),
     "from the future": (signed(request(NOW + 8)), 133, True),
@@ -182,8 +191,8 @@ DENIALS = {
     "care-of is nothing": (signed(request(care_of="0.0.0.0")), 134, False),
     "care-of is the agent": (signed(request(care_of=HA)), 129, False),
     "broken extension": (request().encode() + b"\x20\x14\x00", 134, False),
-    "minimal encapsulation": (signed(request(flags=Flag.MINIMAL_ENCAPSULATION)), 139, False),
-    "GRE": (signed(request(flags=Flag.GRE)), 139, False),
+    "minimal encapsulation": (signed(request(flags=RequestFlag.MINIMAL_ENCAPSULATION)), 139, False),
+    "GRE": (signed(request(flags=RequestFlag.GRE)), 139, False),
 }
 
 
@@ -196,7 +205,7 @@ def test_denials_by_the_home_agent(message, code, exception, bound):
         agent.receive(relayed(signed(request(NOW - 1))), NOW)
     before = dict(agent.bindings)
     effects = agent.receive(relayed(message), NOW)
-    assert kinds(effects) == [Send]
+    assert kinds(effects) == [SendMessage]
     assert sent(effects).code == note(effects, "denied")["code"] == code
     assert agent.bindings == before
     assert agent.security_exceptions == exception
@@ -219,12 +228,14 @@ def test_stale_reply_sets_the_clock():
     reply = sent(home_agent().receive(relayed(stale), NOW))
     assert replay.seconds(reply.identification) == pytest.approx(NOW, abs=1)
     assert replay.answers(reply.identification, stale.identification)
-    assert packets.is_authentic(reply, Kind.MOBILE_HOME, KEY)
+    assert packets.is_authentic(reply, ExtensionType.MOBILE_HOME, KEY)
 
 
 @pytest.mark.parametrize(("policy", "flags", "code"), [
-    ({"reverse_tunnel": False}, REVERSE, 137), ({"reverse_tunnel_mandatory": True}, Flag(0), 138),
-    ({"reverse_tunnel": False}, Flag(0), 0), ({"reverse_tunnel_mandatory": True}, REVERSE, 0)])
+    ({"reverse_tunnel": False}, REVERSE, 137),
+    ({"reverse_tunnel_mandatory": True}, RequestFlag(0), 138),
+    ({"reverse_tunnel": False}, RequestFlag(0), 0),
+    ({"reverse_tunnel_mandatory": True}, REVERSE, 0)])
 def test_reverse_tunnel_at_home(policy, flags, code):
     """RFC 3024 section 3.4: unavailable 137, mandatory 138."""
     effects = home_agent(**policy).receive(relayed(signed(request(flags=flags))), NOW)
@@ -236,10 +247,10 @@ def test_foreign_agents_with_an_association(key, code):
     """A foreign agent that shares a key must show it."""
     message = signed(request())
     if key:
-        message = packets.authenticate(message, Kind.FOREIGN_HOME, key)
+        message = packets.authenticate(message, ExtensionType.FOREIGN_HOME, key)
     effects = home_agent(peers={CARE_OF: PEER}).receive(relayed(message), NOW)
     assert sent(effects).code == code
-    assert packets.is_authentic(sent(effects), Kind.FOREIGN_HOME, PEER)
+    assert packets.is_authentic(sent(effects), ExtensionType.FOREIGN_HOME, PEER)
 
 
 def test_what_must_be_understood_is_discarded():
@@ -265,7 +276,7 @@ def test_relays_unchanged():
     """The request goes on octet by octet, from the care-of address to the home agent."""
     agent = foreign_agent()
     (send,) = agent.from_radio(aired(signed(request())), NOW)
-    assert send == Send(signed(request()).encode(), CARE_OF, Endpoint(HA, 434))
+    assert send == SendMessage(signed(request()).encode(), CARE_OF, Endpoint(HA, 434))
     assert agent.visitors == {}
 
 
@@ -273,10 +284,10 @@ def test_admits_when_accepted():
     """The route first, then the reply, to the link-layer address the request came from."""
     agent = foreign_agent()
     effects = accepted(agent)
-    assert kinds(effects) == [Admit, Send]
+    assert kinds(effects) == [Admit, SendMessage]
     assert effects[0] == Admit(MN, HA, LINK, reverse_tunnel=True)
     assert effects[-1].to == Endpoint(MN, 50000, LINK)
-    assert packets.is_authentic(sent(effects), Kind.MOBILE_HOME, KEY)
+    assert packets.is_authentic(sent(effects), ExtensionType.MOBILE_HOME, KEY)
     assert agent.pending == {}
     assert agent.deadline_s() == pytest.approx(NOW + 300.01)
 
@@ -285,7 +296,7 @@ def test_denied_reply_is_relayed_and_admits_nobody():
     """The node hears its home agent's code, the visitor list stays."""
     agent = foreign_agent()
     effects = accepted(agent, code=131, lifetime_s=0)
-    assert kinds(effects) == [Send]
+    assert kinds(effects) == [SendMessage]
     assert sent(effects).code == 131
     assert agent.visitors == {}
     assert agent.pending == {}
@@ -341,7 +352,7 @@ def test_visits_expire_and_end():
     agent.from_radio(aired(ending), NOW + 2)
     effects = agent.from_wire(relayed(signed(Reply(0, 0, MN, HA, ending.identification)), HA),
                               NOW + 2)
-    assert kinds(effects) == [Dismiss, Send]
+    assert kinds(effects) == [Dismiss, SendMessage]
     assert agent.visitors == {}
 
 
@@ -357,7 +368,7 @@ FOREIGN_DENIALS = {
     "broken": ({}, request().encode() + b"\x20\x14\x00", 255, 70),
     "home address": ({}, signed(request(home_address="0.0.0.0")), 255, 70),
     "home agent": ({}, signed(request(home_agent="255.255.255.255")), 255, 70),
-    "encapsulation": ({}, signed(request(flags=Flag.GRE)), 255, 72),
+    "encapsulation": ({}, signed(request(flags=RequestFlag.GRE)), 255, 72),
     "no tunnel": ({"reverse_tunnel": False}, signed(request()), 255, 74),
     "mandatory": ({"reverse_tunnel_mandatory": True}, signed(request(flags=0)), 255, 75),
     "distant": ({}, signed(request()), 254, 76),
@@ -375,7 +386,7 @@ def test_denials_by_the_foreign_agent(policy, message, ttl, code):
     effects = agent.from_radio(aired(message, ttl), NOW)
     assert sent(effects).code == note(effects, "denied")["code"] == code
     assert sent(effects).lifetime_s == (600 if code == 69 else 0)
-    assert kinds(effects) == [Send]
+    assert kinds(effects) == [SendMessage]
     assert (agent.visitors, agent.pending) == ({}, {})
 
 
@@ -383,12 +394,12 @@ def test_home_agents_with_an_association():
     """Foreign-Home extensions are added, wanted (else 68) and not passed on to the node."""
     agent = foreign_agent(peers={HA: PEER})
     (send,) = agent.from_radio(aired(signed(request())), NOW)
-    assert packets.is_authentic(packets.parse(send.payload), Kind.FOREIGN_HOME, PEER)
+    assert packets.is_authentic(packets.parse(send.payload), ExtensionType.FOREIGN_HOME, PEER)
     reply = signed(Reply(0, 300, MN, HA, request().identification))
-    right = packets.authenticate(reply, Kind.FOREIGN_HOME, PEER)
+    right = packets.authenticate(reply, ExtensionType.FOREIGN_HOME, PEER)
     effects = agent.from_wire(relayed(right, HA), NOW)
-    assert kinds(effects) == [Admit, Send]
-    assert [extension.kind for extension in sent(effects).extensions] == [Kind.MOBILE_HOME]
+    assert kinds(effects) == [Admit, SendMessage]
+    assert [extension.kind for extension in sent(effects).extensions] == [ExtensionType.MOBILE_HOME]
     agent = foreign_agent(peers={HA: PEER})
     agent.from_radio(aired(signed(request())), NOW)
     assert sent(agent.from_wire(relayed(reply, HA), NOW)).code == 68
@@ -397,9 +408,9 @@ def test_home_agents_with_an_association():
 
 # --- mobile node ---------------------------------------------------------------------------------
 
-SERVICES = Service.REGISTRATION_REQUIRED | Service.HOME_AGENT | Service.REVERSE_TUNNEL
+SERVICES = AgentFlag.REGISTRATION_REQUIRED | AgentFlag.HOME_AGENT | AgentFlag.REVERSE_TUNNEL
 AT_HOME = Advertisement(7, 600, SERVICES, (), ((HA, 0),))
-ABROAD = Advertisement(7, 600, SERVICES | Service.FOREIGN_AGENT, (CARE_OF,), ((FA, 0),))
+ABROAD = Advertisement(7, 600, SERVICES | AgentFlag.FOREIGN_AGENT, (CARE_OF,), ((FA, 0),))
 
 
 def mobile_node(**changes) -> MobileNode:
@@ -411,7 +422,7 @@ def mobile_node(**changes) -> MobileNode:
 def answer(asked: Request, code: int = 0, key: Association = KEY, **changes) -> bytes:
     """A reply to a request."""
     reply = Reply(code, asked.lifetime_s, MN, HA, asked.identification)
-    return packets.authenticate(replace(reply, **changes), Kind.MOBILE_HOME, key).encode()
+    return packets.authenticate(replace(reply, **changes), ExtensionType.MOBILE_HOME, key).encode()
 
 
 def abroad(node: MobileNode, now: float = NOW) -> Request:
@@ -436,7 +447,7 @@ def test_registers_abroad():
     node = mobile_node()
     asked = abroad(node)
     assert (asked.care_of, asked.lifetime_s, asked.flags) == (CARE_OF, 300, REVERSE)
-    assert packets.is_authentic(asked, Kind.MOBILE_HOME, KEY)
+    assert packets.is_authentic(asked, ExtensionType.MOBILE_HOME, KEY)
     effects = node.replied(answer(asked), NOW + 0.1)
     assert effects[0] == UseAgent(FA, FA_LINK, at_home=False)
     assert note(effects, "registered")["place"] == "foreign"
@@ -574,7 +585,7 @@ def test_rollover_is_no_new_start():
 
 
 @pytest.mark.parametrize("heard", [
-    replace(ABROAD, services=SERVICES), replace(ABROAD, services=ABROAD.services | Service.BUSY),
+    replace(ABROAD, services=SERVICES), replace(ABROAD, services=ABROAD.services | AgentFlag.BUSY),
     replace(ABROAD, services=SERVICES, routers=((OTHER, 0),))])
 def test_useless_agents(heard):
     """No foreign agent, or a busy one: the search goes on."""
@@ -588,7 +599,7 @@ def test_agent_without_reverse_tunnel():
     """It is not asked for what it does not offer."""
     node = mobile_node()
     node.attached(NOW)
-    effects = node.advertised(replace(ABROAD, services=Service.FOREIGN_AGENT), FA, FA_LINK, NOW)
+    effects = node.advertised(replace(ABROAD, services=AgentFlag.FOREIGN_AGENT), FA, FA_LINK, NOW)
     assert "no reverse tunnel" in note(effects, "failed")["reason"]
     assert kinds(effects) == []
 
@@ -622,8 +633,8 @@ FUZZ = st.one_of(
     st.binary(max_size=80), FLIPPED, CUT, st.just(GENUINE),
     st.binary(max_size=8).map(lambda tail: GENUINE + tail),
     REQUESTS.map(Request.encode), REPLIES.map(Reply.encode),
-    REQUESTS.map(lambda m: packets.authenticate(m, Kind.MOBILE_HOME, PEER).encode()),
-    REPLIES.map(lambda m: packets.authenticate(m, Kind.MOBILE_HOME, PEER).encode()))
+    REQUESTS.map(lambda m: packets.authenticate(m, ExtensionType.MOBILE_HOME, PEER).encode()),
+    REPLIES.map(lambda m: packets.authenticate(m, ExtensionType.MOBILE_HOME, PEER).encode()))
 
 
 @settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -645,7 +656,7 @@ def test_fuzz(payload, source, ttl):
                *foreign.from_radio(radio, NOW), *foreign.from_wire(wired, NOW),
                *node.replied(payload, NOW)]
     assert (home.bindings, foreign.visitors, node.agent, node.registered) == before
-    assert {type(effect) for effect in effects} <= {Send, Note}
+    assert {type(effect) for effect in effects} <= {SendMessage, DaemonEvent}
     for effect in effects:
-        if isinstance(effect, Send):
+        if isinstance(effect, SendMessage):
             packets.parse(effect.payload)

@@ -21,7 +21,7 @@ import doc_commands
 from conftest import PROJECT, TESTS
 from guest.boot import boot
 from guest.image import MININET_WIFI, Image, find
-from harness.engine.request import Request, plan
+from harness.engine.request import RunRequest, plan
 from measure import dissect
 from plans import STUDY
 from topologies.loader import TopologyError, load_scenario, scenario_ids
@@ -101,8 +101,8 @@ def test_wrong_places_are_refused(change: Callable[..., object], expected: str,
 def test_places_change_no_plan(tmp_path: Path) -> None:
     """A node moved on the map leaves records as they are; another channel puts them aside."""
     def digest(change: Callable[..., object]) -> str:
-        request = Request(STUDY, levels={"policy": ["P1"], "scenario": []},
-                          files={"scenario": [own(tmp_path, change)]})
+        request = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": []},
+                             files={"scenario": [own(tmp_path, change)]})
         return plan(request, {}).levels["scenario"][-1].digest
 
     def nothing(*_: object) -> None: ...

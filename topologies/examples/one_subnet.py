@@ -32,7 +32,8 @@ def topology(args: argparse.Namespace) -> bool:
 
     scenario = load_scenario("N1")
     plan = scenario.network
-    net = Mininet_wifi(controller=None, accessPoint=network.AccessPoint, allAutoAssociation=False)
+    net = Mininet_wifi(controller=None, accessPoint=network.StandaloneAccessPoint,
+                        allAutoAssociation=False)
     with network.ending(net):
         info("*** Creating nodes\n")
         for name in plan.of_duty("station"):

@@ -8,34 +8,34 @@ import sys
 
 from topologies.mobile_ip import discovery, packets
 from topologies.mobile_ip.config import AgentConfig, load_agent
-from topologies.mobile_ip.daemon import Loop, now_s, say, serve
-from topologies.mobile_ip.discovery import Advertisement, Service
+from topologies.mobile_ip.daemon import DaemonLoop, now_s, say, serve
+from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     Admit,
     Bind,
+    DaemonEvent,
     Datagram,
     Dismiss,
     Effect,
     Endpoint,
-    Note,
-    Send,
+    SendMessage,
     Unbind,
 )
 from topologies.mobile_ip.foreign_agent import ForeignAgent, ForeignPolicy
 from topologies.mobile_ip.home_agent import HomeAgent, HomePolicy
 from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
 from topologies.mobile_ip.kernel import AgentKernel
-from topologies.mobile_ip.link import Radio, Wire
-from topologies.mobile_ip.packets import PORT, PacketError
+from topologies.mobile_ip.link import Radio, UdpRegistration
+from topologies.mobile_ip.packets import PORT, MessageError
 
 # RFC 1256 section 6.2.1 wants times spread, so that neighbours do not fall into step.
 _JITTER = 0.05
 
 
-class Agent:
+class AgentProgram:
     """Sockets and kernel on one side, the agents' logic on the other."""
 
-    def __init__(self, config: AgentConfig, loop: Loop) -> None:
+    def __init__(self, config: AgentConfig, loop: DaemonLoop) -> None:
         self._config = config
         self._home = HomeAgent(HomePolicy(
             config.address, config.home, config.lifetime_s, config.peers, config.care_of,
@@ -45,7 +45,7 @@ class Agent:
             config.reverse_tunnel, config.reverse_tunnel_mandatory)) if config.foreign else None
         self._sequence = 0
         self._radio = Radio(config.interface, discovery.SOLICITATION, PORT, discovery.ALL_ROUTERS)
-        self._wire = Wire(ignored_interface=config.interface)
+        self._wire = UdpRegistration(ignored_interface=config.interface)
         self._kernel = AgentKernel(config.interface, config.address, config.care_of,
                                    self._radio.link_address, self._radio.claim,
                                    config.wired_interface)
@@ -83,15 +83,15 @@ class Agent:
             self._perform(self._foreign.expire(now))
 
     def _advertise(self, to: str, link: bytes) -> None:
-        services = Service.REGISTRATION_REQUIRED
+        services = AgentFlag.REGISTRATION_REQUIRED
         if self._config.home:
-            services |= Service.HOME_AGENT
+            services |= AgentFlag.HOME_AGENT
         if self._foreign:
-            services |= Service.FOREIGN_AGENT
+            services |= AgentFlag.FOREIGN_AGENT
             if len(self._foreign.pending) >= self._foreign.policy.max_pending:
-                services |= Service.BUSY
+                services |= AgentFlag.BUSY
         if self._config.reverse_tunnel:
-            services |= Service.REVERSE_TUNNEL
+            services |= AgentFlag.REVERSE_TUNNEL
         # RFC 1256: three may be lost before an agent counts as gone.
         lifetime_s = max(3, round(3 * self._config.advertisement_interval_s))
         message = Advertisement(
@@ -112,7 +112,7 @@ class Agent:
             return
         packet, link = received
         if packet.protocol == ICMP:
-            with contextlib.suppress(PacketError):
+            with contextlib.suppress(MessageError):
                 discovery.check_solicitation(packet.payload)
                 # RFC 1256 section 4.2: to the asker alone, at once, unless it has no address yet.
                 if packet.source == "0.0.0.0":  # noqa: S104 - not to listen at
@@ -145,7 +145,7 @@ class Agent:
     def _is_ours(self, payload: bytes) -> bool:
         try:
             request: packets.Request | None = packets.parse_request(payload)
-        except PacketError as error:
+        except MessageError as error:
             request = error.request
         return request is not None and (request.home_agent == self._config.address
                                         or request.home_address in self._config.home)
@@ -167,11 +167,11 @@ class Agent:
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case Note():
+            case DaemonEvent():
                 say(effect.event, **effect.fields)
-            case Send() if effect.to.link is not None:
+            case SendMessage() if effect.to.link is not None:
                 self._radio.send_udp(effect, PORT)
-            case Send():
+            case SendMessage():
                 self._wire.send(effect)
             case Bind():
                 self._kernel.bind(effect)
@@ -185,7 +185,7 @@ class Agent:
 
 def main(arguments: list[str]) -> int:
     """Serve until SIGTERM."""
-    return serve(arguments, load_agent, Agent, lambda config: {
+    return serve(arguments, load_agent, AgentProgram, lambda config: {
         "interface": config.interface, "address": config.address})
 
 

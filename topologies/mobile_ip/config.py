@@ -17,7 +17,7 @@ _MISSING = object()
 T = TypeVar("T")
 
 
-class ConfigError(ValueError):
+class MobileIpConfigError(ValueError):
     """A configuration that cannot be used; the text names key and remedy."""
 
 
@@ -59,7 +59,7 @@ class _Reader:
 
     def __init__(self, values: object, where: str) -> None:
         if not isinstance(values, dict):
-            raise ConfigError(f"{where}: an object is needed")
+            raise MobileIpConfigError(f"{where}: an object is needed")
         self._values = dict(values)
         self._where = where
 
@@ -67,20 +67,20 @@ class _Reader:
         """A value as `convert` makes it, which says what it wants in a ValueError."""
         value = self._values.pop(key, default)
         if value is _MISSING:
-            raise ConfigError(f"{self._where}: {key} is missing")
+            raise MobileIpConfigError(f"{self._where}: {key} is missing")
         try:
             return convert(value)
         except ValueError as error:
-            raise ConfigError(f"{self._where}: {key}: {error}") from None
+            raise MobileIpConfigError(f"{self._where}: {key}: {error}") from None
 
     def end(self) -> None:
         """Refuse what nobody has taken."""
         if self._values:
-            raise ConfigError(f"{self._where}: unknown: {', '.join(sorted(self._values))}")
+            raise MobileIpConfigError(f"{self._where}: unknown: {', '.join(sorted(self._values))}")
 
 
 def load_agent(path: Path) -> AgentConfig:
-    """The agent's configuration in a file. Raises ConfigError."""
+    """The agent's configuration in a file. Raises MobileIpConfigError."""
     reader = _Reader(_read(path), path.name)
     reverse = reader.take("reverse_tunnel", _reverse_tunnel, default=True)
     config = AgentConfig(
@@ -101,7 +101,7 @@ def load_agent(path: Path) -> AgentConfig:
 
 
 def load_node(path: Path) -> NodeConfig:
-    """The mobile node's configuration in a file. Raises ConfigError."""
+    """The mobile node's configuration in a file. Raises MobileIpConfigError."""
     reader = _Reader(_read(path), path.name)
     config = NodeConfig(
         interface=reader.take("interface", _text),
@@ -123,9 +123,9 @@ def _read(path: Path) -> object:
     try:
         return json.loads(path.read_text())
     except OSError as error:
-        raise ConfigError(f"{path.name}: {error.strerror}") from None
+        raise MobileIpConfigError(f"{path.name}: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{path.name}: no JSON: {error}") from None
+        raise MobileIpConfigError(f"{path.name}: no JSON: {error}") from None
 
 
 def _text(value: object) -> str:

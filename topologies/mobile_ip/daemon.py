@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from topologies.mobile_ip.config import ConfigError
+from topologies.mobile_ip.config import MobileIpConfigError
 
 _EPOCH_S = time.time() - time.monotonic()
 
@@ -32,7 +32,7 @@ class Configured(Protocol):
         """The radio side's interface."""
 
 
-class Program(Protocol):
+class DaemonProgram(Protocol):
     """What `serve` runs."""
 
     def start(self) -> None:
@@ -62,7 +62,7 @@ def say(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-class Loop:
+class DaemonLoop:
     """Waits for what is readable and for the next time, until it is told to end."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Loop:
 
 
 def serve(arguments: list[str], load: Callable[[Path], ConfigT],
-          program: Callable[[ConfigT, Loop], Program],
+          program: Callable[[ConfigT, DaemonLoop], DaemonProgram],
           announce: Callable[[ConfigT], dict[str, str]]) -> int:
     """Run a program on the configuration named on its command line; its exit status.
 
@@ -109,10 +109,10 @@ def serve(arguments: list[str], load: Callable[[Path], ConfigT],
     """
     try:
         config = load(Path(arguments[0]))
-    except ConfigError as error:
+    except MobileIpConfigError as error:
         say("failed", reason=str(error))
         return 2
-    loop = Loop()
+    loop = DaemonLoop()
     try:
         running = program(config, loop)
     except OSError as error:

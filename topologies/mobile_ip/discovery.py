@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from socket import inet_aton, inet_ntoa
 
 from topologies.mobile_ip.ipv4 import checksum
-from topologies.mobile_ip.packets import PacketError
+from topologies.mobile_ip.packets import MessageError
 
 ADVERTISEMENT = 9
 SOLICITATION = 10
@@ -32,7 +32,7 @@ _EXTENSION = struct.Struct("!BBHHH")
 _CODES = frozenset({0, 16})
 
 
-class Service(enum.IntFlag):
+class AgentFlag(enum.IntFlag):
     """Flags of the mobility extension (RFC 5944 section 2.1.1; T: RFC 3024 section 3.1)."""
 
     REGISTRATION_REQUIRED = 0x8000
@@ -58,7 +58,7 @@ class Advertisement:
     prefix_lengths: tuple[int, ...] = ()
     code: int = 0
 
-    def offers(self, service: Service) -> bool:
+    def offers(self, service: AgentFlag) -> bool:
         """Whether the agent says so."""
         return bool(self.services & service)
 
@@ -81,23 +81,23 @@ def solicitation() -> bytes:
 
 
 def check_solicitation(data: bytes) -> None:
-    """Raises PacketError unless it is a solicitation (RFC 1256 section 4.3)."""
+    """Raises MessageError unless it is a solicitation (RFC 1256 section 4.3)."""
     if len(data) < 8 or data[0] != SOLICITATION or data[1] != 0:
-        raise PacketError("no solicitation")
+        raise MessageError("no solicitation")
     if checksum(data):
-        raise PacketError("ICMP checksum is wrong")
+        raise MessageError("ICMP checksum is wrong")
 
 
 def parse_advertisement(data: bytes) -> Advertisement:
-    """An agent's advertisement. Raises PacketError, also for a plain router's."""
+    """An agent's advertisement. Raises MessageError, also for a plain router's."""
     if len(data) < _HEAD.size or data[0] != ADVERTISEMENT or data[1] not in _CODES:
-        raise PacketError("no advertisement")
+        raise MessageError("no advertisement")
     if checksum(data):
-        raise PacketError("ICMP checksum is wrong")
+        raise MessageError("ICMP checksum is wrong")
     _, code, _, count, entry_words, lifetime = _HEAD.unpack_from(data)
     end = _HEAD.size + count * entry_words * 4
     if entry_words < 2 or len(data) < end:
-        raise PacketError("router addresses are cut short")
+        raise MessageError("router addresses are cut short")
     routers = [_ROUTER.unpack_from(data, start)
                for start in range(_HEAD.size, end, entry_words * 4)]
     found = _parse_extensions(data[end:])
@@ -114,7 +114,7 @@ def _parse_extensions(data: bytes) -> Advertisement:
             data = data[1:]
             continue
         if len(data) < 2 or len(data) < 2 + data[1]:
-            raise PacketError(f"extension of type {data[0]} is cut short")
+            raise MessageError(f"extension of type {data[0]} is cut short")
         end = 2 + data[1]
         if data[0] == _MOBILITY:
             found = _parse_mobility(data[:end])
@@ -122,18 +122,18 @@ def _parse_extensions(data: bytes) -> Advertisement:
             prefixes = tuple(data[2:end])
         data = data[end:]
     if found is None:
-        raise PacketError("no mobility extension: a router, not an agent")
+        raise MessageError("no mobility extension: a router, not an agent")
     return replace(found, prefix_lengths=prefixes)
 
 
 def _parse_mobility(data: bytes) -> Advertisement:
     if len(data) < _EXTENSION.size or (len(data) - _EXTENSION.size) % 4:
-        raise PacketError(f"mobility extension of {len(data)} octets")
+        raise MessageError(f"mobility extension of {len(data)} octets")
     _, _, sequence, lifetime, services = _EXTENSION.unpack_from(data)
     care_of = tuple(inet_ntoa(data[n:n + 4]) for n in range(_EXTENSION.size, len(data), 4))
-    if services & Service.FOREIGN_AGENT and not care_of:
+    if services & AgentFlag.FOREIGN_AGENT and not care_of:
         # RFC 5944 section 2.1.1: at least one where the F bit is set.
-        raise PacketError("a foreign agent without a care-of address")
+        raise MessageError("a foreign agent without a care-of address")
     return Advertisement(sequence, lifetime, services, care_of)
 
 

@@ -26,7 +26,7 @@ class Datagram:
 
 
 @dataclass(frozen=True)
-class Send:
+class SendMessage:
     """Send a registration message over UDP."""
 
     payload: bytes
@@ -83,11 +83,11 @@ class UseAgent:
 
 
 @dataclass(frozen=True)
-class Note:
+class DaemonEvent:
     """An event for who started the daemon."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Bind | Unbind | Admit | Dismiss | Solicit | UseAgent | Note
+Effect = SendMessage | Bind | Unbind | Admit | Dismiss | Solicit | UseAgent | DaemonEvent

@@ -10,18 +10,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from topologies.mobile_ip import packets, replay
-from topologies.mobile_ip.effects import Admit, Datagram, Dismiss, Effect, Endpoint, Note, Send
+from topologies.mobile_ip.effects import (
+    Admit,
+    DaemonEvent,
+    Datagram,
+    Dismiss,
+    Effect,
+    Endpoint,
+    SendMessage,
+)
 from topologies.mobile_ip.home_agent import is_deregistration, is_unicast
 from topologies.mobile_ip.packets import (
     INFINITE_LIFETIME,
     PORT,
     Association,
     Code,
-    Flag,
-    Kind,
-    PacketError,
+    ExtensionType,
+    MessageError,
     Reply,
     Request,
+    RequestFlag,
 )
 
 PENDING_S = 7.0
@@ -76,7 +84,7 @@ class ForeignAgent:
         """Relay a node's request to its home agent, or deny it."""
         try:
             request = packets.parse_request(datagram.payload)
-        except PacketError as error:
+        except MessageError as error:
             if error.request is None:
                 return []
             return self._deny(datagram.source, error.request,
@@ -88,26 +96,29 @@ class ForeignAgent:
             return self._deny(datagram.source, request, refusal)
         self.pending[_key(request)] = Pending(request, datagram.source, now_s)
         peer = self.policy.peers.get(request.home_agent)
-        relayed = packets.authenticate(request, Kind.FOREIGN_HOME, peer) if peer else request
-        return [Send(relayed.encode(), self.policy.care_of, Endpoint(request.home_agent, PORT))]
+        relayed = (packets.authenticate(request, ExtensionType.FOREIGN_HOME, peer) if peer
+                   else request)
+        home_agent = Endpoint(request.home_agent, PORT)
+        return [SendMessage(relayed.encode(), self.policy.care_of, home_agent)]
 
     def from_wire(self, datagram: Datagram, now_s: float) -> list[Effect]:
         """Relay a home agent's reply to the node that waits for it (RFC 5944 section 3.7.3)."""
         try:
             reply = packets.parse_reply(datagram.payload)
-        except PacketError:
+        except MessageError:
             return []  # there is no telling who waits for it
         pending = self._awaited(reply, datagram.source.address)
         if pending is None or packets.unknown_kind(reply) is not None:
             return []
         peer = self.policy.peers.get(pending.request.home_agent)
-        if peer is not None and not packets.is_authentic(reply, Kind.FOREIGN_HOME, peer):
+        if peer is not None and not packets.is_authentic(reply, ExtensionType.FOREIGN_HOME, peer):
             self.security_exceptions += 1
             del self.pending[_key(pending.request)]
             return self._deny(pending.node, pending.request,
                               (Code.FA_HOME_AUTHENTICATION, "home agent failed authentication"))
         del self.pending[_key(pending.request)]
-        relayed = Send(_without_foreign_home(reply).encode(), self.policy.address, pending.node)
+        relayed = SendMessage(_without_foreign_home(reply).encode(), self.policy.address,
+                              pending.node)
         if not reply.accepted:
             return [relayed]
         return [*self._accepted(reply, pending, now_s), relayed]
@@ -146,7 +157,7 @@ class ForeignAgent:
             yield Code.FA_CARE_OF, "care-of address is the home address"
         if request.lifetime_s > self.policy.lifetime_s:
             yield Code.FA_LIFETIME_TOO_LONG, "requested lifetime too long"
-        if request.has(Flag.MINIMAL_ENCAPSULATION) or request.has(Flag.GRE):
+        if request.has(RequestFlag.MINIMAL_ENCAPSULATION) or request.has(RequestFlag.GRE):
             yield Code.FA_ENCAPSULATION, "requested encapsulation unavailable"
         yield from self._tunnel_refusals(request, datagram)
         if len(self.pending) >= self.policy.max_pending and _key(request) not in self.pending:
@@ -154,14 +165,15 @@ class ForeignAgent:
 
     def _tunnel_refusals(self, request: Request,
                          datagram: Datagram) -> Iterator[tuple[Code, str]]:
-        if request.has(Flag.REVERSE_TUNNEL):
+        if request.has(RequestFlag.REVERSE_TUNNEL):
             if not self.policy.reverse_tunnel:
                 yield Code.FA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
             if datagram.ttl != _NEIGHBOUR_TTL:
                 yield Code.FA_TOO_DISTANT, "mobile node too distant"
         elif self.policy.reverse_tunnel_mandatory:
             yield Code.FA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
-        if any(extension.kind == Kind.ENCAPSULATING_DELIVERY for extension in request.extensions):
+        if any(extension.kind == ExtensionType.ENCAPSULATING_DELIVERY
+               for extension in request.extensions):
             yield Code.FA_DELIVERY_STYLE, "delivery style not supported"
 
     def _awaited(self, reply: Reply, source: str) -> Pending | None:
@@ -179,18 +191,18 @@ class ForeignAgent:
         assert pending.node.link is not None  # what comes from the radio has one
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
         visitor = Visitor(request.home_agent, pending.node.link, expires_s,
-                          request.has(Flag.REVERSE_TUNNEL))
+                          request.has(RequestFlag.REVERSE_TUNNEL))
         self.visitors[home] = visitor
         return [Admit(home, visitor.home_agent, visitor.link, visitor.reverse_tunnel),
-                Note("visitor", {"home_address": home, "home_agent": visitor.home_agent,
-                                 "state": "admitted", "lifetime_s": lifetime_s,
-                                 "reverse_tunnel": visitor.reverse_tunnel})]
+                DaemonEvent("visitor", {"home_address": home, "home_agent": visitor.home_agent,
+                                        "state": "admitted", "lifetime_s": lifetime_s,
+                                        "reverse_tunnel": visitor.reverse_tunnel})]
 
     def _dismiss(self, home: str, reason: str) -> list[Effect]:
         visitor = self.visitors.pop(home)
-        return [Dismiss(home), Note("visitor", {"home_address": home, "state": "dismissed",
-                                                "home_agent": visitor.home_agent,
-                                                "reason": reason})]
+        return [Dismiss(home), DaemonEvent("visitor", {"home_address": home, "state": "dismissed",
+                                                       "home_agent": visitor.home_agent,
+                                                       "reason": reason})]
 
     def _deny(self, node: Endpoint, request: Request, refusal: tuple[Code, str]) -> list[Effect]:
         code, reason = refusal
@@ -198,9 +210,9 @@ class ForeignAgent:
         lifetime_s = self.policy.lifetime_s if code == Code.FA_LIFETIME_TOO_LONG else 0
         reply = Reply(code, lifetime_s, request.home_address, request.home_agent,
                       request.identification)
-        note = Note("denied", {"by": "foreign", "code": int(code), "reason": reason,
-                               "home_address": request.home_address, "from": node.address})
-        return [note, Send(reply.encode(), self.policy.address, node)]
+        note = DaemonEvent("denied", {"by": "foreign", "code": int(code), "reason": reason,
+                                      "home_address": request.home_address, "from": node.address})
+        return [note, SendMessage(reply.encode(), self.policy.address, node)]
 
 
 def _key(request: Request) -> tuple[str, int]:
@@ -210,4 +222,4 @@ def _key(request: Request) -> tuple[str, int]:
 def _without_foreign_home(reply: Reply) -> Reply:
     """The extension is for the foreign agent alone (RFC 5944 section 3.7.3.2)."""
     return replace(reply, extensions=tuple(extension for extension in reply.extensions
-                                           if extension.kind != Kind.FOREIGN_HOME))
+                                           if extension.kind != ExtensionType.FOREIGN_HOME))

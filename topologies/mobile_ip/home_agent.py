@@ -10,16 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from topologies.mobile_ip import packets, replay
-from topologies.mobile_ip.effects import Bind, Datagram, Effect, Note, Send, Unbind
+from topologies.mobile_ip.effects import (
+    Bind,
+    DaemonEvent,
+    Datagram,
+    Effect,
+    SendMessage,
+    Unbind,
+)
 from topologies.mobile_ip.packets import (
     INFINITE_LIFETIME,
     Association,
     Code,
-    Flag,
-    Kind,
-    PacketError,
+    ExtensionType,
+    MessageError,
     Reply,
     Request,
+    RequestFlag,
 )
 
 # RFC 5944 sections 3.8.2.1 and 3.8.2.3: to be logged as security exceptions.
@@ -62,7 +69,7 @@ class HomeAgent:
         """Answer a registration request; what is no request is silently discarded."""
         try:
             request = packets.parse_request(datagram.payload)
-        except PacketError as error:
+        except MessageError as error:
             if error.request is None:
                 return []
             return self._deny(datagram, error.request, (Code.HA_MALFORMED_REQUEST, str(error)),
@@ -81,8 +88,8 @@ class HomeAgent:
             if binding.expires_s is not None and binding.expires_s <= now_s:
                 del self.bindings[home]
                 ended += [Unbind(home, binding.care_of),
-                          Note("unbound", {"home_address": home, "care_of": binding.care_of,
-                                           "reason": "expired"})]
+                          DaemonEvent("unbound", {"home_address": home, "care_of": binding.care_of,
+                                                  "reason": "expired"})]
         return ended
 
     def deadline_s(self) -> float | None:
@@ -103,10 +110,10 @@ class HomeAgent:
             # check an authenticator with, and 131 would blame a key.
             yield Code.HA_PROHIBITED, "unknown home address"
             return
-        if not packets.is_authentic(request, Kind.MOBILE_HOME, node):
+        if not packets.is_authentic(request, ExtensionType.MOBILE_HOME, node):
             yield Code.HA_NODE_AUTHENTICATION, "mobile node failed authentication"
         peer = self.policy.peers.get(datagram.source.address)
-        if peer is not None and not packets.is_authentic(request, Kind.FOREIGN_HOME, peer):
+        if peer is not None and not packets.is_authentic(request, ExtensionType.FOREIGN_HOME, peer):
             yield Code.HA_FOREIGN_AUTHENTICATION, "foreign agent failed authentication"
         last = self._last_identification.get(request.home_address)
         if not replay.is_fresh(request.identification, now_s, last):
@@ -123,12 +130,12 @@ class HomeAgent:
             if request.care_of in {self.policy.address, self.policy.own_care_of,
                                    request.home_address}:
                 yield Code.HA_PROHIBITED, "care-of address would tunnel to itself"
-        if request.has(Flag.MINIMAL_ENCAPSULATION) or request.has(Flag.GRE):
+        if request.has(RequestFlag.MINIMAL_ENCAPSULATION) or request.has(RequestFlag.GRE):
             yield Code.HA_ENCAPSULATION, "requested encapsulation unavailable"
-        if request.has(Flag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
+        if request.has(RequestFlag.REVERSE_TUNNEL) and not self.policy.reverse_tunnel:
             yield Code.HA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
         # RFC 3024 section 4.3: only where there will be a tunnel at all.
-        if (self.policy.reverse_tunnel_mandatory and not request.has(Flag.REVERSE_TUNNEL)
+        if (self.policy.reverse_tunnel_mandatory and not request.has(RequestFlag.REVERSE_TUNNEL)
                 and not is_deregistration(request)):
             yield Code.HA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
 
@@ -136,21 +143,21 @@ class HomeAgent:
         home = request.home_address
         self._last_identification[home] = request.identification
         old = self.bindings.get(home)
-        code = (Code.ACCEPTED_NO_SIMULTANEOUS if request.has(Flag.SIMULTANEOUS)
+        code = (Code.ACCEPTED_NO_SIMULTANEOUS if request.has(RequestFlag.SIMULTANEOUS)
                 else Code.ACCEPTED)
         if is_deregistration(request):
             effects: list[Effect] = self._unbind(datagram, request, old)
             return [*effects, self._reply(datagram, request, code, 0, request.identification)]
         lifetime_s = min(request.lifetime_s, self.policy.lifetime_s)
         expires_s = None if lifetime_s == INFINITE_LIFETIME else now_s + lifetime_s
-        binding = Binding(request.care_of, expires_s, request.has(Flag.REVERSE_TUNNEL))
+        binding = Binding(request.care_of, expires_s, request.has(RequestFlag.REVERSE_TUNNEL))
         self.bindings[home] = binding
         # The tunnel first: when the node reads the reply, it is there.
         return [Bind(home, request.care_of),
-                Note("bound", {"home_address": home, "care_of": request.care_of,
-                               "lifetime_s": lifetime_s, "code": int(code),
-                               "reverse_tunnel": binding.reverse_tunnel,
-                               "renewal": old is not None and old.care_of == request.care_of}),
+                DaemonEvent("bound", {
+                    "home_address": home, "care_of": request.care_of, "lifetime_s": lifetime_s,
+                    "code": int(code), "reverse_tunnel": binding.reverse_tunnel,
+                    "renewal": old is not None and old.care_of == request.care_of}),
                 self._reply(datagram, request, code, lifetime_s, request.identification)]
 
     def _unbind(self, datagram: Datagram, request: Request, old: Binding | None) -> list[Effect]:
@@ -162,7 +169,7 @@ class HomeAgent:
         fields = {"home_address": home, "care_of": old.care_of if old else None,
                   "reason": "deregistered"}
         unbind: list[Effect] = [Unbind(home, old.care_of, datagram.source.link)] if old else []
-        return [*unbind, Note("unbound", fields)]
+        return [*unbind, DaemonEvent("unbound", fields)]
 
     def _deny(self, datagram: Datagram, request: Request, refusal: tuple[Code, str],
               now_s: float) -> list[Effect]:
@@ -175,19 +182,20 @@ class HomeAgent:
         identification = request.identification
         if code == Code.HA_IDENTIFICATION:
             identification = replay.resynchronising(identification, now_s)
-        return [Note("denied", fields), self._reply(datagram, request, code, 0, identification)]
+        return [DaemonEvent("denied", fields),
+                self._reply(datagram, request, code, 0, identification)]
 
     def _reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
-               identification: int) -> Send:
+               identification: int) -> SendMessage:
         """RFC 5944 section 3.8.3: back to where the request came from."""
         reply = Reply(code, lifetime_s, request.home_address, self.policy.address, identification)
         node = self.policy.nodes.get(request.home_address)
         if node is not None:
-            reply = packets.authenticate(reply, Kind.MOBILE_HOME, node)
+            reply = packets.authenticate(reply, ExtensionType.MOBILE_HOME, node)
         peer = self.policy.peers.get(datagram.source.address)
         if peer is not None:
-            reply = packets.authenticate(reply, Kind.FOREIGN_HOME, peer)
-        return Send(reply.encode(), self.policy.address, datagram.source)
+            reply = packets.authenticate(reply, ExtensionType.FOREIGN_HOME, peer)
+        return SendMessage(reply.encode(), self.policy.address, datagram.source)
 
 
 def is_deregistration(request: Request) -> bool:

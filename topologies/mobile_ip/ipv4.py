@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from socket import inet_aton, inet_ntoa
 
-from topologies.mobile_ip.packets import PacketError
+from topologies.mobile_ip.packets import MessageError
 
 ICMP = 1
 UDP = 17
@@ -22,7 +22,7 @@ _MORE_FRAGMENTS_AND_OFFSET = 0x3FFF
 
 
 @dataclass(frozen=True)
-class Packet:
+class Ipv4Packet:
     """An IPv4 packet; ports are 0 where the protocol has none."""
 
     protocol: int
@@ -49,39 +49,39 @@ class Packet:
         return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
 
 
-def parse(data: bytes, *, udp_sum: bool = True) -> Packet:
-    """An unfragmented IPv4 packet. Raises PacketError for anything else.
+def parse(data: bytes, *, udp_sum: bool = True) -> Ipv4Packet:
+    """An unfragmented IPv4 packet. Raises MessageError for anything else.
 
     `udp_sum` says whether UDP's checksum has been filled in.
     """
     if len(data) < _IP.size or data[0] >> 4 != 4:
-        raise PacketError("no IPv4 packet")
+        raise MessageError("no IPv4 packet")
     size = (data[0] & 15) * 4
     _, _, length, _, fragment, ttl, protocol, _, source, destination = _IP.unpack_from(data)
     if size < _IP.size or not size <= length <= len(data):
-        raise PacketError("IPv4 lengths contradict each other")
+        raise MessageError("IPv4 lengths contradict each other")
     if checksum(data[:size]):
-        raise PacketError("IPv4 checksum is wrong")
+        raise MessageError("IPv4 checksum is wrong")
     if fragment & _MORE_FRAGMENTS_AND_OFFSET:
-        raise PacketError("fragment")
-    packet = Packet(protocol, inet_ntoa(source), inet_ntoa(destination), ttl, data[size:length])
+        raise MessageError("fragment")
+    packet = Ipv4Packet(protocol, inet_ntoa(source), inet_ntoa(destination), ttl, data[size:length])
     return _parse_udp(packet, udp_sum=udp_sum) if protocol == UDP else packet
 
 
-def _parse_udp(packet: Packet, *, udp_sum: bool) -> Packet:
+def _parse_udp(packet: Ipv4Packet, *, udp_sum: bool) -> Ipv4Packet:
     data = packet.payload
     if len(data) < _UDP.size:
-        raise PacketError("UDP header is cut short")
+        raise MessageError("UDP header is cut short")
     source_port, destination_port, length, total = _UDP.unpack_from(data)
     if not _UDP.size <= length <= len(data):
-        raise PacketError("UDP lengths contradict each other")
+        raise MessageError("UDP lengths contradict each other")
     pseudo = inet_aton(packet.source) + inet_aton(packet.destination)
     pseudo += struct.pack("!BBH", 0, UDP, length)
     # RFC 5944 sections 3.6.2.1, 3.7.2.1, 3.8.2.1: wrong and not zero means silently discarded.
     if udp_sum and total and checksum(pseudo + data[:length]):
-        raise PacketError("UDP checksum is wrong")
-    return Packet(UDP, packet.source, packet.destination, packet.ttl, data[_UDP.size:length],
-                  source_port, destination_port)
+        raise MessageError("UDP checksum is wrong")
+    return Ipv4Packet(UDP, packet.source, packet.destination, packet.ttl, data[_UDP.size:length],
+                      source_port, destination_port)
 
 
 def checksum(data: bytes) -> int:

@@ -59,7 +59,7 @@ class Switches:
         self._before.clear()
 
 
-class Tunnels:
+class IpInIpTunnels:
     """IP-in-IP interfaces, one for each pair of ends, there as long as somebody uses them."""
 
     def __init__(self, netlink: Netlink) -> None:
@@ -111,7 +111,7 @@ class AgentKernel:
         self._care_of = care_of
         self._claim = claim
         self._netlink = Netlink()
-        self._tunnels = Tunnels(self._netlink)
+        self._tunnels = IpInIpTunnels(self._netlink)
         self._switches = Switches()
         self._bound: dict[str, str] = {}
         self._visitors: dict[str, tuple[str, bool]] = {}

@@ -8,9 +8,9 @@ import sys
 from array import array
 
 from topologies.mobile_ip import ipv4
-from topologies.mobile_ip.effects import Datagram, Endpoint, Send
-from topologies.mobile_ip.ipv4 import ICMP, UDP, Packet
-from topologies.mobile_ip.packets import PORT, PacketError
+from topologies.mobile_ip.effects import Datagram, Endpoint, SendMessage
+from topologies.mobile_ip.ipv4 import ICMP, UDP, Ipv4Packet
+from topologies.mobile_ip.packets import PORT, MessageError
 
 _ETH_IP, _ETH_ARP = 0x0800, 0x0806
 _SO_ATTACH_FILTER = 26
@@ -58,7 +58,7 @@ class Radio:
         """Give the socket back."""
         self._socket.close()
 
-    def receive(self) -> tuple[Packet, bytes] | None:
+    def receive(self) -> tuple[Ipv4Packet, bytes] | None:
         """A packet and who sent it on the link; None if there is nothing of use."""
         try:
             data, ancillary, _, sender = self._socket.recvmsg(_LARGEST, 128)
@@ -68,29 +68,29 @@ class Radio:
             status = next((int.from_bytes(value[:4], sys.byteorder)
                            for level, _, value in ancillary if level == _SOL_PACKET), 0)
             return ipv4.parse(data, udp_sum=not status & _CHECKSUM_NOT_READY), sender[4]
-        except (OSError, PacketError):  # nothing more, or the interface has just gone down
+        except (OSError, MessageError):  # nothing more, or the interface has just gone down
             return None
 
     def send_icmp(self, message: bytes, source: str, destination: str, link: bytes) -> None:
         """Send a discovery message. Raises OSError."""
-        self._send(Packet(ICMP, source, destination, _DISCOVERY_TTL, message), link)
+        self._send(Ipv4Packet(ICMP, source, destination, _DISCOVERY_TTL, message), link)
 
-    def send_udp(self, effect: Send, source_port: int) -> None:
+    def send_udp(self, effect: SendMessage, source_port: int) -> None:
         """Send a registration message to a neighbour. Raises OSError."""
         assert effect.to.link is not None
-        self._send(Packet(UDP, effect.source, effect.to.address, _REGISTRATION_TTL,
-                          effect.payload, source_port, effect.to.port), effect.to.link)
+        self._send(Ipv4Packet(UDP, effect.source, effect.to.address, _REGISTRATION_TTL,
+                              effect.payload, source_port, effect.to.port), effect.to.link)
 
     def claim(self, address: str, link: bytes) -> None:
         """Broadcast that an address is at a link-layer address. Raises OSError."""
         self._socket.sendto(ipv4.gratuitous_arp(address, link),
                             (self.interface, _ETH_ARP, 0, 0, _BROADCAST))
 
-    def _send(self, packet: Packet, link: bytes) -> None:
+    def _send(self, packet: Ipv4Packet, link: bytes) -> None:
         self._socket.sendto(packet.encode(), (self.interface, _ETH_IP, 0, 0, link))
 
 
-class Wire:
+class UdpRegistration:
     """Registration over the node's ordinary UDP, from every side but the radio's.
 
     The port is taken on all interfaces, also to keep the kernel from answering what came to the
@@ -129,7 +129,7 @@ class Wire:
             return None
         return Datagram(data, Endpoint(address, port), socket.inet_ntoa(destination))
 
-    def send(self, effect: Send) -> None:
+    def send(self, effect: SendMessage) -> None:
         """Send a message from one of the node's addresses. Raises OSError."""
         info = _PKTINFO.pack(0, socket.inet_aton(effect.source), bytes(4))
         self._socket.sendmsg([effect.payload], [(socket.IPPROTO_IP, _IP_PKTINFO, info)], 0,

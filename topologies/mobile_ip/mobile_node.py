@@ -9,18 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from topologies.mobile_ip import discovery, packets, replay
-from topologies.mobile_ip.discovery import Advertisement, Service
-from topologies.mobile_ip.effects import Effect, Endpoint, Note, Send, Solicit, UseAgent
+from topologies.mobile_ip.discovery import Advertisement, AgentFlag
+from topologies.mobile_ip.effects import (
+    DaemonEvent,
+    Effect,
+    Endpoint,
+    SendMessage,
+    Solicit,
+    UseAgent,
+)
 from topologies.mobile_ip.packets import (
     INFINITE_LIFETIME,
     PORT,
     Association,
     Code,
-    Flag,
-    Kind,
-    PacketError,
+    ExtensionType,
+    MessageError,
     Reply,
     Request,
+    RequestFlag,
 )
 
 # RFC 1256 section 5: three solicitations, a second apart; RFC 5944 section 2.4: then ever fewer.
@@ -50,7 +57,7 @@ class NodePolicy:
 
 
 @dataclass(frozen=True)
-class Agent:
+class HeardAgent:
     """An agent that was heard."""
 
     address: str
@@ -65,7 +72,7 @@ class Agent:
 class Attempt:
     """A registration under way, over all its transmissions."""
 
-    agent: Agent
+    agent: HeardAgent
     lifetime_s: int
     deadline_s: float
     next_s: float
@@ -83,7 +90,7 @@ class MobileNode:
     def __init__(self, policy: NodePolicy, noise: Callable[[], int] = lambda: 0,
                  clock_offset_s: float = 0.0) -> None:
         self.policy = policy
-        self.agent: Agent | None = None
+        self.agent: HeardAgent | None = None
         self.attempt: Attempt | None = None
         self.registered = False
         self.clock_offset_s = clock_offset_s
@@ -121,11 +128,11 @@ class MobileNode:
             return []
         self._lose()
         self.agent = agent
-        note = Note("advertised", {"agent": address, "care_of": agent.care_of or None,
-                                   "place": _place(agent), "sequence": heard.sequence})
+        note = DaemonEvent("advertised", {"agent": address, "care_of": agent.care_of or None,
+                                          "place": _place(agent), "sequence": heard.sequence})
         if not agent.at_home and self.policy.reverse_tunnel and not heard.offers(
-                Service.REVERSE_TUNNEL):
-            return [note, Note("failed", {"reason": "the agent offers no reverse tunnel"})]
+                AgentFlag.REVERSE_TUNNEL):
+            return [note, DaemonEvent("failed", {"reason": "the agent offers no reverse tunnel"})]
         # At home nothing leads through a binding: the route first (RFC 5944 section 2.4.3).
         use: list[Effect] = [UseAgent(address, link, at_home=True)] if agent.at_home else []
         return [note, *use, *self._start(now_s, now_s + self.policy.deadline_s)]
@@ -135,7 +142,7 @@ class MobileNode:
         attempt = self.attempt
         try:
             reply = packets.parse_reply(payload)
-        except PacketError:
+        except MessageError:
             return []
         if (attempt is None or reply.home_address != self.policy.home_address
                 or packets.unknown_kind(reply) is not None
@@ -143,7 +150,7 @@ class MobileNode:
             return []
         by_foreign_agent = Code.FA_UNSPECIFIED <= reply.code < Code.HA_UNSPECIFIED
         if not by_foreign_agent and not packets.is_authentic(
-                reply, Kind.MOBILE_HOME, self.policy.association):
+                reply, ExtensionType.MOBILE_HOME, self.policy.association):
             # RFC 5944 section 3.6.2.1: discarded, but worth telling: our key is wrong, or theirs.
             self.attempt = replace(attempt, trouble=f"reply not authentic, code {reply.code}")
             return [_denied(reply, authentic=False)]
@@ -157,7 +164,7 @@ class MobileNode:
         effects: list[Effect] = []
         if self._search_until_s is not None and self._search_until_s <= now_s:
             self._search_until_s = self._solicit_s = None
-            effects.append(Note("failed", {"reason": "no agent has advertised itself"}))
+            effects.append(DaemonEvent("failed", {"reason": "no agent has advertised itself"}))
         if self._solicit_s is not None and self._solicit_s <= now_s:
             effects += self._solicit(now_s)
         if self.attempt is not None:
@@ -175,22 +182,22 @@ class MobileNode:
 
     # --- discovery ---------------------------------------------------------------------------
 
-    def _describe(self, heard: Advertisement, address: str, link: bytes) -> Agent | None:
+    def _describe(self, heard: Advertisement, address: str, link: bytes) -> HeardAgent | None:
         """The agent behind an advertisement, if it is of any use."""
         at_home = self.policy.home_agent == address or self.policy.home_agent in {
             router for router, _ in heard.routers}
         if at_home:
-            useful = heard.offers(Service.HOME_AGENT)
+            useful = heard.offers(AgentFlag.HOME_AGENT)
         else:
             known = self.agent is not None and self.agent.address == address
-            useful = heard.offers(Service.FOREIGN_AGENT) and bool(heard.care_of) and (
-                known or not heard.offers(Service.BUSY))
+            useful = heard.offers(AgentFlag.FOREIGN_AGENT) and bool(heard.care_of) and (
+                known or not heard.offers(AgentFlag.BUSY))
         if not useful:
             return None
-        return Agent(address, link, at_home, "" if at_home else heard.care_of[0], heard.sequence,
-                     heard.registration_lifetime_s)
+        return HeardAgent(address, link, at_home, "" if at_home else heard.care_of[0],
+                          heard.sequence, heard.registration_lifetime_s)
 
-    def _is_news(self, agent: Agent) -> bool:
+    def _is_news(self, agent: HeardAgent) -> bool:
         """Whether an advertisement is a reason to register."""
         if self.agent is None:
             return not self.policy.by_event or self._search_until_s is not None
@@ -204,7 +211,7 @@ class MobileNode:
         self._solicitations += 1
         slower = max(0, self._solicitations - _QUICK_SOLICITATIONS)
         self._solicit_s = now_s + min(_SOLICITATION_S * 2.0 ** slower, _SLOWEST_SOLICITATION_S)
-        return [Solicit(), Note("solicited", {"count": self._solicitations})]
+        return [Solicit(), DaemonEvent("solicited", {"count": self._solicitations})]
 
     def _lose(self) -> None:
         """Forget where it was."""
@@ -229,21 +236,21 @@ class MobileNode:
                              self._last_identification + 1)
         self._last_identification = identification
         # RFC 5944 section 3.6.1.2: at home the care-of address is the home address.
-        away = Flag.REVERSE_TUNNEL if self.policy.reverse_tunnel else Flag(0)
-        request = Request(Flag(0) if agent.at_home else away, attempt.lifetime_s,
+        away = RequestFlag.REVERSE_TUNNEL if self.policy.reverse_tunnel else RequestFlag(0)
+        request = Request(RequestFlag(0) if agent.at_home else away, attempt.lifetime_s,
                           self.policy.home_address, self.policy.home_agent,
                           self.policy.home_address if agent.at_home else agent.care_of,
                           identification)
-        request = packets.authenticate(request, Kind.MOBILE_HOME, self.policy.association)
+        request = packets.authenticate(request, ExtensionType.MOBILE_HOME, self.policy.association)
         attempt = replace(attempt, sent_s=now_s, identification=identification,
                           count=attempt.count + 1, next_s=now_s + attempt.wait_s,
                           wait_s=min(attempt.wait_s * 2, _SLOWEST_RETRY_S))
         self.attempt = attempt
-        return [Send(request.encode(), self.policy.home_address,
-                     Endpoint(agent.address, PORT, agent.link)),
-                Note("requested", {"agent": agent.address, "place": _place(agent),
-                                   "care_of": request.care_of, "lifetime_s": attempt.lifetime_s,
-                                   "count": attempt.count})]
+        return [SendMessage(request.encode(), self.policy.home_address,
+                            Endpoint(agent.address, PORT, agent.link)),
+                DaemonEvent("requested", {
+                    "agent": agent.address, "place": _place(agent), "care_of": request.care_of,
+                    "lifetime_s": attempt.lifetime_s, "count": attempt.count})]
 
     def _retry(self, attempt: Attempt, now_s: float) -> list[Effect]:
         if attempt.deadline_s <= now_s:
@@ -263,9 +270,10 @@ class MobileNode:
                   "lifetime_s": lifetime_s, "care_of": agent.care_of or None,
                   "requests": attempt.count}
         if agent.at_home:
-            return [Note("deregistered", {"agent": agent.address, "code": reply.code}),
-                    Note("registered", fields)]
-        return [UseAgent(agent.address, agent.link, at_home=False), Note("registered", fields)]
+            return [DaemonEvent("deregistered", {"agent": agent.address, "code": reply.code}),
+                    DaemonEvent("registered", fields)]
+        return [UseAgent(agent.address, agent.link, at_home=False),
+                DaemonEvent("registered", fields)]
 
     def _refused(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
         """Do better if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
@@ -287,13 +295,13 @@ class MobileNode:
     def _fail(self, reason: str) -> list[Effect]:
         """Give up until the link comes up again, or an agent is heard."""
         self._lose()
-        return [Note("failed", {"reason": reason})]
+        return [DaemonEvent("failed", {"reason": reason})]
 
 
-def _denied(reply: Reply, *, authentic: bool) -> Note:
-    return Note("denied", {"code": reply.code, "authentic": authentic,
-                           "agent": reply.home_agent})
+def _denied(reply: Reply, *, authentic: bool) -> DaemonEvent:
+    return DaemonEvent("denied", {"code": reply.code, "authentic": authentic,
+                                  "agent": reply.home_agent})
 
 
-def _place(agent: Agent) -> str:
+def _place(agent: HeardAgent) -> str:
     return "home" if agent.at_home else "foreign"

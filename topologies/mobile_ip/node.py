@@ -11,19 +11,19 @@ from typing import Any
 
 from topologies.mobile_ip import discovery
 from topologies.mobile_ip.config import NodeConfig, load_node
-from topologies.mobile_ip.daemon import Loop, now_s, say, serve
-from topologies.mobile_ip.effects import Effect, Note, Send, Solicit, UseAgent
+from topologies.mobile_ip.daemon import DaemonLoop, now_s, say, serve
+from topologies.mobile_ip.effects import DaemonEvent, Effect, SendMessage, Solicit, UseAgent
 from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
 from topologies.mobile_ip.kernel import NodeKernel
-from topologies.mobile_ip.link import Radio, Wire
+from topologies.mobile_ip.link import Radio, UdpRegistration
 from topologies.mobile_ip.mobile_node import MobileNode, NodePolicy
-from topologies.mobile_ip.packets import PacketError
+from topologies.mobile_ip.packets import MessageError
 
 
-class Node:
+class MobileNodeProgram:
     """Sockets, kernel and commands on one side, the mobile node's logic on the other."""
 
-    def __init__(self, config: NodeConfig, loop: Loop) -> None:
+    def __init__(self, config: NodeConfig, loop: DaemonLoop) -> None:
         self._config = config
         self._loop = loop
         # Below the clock's precision an Identification is to be unpredictable.
@@ -32,12 +32,12 @@ class Node:
             config.home_address, config.home_agent, config.association, config.lifetime_s,
             config.by_event, config.reverse_tunnel, config.retry_s, config.deadline_s),
             lambda: noise.getrandbits(10), config.clock_offset_s)
-        self._placeholder = Wire(0, ignored_interface=config.interface)
+        self._placeholder = UdpRegistration(0, ignored_interface=config.interface)
         self._port = self._placeholder.port
         self._radio = Radio(config.interface, discovery.ADVERTISEMENT, self._port)
         self._kernel = NodeKernel(config.interface, config.home_address,
                                   self._radio.link_address, self._radio.claim)
-        self._input = Commands(self._command, loop)
+        self._input = _Commands(self._command, loop)
         loop.watch(self._radio, self._from_radio)
         loop.watch(self._placeholder, self._placeholder.receive)
         loop.watch(self._input, self._input.read)
@@ -82,7 +82,7 @@ class Node:
             return
         try:
             heard = discovery.parse_advertisement(packet.payload)
-        except PacketError:
+        except MessageError:
             return
         self._perform(self._logic.advertised(heard, packet.source, link, now_s()))
 
@@ -96,9 +96,9 @@ class Node:
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case Note():
+            case DaemonEvent():
                 say(effect.event, **effect.fields)
-            case Send():
+            case SendMessage():
                 self._radio.send_udp(effect, self._port)
             case Solicit():
                 self._radio.send_icmp(discovery.solicitation(), self._config.home_address,
@@ -108,10 +108,10 @@ class Node:
                 self._kernel.use(effect)
 
 
-class Commands:
+class _Commands:
     """JSON lines on standard input; its end means: stop."""
 
-    def __init__(self, act: Callable[[dict[str, Any]], None], loop: Loop) -> None:
+    def __init__(self, act: Callable[[dict[str, Any]], None], loop: DaemonLoop) -> None:
         self._act = act
         self._loop = loop
         self._buffer = b""
@@ -140,7 +140,7 @@ class Commands:
 
 def main(arguments: list[str]) -> int:
     """Serve until `stop`, the end of input or SIGTERM."""
-    return serve(arguments, load_node, Node, lambda config: {
+    return serve(arguments, load_node, MobileNodeProgram, lambda config: {
         "interface": config.interface, "home_address": config.home_address})
 
 

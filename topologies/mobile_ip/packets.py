@@ -21,7 +21,7 @@ _REQUEST = struct.Struct("!BBH4s4s4sQ")
 _REPLY = struct.Struct("!BBH4s4sQ")
 
 
-class PacketError(ValueError):
+class MessageError(ValueError):
     """Octets that are not the message they should be.
 
     `request` has the fixed part of a registration request where only its extensions are broken, so
@@ -33,7 +33,7 @@ class PacketError(ValueError):
         self.request = request
 
 
-class Flag(enum.IntFlag):
+class RequestFlag(enum.IntFlag):
     """Flags of a registration request (RFC 5944 section 3.3; T: RFC 3024 section 3.2)."""
 
     SIMULTANEOUS = 0x80
@@ -78,7 +78,7 @@ class Code(enum.IntEnum):
     HA_ENCAPSULATION = 139
 
 
-class Kind(enum.IntEnum):
+class ExtensionType(enum.IntEnum):
     """Extension types; those below 128 must be understood (RFC 5944 section 1.9)."""
 
     MOBILE_HOME = 32
@@ -122,7 +122,7 @@ class Request:
                               self.identification)
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
-    def has(self, flag: Flag) -> bool:
+    def has(self, flag: RequestFlag) -> bool:
         """Whether a flag is set."""
         return bool(self.flags & flag)
 
@@ -162,44 +162,44 @@ Message = TypeVar("Message", Request, Reply)
 
 
 def parse(data: bytes) -> Request | Reply:
-    """A registration message. Raises PacketError for anything else."""
+    """A registration message. Raises MessageError for anything else."""
     if not data:
-        raise PacketError("empty message")
+        raise MessageError("empty message")
     if data[0] == REQUEST:
         return parse_request(data)
     if data[0] == REPLY:
         return parse_reply(data)
-    raise PacketError(f"message type {data[0]}")
+    raise MessageError(f"message type {data[0]}")
 
 
 def parse_request(data: bytes) -> Request:
-    """A registration request. Raises PacketError."""
+    """A registration request. Raises MessageError."""
     if len(data) < _REQUEST.size or data[0] != REQUEST:
-        raise PacketError("no registration request")
+        raise MessageError("no registration request")
     _, flags, lifetime, home, agent, care_of, identification = _REQUEST.unpack_from(data)
     request = Request(flags, lifetime, inet_ntoa(home), inet_ntoa(agent), inet_ntoa(care_of),
                       identification)
     try:
         return replace(request, extensions=parse_extensions(data[_REQUEST.size:]))
-    except PacketError as error:
-        raise PacketError(str(error), request) from None
+    except MessageError as error:
+        raise MessageError(str(error), request) from None
 
 
 def parse_reply(data: bytes) -> Reply:
-    """A registration reply. Raises PacketError."""
+    """A registration reply. Raises MessageError."""
     if len(data) < _REPLY.size or data[0] != REPLY:
-        raise PacketError("no registration reply")
+        raise MessageError("no registration reply")
     _, code, lifetime, home, agent, identification = _REPLY.unpack_from(data)
     return Reply(code, lifetime, inet_ntoa(home), inet_ntoa(agent), identification,
                  parse_extensions(data[_REPLY.size:]))
 
 
 def parse_extensions(data: bytes) -> tuple[Extension, ...]:
-    """Extensions up to the end of the message. Raises PacketError where one is cut short."""
+    """Extensions up to the end of the message. Raises MessageError where one is cut short."""
     found = []
     while data:
         if len(data) < 2 or len(data) < 2 + data[1]:
-            raise PacketError(f"extension of type {data[0]} is cut short")
+            raise MessageError(f"extension of type {data[0]} is cut short")
         end = 2 + data[1]
         found.append(Extension(data[0], data[2:end]))
         data = data[end:]
@@ -210,10 +210,10 @@ def unknown_kind(message: Request | Reply) -> int | None:
     """Type of an extension that had to be understood and is not (RFC 5944 section 1.9)."""
     return next((extension.kind for extension in message.extensions
                  if extension.kind < FIRST_SKIPPABLE_KIND
-                 and extension.kind not in Kind.__members__.values()), None)
+                 and extension.kind not in ExtensionType.__members__.values()), None)
 
 
-def authenticate(message: Message, kind: Kind, association: Association) -> Message:
+def authenticate(message: Message, kind: ExtensionType, association: Association) -> Message:
     """The message with an authentication extension appended (RFC 5944 section 3.5)."""
     spi = struct.pack("!I", association.spi)
     digest = authenticator(message.encode(), kind, association)
@@ -229,7 +229,7 @@ def authenticator(prior: bytes, kind: int, association: Association) -> bytes:
     return hmac.digest(association.key, prior + head, "md5")
 
 
-def is_authentic(message: Request | Reply, kind: Kind, association: Association) -> bool:
+def is_authentic(message: Request | Reply, kind: ExtensionType, association: Association) -> bool:
     """Whether exactly one extension of this kind is there and right (RFC 5944 section 3.8.2.1)."""
     places = [n for n, extension in enumerate(message.extensions) if extension.kind == kind]
     if len(places) != 1:

@@ -54,7 +54,7 @@ class DaemonError(RuntimeError):
     """A daemon did not come up or a station not onto the network; the text is one line."""
 
 
-class Daemon:
+class StandaloneDaemon:
     """A program on a node; every line it writes is kept and handed on."""
 
     def __init__(self, what: str, node: object, argv: list[str], log: Path,
@@ -113,7 +113,7 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class Association:
+class LinkUp:
     """A link that came up; times are of the monotonic clock."""
 
     at_s: float
@@ -130,13 +130,13 @@ class Registration:
 
 
 @dataclass
-class Station:
+class StationState:
     """What a station's daemons have said: where it is, and where it is registered."""
 
     name: str
     access_points: dict[str, str]  # names by BSSID
-    mobile_ip: Daemon | None = None
-    associated: list[Association] = field(default_factory=list)
+    mobile_ip: StandaloneDaemon | None = None
+    associated: list[LinkUp] = field(default_factory=list)
     registered: list[Registration] = field(default_factory=list)
 
     @property
@@ -149,8 +149,8 @@ class Station:
         if "CTRL-EVENT-CONNECTED" not in line:
             return
         bssid = line.partition("Connection to ")[2].partition(" ")[0]
-        self.associated.append(Association(time.monotonic(),
-                                           self.access_points.get(bssid, bssid)))
+        self.associated.append(LinkUp(time.monotonic(),
+                                      self.access_points.get(bssid, bssid)))
         if self.mobile_ip is not None:
             self.mobile_ip.tell("attached")
 
@@ -162,7 +162,7 @@ class Station:
                                                 event["care_of"]))
 
 
-class Daemons:
+class StandaloneDaemons:
     """All daemons of a scenario. A mobile node that drives chooses its access point itself."""
 
     def __init__(self, net: Mininet_wifi, scenario: Scenario, folder: Path,
@@ -175,7 +175,7 @@ class Daemons:
         nodes = scenario.network.nodes
         bssids = {nodes[name].interfaces[nodes[name].radio_interface].radio or "": name
                   for name in scenario.network.of_duty("access_point")}
-        self.stations = {name: Station(name, bssids) for name in self._keys}
+        self.stations = {name: StationState(name, bssids) for name in self._keys}
 
     def start(self) -> None:
         """Bring everything up. Raises DaemonError."""
@@ -196,9 +196,9 @@ class Daemons:
             station.mobile_ip.wait_for('"registered"')
 
     def _start(self, what: str, name: str, argv: list[str],
-               on_line: Callable[[str], None] = lambda _: None) -> Daemon:
-        daemon = Daemon(f"{what} on {name}", self._net[name], argv,
-                        self._folder / f"{name}-{what}.log", on_line)
+               on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
+        daemon = StandaloneDaemon(f"{what} on {name}", self._net[name], argv,
+                                  self._folder / f"{name}-{what}.log", on_line)
         self._stack.callback(daemon.stop)
         return daemon
 
@@ -211,13 +211,13 @@ class Daemons:
     def _node(self, name: str) -> Node:
         return self._scenario.network.nodes[name]
 
-    def _access_point(self, name: str) -> Daemon:
+    def _access_point(self, name: str) -> StandaloneDaemon:
         node = self._node(name)
         return self._start("hostapd", name, ["hostapd", self._file(f"{name}.conf", _HOSTAPD.format(
             interface=radio_of(self._net[name]), ssid=node.ssid, channel=node.channel,
             bridge=node.interfaces[node.radio_interface].bridge, control=self._folder / name))])
 
-    def _supplicant(self, name: str, station: Station) -> Daemon:
+    def _supplicant(self, name: str, station: StationState) -> StandaloneDaemon:
         nodes = self._scenario.network.nodes
         home = nodes[self._scenario.home_of(name)]
         choice = f"bssid={home.interfaces[home.radio_interface].radio}"
@@ -232,7 +232,7 @@ class Daemons:
                 frequencies=" ".join(str(2407 + 5 * channel) for channel in sorted(channels))))],
             station.supplicant_says)
 
-    def _agent(self, name: str) -> Daemon:
+    def _agent(self, name: str) -> StandaloneDaemon:
         node = self._node(name)
         return self._python("agent", name, {
             "interface": node.interface_of(node.address), "address": node.address,
@@ -241,7 +241,7 @@ class Daemons:
                      for station, key in self._keys.items()
                      if self._node(station).agent == name]})
 
-    def _mobile_node(self, name: str, station: Station) -> Daemon:
+    def _mobile_node(self, name: str, station: StationState) -> StandaloneDaemon:
         node = self._node(name)
         return self._python("node", name, {
             "interface": radio_of(self._net[name]), "home_address": node.address,
@@ -249,20 +249,20 @@ class Daemons:
             "key_hex": self._keys[name]}, station.node_says)
 
     def _python(self, program: str, name: str, settings: dict[str, object],
-                on_line: Callable[[str], None] = lambda _: None) -> Daemon:
+                on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
         path = self._file(f"{name}-mobile-ip.json", json.dumps(settings))
         return self._start("mobile-ip", name, [
             sys.executable, "-m", f"topologies.mobile_ip.{program}", path], on_line)
 
 
 @contextmanager
-def serving(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, Station]]:
+def serving(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, StationState]]:
     """The daemons while this holds, with every station at home; their files are gone afterwards.
 
     Raises DaemonError.
     """
     with tempfile.TemporaryDirectory(prefix="qop-") as folder, ExitStack() as stack:
-        daemons = Daemons(net, scenario, Path(folder), stack)
+        daemons = StandaloneDaemons(net, scenario, Path(folder), stack)
         daemons.start()
         info(f"logs, control sockets: {folder}\n")
         yield daemons.stations

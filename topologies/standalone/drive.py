@@ -15,7 +15,7 @@ from mininet.log import output
 from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Scenario
-from topologies.standalone.daemons import Station
+from topologies.standalone.daemons import StationState
 from topologies.standalone.network import as_position, command, radio_of, run
 
 _PING_S = 0.2
@@ -60,7 +60,7 @@ def pinging(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
         reader.join()
 
 
-def watch(net: Mininet_wifi, scenario: Scenario, station: Station) -> bool:
+def watch(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
     """Ping the peer as long as the station drives, and a while; whether all is well in the end.
 
     A line a second says where the mobile node is and what it hears: the signal is the kernel's, the
@@ -138,7 +138,7 @@ def signal_of(net: Mininet_wifi, name: str) -> str:
     return f"{said[1]} dBm" if said else "none"
 
 
-def registration(station: Station, names: dict[str, str]) -> str:
+def registration(station: StationState, names: dict[str, str]) -> str:
     """The agent of the last accepted registration, and the care-of address if it is away."""
     if not station.registered:
         return "none"
@@ -146,7 +146,7 @@ def registration(station: Station, names: dict[str, str]) -> str:
     return names.get(last.agent, last.agent) + (f", {last.care_of}" if last.care_of else ", home")
 
 
-def tell_moves(station: Station, names: dict[str, str]) -> None:
+def tell_moves(station: StationState, names: dict[str, str]) -> None:
     """Every move of the link since the first, and how long its registration took."""
     for move in station.associated[1:]:
         after = next((done for done in station.registered if done.at_s >= move.at_s), None)

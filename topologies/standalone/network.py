@@ -29,7 +29,7 @@ _SYSCTLS = ("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_re
             "net.ipv6.conf.default.disable_ipv6=1")
 
 
-class AccessPoint(AP):  # type: ignore[misc]
+class StandaloneAccessPoint(AP):  # type: ignore[misc]
     """An access point in a namespace of its own: a bridge between its wire and its radio."""
 
     def __init__(self, name: str, **params: Any) -> None:

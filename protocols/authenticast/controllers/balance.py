@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from protocols.authenticast.controllers.state import Controller, Decision, Observation
+from protocols.authenticast.controllers.state import Controller, Decision, StreamObservation
 from protocols.authenticast.fairness import Load, best_algorithm, busier_end
 from protocols.authenticast.settings import Algorithm, Scheme, Setting
 
@@ -36,7 +36,7 @@ class Balanced:
         self._costs_s = dict(costs_s)
         self._changed_s: float | None = None
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """What the other controller wants; where it wants nothing, perhaps another algorithm."""
         decision = self._inner.decide(seen)
         if decision is not None or not seen.algorithm_change or (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from protocols.authenticast.controllers.state import Decision, Observation
+from protocols.authenticast.controllers.state import Decision, StreamObservation
 from protocols.authenticast.settings import MAX_BUNDLE, Scheme, Setting
 
 
@@ -45,7 +45,7 @@ class _Calm:
         """Start counting anew."""
         self._since = None
 
-    def is_over(self, seen: Observation) -> bool:
+    def is_over(self, seen: StreamObservation) -> bool:
         """Whether the stream is stable."""
         if seen.delta >= self._parameters.calm_share * self._parameters.limit:
             self._since = None
@@ -63,7 +63,7 @@ class Blend1998:
         self._calm = _Calm(self._parameters)
         self._bundle: int | None = None
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """Drop when DELTA exceeds LIMIT; a larger bundle when the stream is stable again."""
         parameters, setting = self._parameters, seen.setting
         if setting.scheme is Scheme.DELAYED:
@@ -90,7 +90,7 @@ class DelayedFirst1998:
         self._calm = _Calm(self._parameters)
         self._raised_at = -1
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """More than ten packets a group when DELTA exceeds LIMIT; smaller groups when stable."""
         parameters, setting = self._parameters, seen.setting
         if seen.delta > parameters.limit:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from protocols.authenticast.controllers.state import Decision, Observation
+from protocols.authenticast.controllers.state import Decision, StreamObservation
 from protocols.authenticast.settings import MAX_BUNDLE, Scheme, Setting
 
 _STEPS = 100
@@ -49,7 +49,7 @@ class Bounded:
         self._seen_s: float | None = None
         self._changed_s: float | None = None
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """The setting for what was seen, if it differs enough from the one in force."""
         self._integrate(seen)
         if not seen.is_measured:
@@ -60,7 +60,7 @@ class Bounded:
         self._changed_s = seen.now_s
         return Decision(setting, self._cause(setting, seen))
 
-    def _integrate(self, seen: Observation) -> None:
+    def _integrate(self, seen: StreamObservation) -> None:
         passed_s = 0.0 if self._seen_s is None else max(0.0, seen.now_s - self._seen_s)
         self._seen_s = seen.now_s
         if not seen.is_measured:
@@ -77,7 +77,7 @@ class Bounded:
             self._extra *= max(0.0, 1 - self._parameters.recovery * passed_s)
         self._extra = min(self._extra, self._parameters.max_extra)
 
-    def _setting(self, seen: Observation) -> Setting:
+    def _setting(self, seen: StreamObservation) -> Setting:
         """The strongest setting that the receiver can sustain."""
         verify_s = seen.verify_s * (1 + self._extra)
         handle_s = seen.handle_s * (1 + self._extra)
@@ -94,7 +94,7 @@ class Bounded:
             return Setting(Scheme.PERCENTAGE, algorithm, level=permitted.clamp(level))
         return self._at_the_floor(seen, verify_s, handle_s, largest)
 
-    def _at_the_floor(self, seen: Observation, verify_s: float, handle_s: float,
+    def _at_the_floor(self, seen: StreamObservation, verify_s: float, handle_s: float,
                       largest: int) -> Setting:
         """Shed as little as possible: trees of the largest size, or the floor by percentage.
 
@@ -111,7 +111,7 @@ class Bounded:
         return Setting(Scheme.PERCENTAGE, seen.setting.algorithm,
                        level=seen.permitted.clamp(floor), shed=_up(by_level))
 
-    def _is_worth_it(self, setting: Setting, seen: Observation) -> bool:
+    def _is_worth_it(self, setting: Setting, seen: StreamObservation) -> bool:
         now, hysteresis = seen.setting, 1 + self._parameters.hysteresis
         if setting == now:
             return False
@@ -126,7 +126,7 @@ class Bounded:
         return (setting.bundle > now.bundle or setting.bundle * hysteresis <= now.bundle
                 or setting.shed != now.shed)
 
-    def _cause(self, setting: Setting, seen: Observation) -> str:
+    def _cause(self, setting: Setting, seen: StreamObservation) -> str:
         what = (f"{100 * setting.level:g} %" if setting.scheme is Scheme.PERCENTAGE
                 else f"{setting.scheme.name.lower()}, bundle {setting.bundle}")
         shed = f", {100 * setting.shed:g} % shed" if setting.shed else ""

@@ -7,7 +7,7 @@ bound, packets are shed.
 
 from __future__ import annotations
 
-from protocols.authenticast.controllers.state import Decision, Observation
+from protocols.authenticast.controllers.state import Decision, StreamObservation
 from protocols.authenticast.settings import Scheme, Setting
 
 _RETURN = 0.5
@@ -21,7 +21,7 @@ class Lyapunov:
             raise ValueError("lyapunov: give a worth above 0")
         self._worth = worth
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """The highest level or the floor, whichever has the smaller drift plus penalty."""
         if not seen.is_measured:
             return None
@@ -41,10 +41,10 @@ class Lyapunov:
                         + (f", {100 * shed:g} % shed" if shed else ""))
 
     @staticmethod
-    def _was_high(seen: Observation) -> bool:
+    def _was_high(seen: StreamObservation) -> bool:
         return seen.setting.level >= seen.permitted.high
 
-    def _excess(self, seen: Observation) -> float:
+    def _excess(self, seen: StreamObservation) -> float:
         """The share of packets beyond what the receiver can take at the floor, in tenths."""
         cost_s = seen.handle_s + seen.permitted.low * seen.verify_s
         load = seen.rate_pps * cost_s

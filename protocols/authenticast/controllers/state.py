@@ -13,7 +13,7 @@ _MIN_S = 1e-9
 
 
 @dataclass(frozen=True)
-class Observation:
+class StreamObservation:
     """A stream when a report of its receiver has come.
 
     `delta` is the gap of type 1, packets sent but not yet taken up (what waits for a bundle's
@@ -56,5 +56,5 @@ class Decision:
 class Controller(Protocol):
     """Decides after every report; None leaves things as they are."""
 
-    def decide(self, seen: Observation) -> Decision | None:
+    def decide(self, seen: StreamObservation) -> Decision | None:
         """What should be in force from now on."""

@@ -262,7 +262,7 @@ async def _survive(policy: str, work: Path) -> dict[str, Any]:
     plan = plan_of(policy, "R1")
     [planned] = plan.testbeds.values()
     machine, made = setup.embedded(), secrets.make()
-    testbed = testbeds.Testbed(machine, machine.processors[0], planned, plan, work)
+    testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, work)
     try:
         await testbed.open(made, Renderer(made, work))
         return await testbed.call("survive", plan.study.task(plan.cells[0], plan.asked), PATIENCE_S)
