@@ -10,7 +10,7 @@ from typing import Any
 from guest import debian, image
 from guest.cache import Store, cache_root
 from guest.commands import BuildError
-from guest.image import BuildPart
+from guest.image import Part
 from harness.container import archive, base
 
 TOOLS = ("mmdebstrap", "zstd", "setpriv", "apt-get")
@@ -34,16 +34,16 @@ def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
     Raises BuildError, whose text is for the user.
     """
     place = cache or cache_root()
-    foundation = _ensure(BuildPart("base", _store(place, "container-bases"), base), place)
+    foundation = _ensure(Part("base", _store(place, "container-bases"), base), place)
     made = archive.ImageArchive(foundation, guest)
-    found = _ensure(BuildPart("image", _store(place, "containers"), made), place)
+    found = _ensure(Part("image", _store(place, "containers"), made), place)
     manifest: dict[str, Any] = Store.manifest(found)
     file = found / archive.FILE
     return ContainerImage(file, manifest["name"], found.name, file.stat().st_size,
                           manifest["unpacked_bytes"])
 
 
-def _ensure(part: BuildPart, cache: Path) -> Path:
+def _ensure(part: Part, cache: Path) -> Path:
     """The part's folder. Once it had to be made, older ones are removed: they are large."""
     key = part.recipe.key()
     found = part.store.find(key)
