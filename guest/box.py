@@ -15,7 +15,7 @@ from typing import Any
 
 from guest import root
 from guest.cache import Store, cache_root, key_of
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.debian import (
     as_root,
     clear_scratch,
@@ -26,7 +26,7 @@ from guest.debian import (
     mmdebstrap,
     scratch,
 )
-from guest.image import BuildPart, Progress, build_all
+from guest.image import Part, Progress, build_all
 from guest.progress import Track
 
 HERE = Path(__file__).parent / "vagrant"
@@ -62,7 +62,7 @@ def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
     `progress` is as for `guest.image.ensure`. Raises BuildError, whose text is for the user.
     """
     base = cache or cache_root()
-    part = BuildPart("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
+    part = Part("box", Store(base / "boxes", "box", dispose), sys.modules[__name__])
     found = part.store.find(key())
     if found is None:
         missing = [name for name in TOOLS if shutil.which(name) is None]
@@ -84,7 +84,7 @@ def entry_packages(entry_point: str) -> list[str]:
     return found[1].split()
 
 
-def build(unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Leave `qop.box` in the folder; returns the manifest."""
     track.stage("wheels")
     inside = unfinished / "qop"
@@ -110,7 +110,7 @@ def build(unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[st
     return {"suite": root.SUITE, "packages": sorted(set(names))}
 
 
-def _gather(inside: Path, commands: BuildCommands) -> None:
+def _gather(inside: Path, commands: Commands) -> None:
     """What goes into the root while it is made: wheels, the entry point, the role, files."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     for name in LOCKS:

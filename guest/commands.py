@@ -17,7 +17,7 @@ class BuildError(Exception):
     """A build cannot be done. The first line says what and where; the log's last lines follow."""
 
 
-class BuildCommands:
+class Commands:
     """Commands of one build, one at a time, with one log."""
 
     def __init__(self, what: str, log: Path) -> None:

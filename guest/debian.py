@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "QOP_DEBIAN_MIRROR"
@@ -60,7 +60,7 @@ def mirrors() -> Mirrors:
 class PrivateApt:
     """apt with lists, cache and sources of its own below `folder`."""
 
-    def __init__(self, folder: Path, sources: str, commands: BuildCommands) -> None:
+    def __init__(self, folder: Path, sources: str, commands: Commands) -> None:
         self._run = commands.run
         for name in ("state/lists/partial", "cache/archives/partial", "etc/sources.list.d"):
             (folder / name).mkdir(parents=True)

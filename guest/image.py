@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from guest import debian, kernel, root
 from guest.cache import Store, cache_root
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.mininet_wifi import WithMininetWifi
 from guest.packages import Packages, WithPackages
 from guest.progress import Printer, Status, Track, status_of
@@ -52,12 +52,12 @@ class Recipe(Protocol):
     def key(self) -> str:
         """Changes with everything that goes into it."""
 
-    def build(self, unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Leave it in the folder; returns the manifest."""
 
 
 @dataclass(frozen=True)
-class BuildPart:
+class Part:
     """One thing to build: where it is kept, and what makes it."""
 
     name: str
@@ -70,15 +70,15 @@ def parts(
     variant: str = PLAIN,
     source: str = "",
     packages: Packages | None = None,
-) -> tuple[BuildPart, BuildPart]:
+) -> tuple[Part, Part]:
     """Kernel and root file system apart: another package list rebuilds no kernel."""
     base = cache or cache_root()
     name = "-".join(["root", *([variant] if variant != PLAIN else []),
                      *([packages.name] if packages else [])])
     return (
-        BuildPart("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
-        BuildPart(name, Store(base / "roots", "root file system", debian.dispose),
-                  _root(variant, source, packages)),
+        Part("kernel", Store(base / "kernels", "kernel", debian.dispose), kernel),
+        Part(name, Store(base / "roots", "root file system", debian.dispose),
+             _root(variant, source, packages)),
     )
 
 
@@ -130,13 +130,12 @@ def ensure(
 class _Build(threading.Thread):
     """One part's build, in a thread of its own: compiling leaves room for downloading."""
 
-    def __init__(self, part: BuildPart, cache: Path) -> None:
+    def __init__(self, part: Part, cache: Path) -> None:
         super().__init__(name=f"build {part.name}", daemon=True)
         self.part = part
         self.key = part.recipe.key()
         self.error: BaseException | None = None
-        self.commands = BuildCommands(part.store.what,
-                                      cache / "logs" / f"{part.name}-{self.key}.log")
+        self.commands = Commands(part.store.what, cache / "logs" / f"{part.name}-{self.key}.log")
         self._times = cache / "logs" / f"{part.name}-times.json"
         self.track = Track(part.name, _expected(part.recipe.EXPECTED_S, self._times))
 
@@ -162,7 +161,7 @@ class _Build(threading.Thread):
 
 
 def build_all(
-    wanted: Sequence[BuildPart], cache: Path, progress: Progress | None = None, what: str = "guest"
+    wanted: Sequence[Part], cache: Path, progress: Progress | None = None, what: str = "guest"
 ) -> None:
     """Build what is missing of these, side by side; `progress` as for `ensure`."""
     printer = None if progress else Printer(what=what)
@@ -173,7 +172,7 @@ def build_all(
             printer.close()
 
 
-def _build_all(wanted: Sequence[BuildPart], cache: Path, progress: Progress) -> None:
+def _build_all(wanted: Sequence[Part], cache: Path, progress: Progress) -> None:
     builds = [_Build(part, cache) for part in wanted]
     for build in builds:
         build.start()

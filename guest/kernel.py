@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.cache import key_of
-from guest.commands import BuildCommands
+from guest.commands import Commands
 from guest.debian import PrivateApt, clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
 from guest.progress import Track
 
@@ -51,7 +51,7 @@ def patches() -> list[Path]:
     return sorted((HERE / "patches").glob("*.patch"))
 
 
-def build(unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Leave `linux` and `config` in the folder; returns the manifest."""
     track.stage("download")
     archive = mirrors()
@@ -98,7 +98,7 @@ def missing_options(wanted: str, config: str) -> list[str]:
     return [f"{name}={value}" for name, value in asked if have.get(name, "n") != value]
 
 
-def _choose(apt: PrivateApt, commands: BuildCommands) -> tuple[str, str]:
+def _choose(apt: PrivateApt, commands: Commands) -> tuple[str, str]:
     for suite, package, pinned in SOURCES:
         for version, origin in apt.versions(package):
             if f" {suite}/" in f" {origin}" and pinned in (None, version):
@@ -117,7 +117,7 @@ def _follow(line: str, track: Track) -> None:
 
 
 def _manifest(
-    unfinished: Path, package: str, version: str, commands: BuildCommands
+    unfinished: Path, package: str, version: str, commands: Commands
 ) -> Mapping[str, Any]:
     kernel = unfinished / "linux"
     kernel.chmod(0o755)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from guest import root
 from guest.cache import key_of
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.progress import Track
 
 PLAYBOOK = root.PROJECT / "ansible/mininet_wifi.yml"
@@ -37,13 +37,13 @@ class WithMininetWifi:
         files = [root.HERE / "mininet_wifi.py", PLAYBOOK, *ROLE.rglob("*")]
         return {**root.inputs(), **root.contents(files)}
 
-    def build(self, unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Leave `root.squashfs` in the folder; returns the manifest."""
         addition, about = self.addition(unfinished, commands, track)
         return {**root.build(unfinished, commands, track, addition), **about}
 
     def addition(
-        self, unfinished: Path, commands: BuildCommands, track: Track
+        self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
         """What the root gets beside the testbed, fetched into the folder, and its manifest."""
         track.stage("fetch")
@@ -71,7 +71,7 @@ def setting(defaults: str, name: str) -> str:
     return found[1]
 
 
-def _fetch(source: str, revision: str, tree: Path, commands: BuildCommands) -> str:
+def _fetch(source: str, revision: str, tree: Path, commands: Commands) -> str:
     """Leave the revision's files in `tree`; its version. The number of a commit vouches for them.
 
     Raises BuildError where there is no git, the source is out of reach, or lacks the revision.

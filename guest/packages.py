@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from guest import root
 from guest.cache import key_of
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.mininet_wifi import WithMininetWifi
 from guest.progress import Track
 
@@ -63,7 +63,7 @@ class WithPackages:
         return key_of({**below, **root.contents(files),
                        **{name: text.encode() for name, text in own.items()}})
 
-    def build(self, unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Leave `root.squashfs` in the folder; returns the manifest."""
         track.stage("fetch")
         addition, about = self._addition(unfinished, commands, track)
@@ -80,7 +80,7 @@ class WithPackages:
         return {**manifest, **about, "added": added}
 
     def _addition(
-        self, unfinished: Path, commands: BuildCommands, track: Track
+        self, unfinished: Path, commands: Commands, track: Track
     ) -> tuple[root.Addition, Mapping[str, Any]]:
         """What is added in all, with that of Mininet-WiFi if it is below, and its manifest."""
         inside = unfinished / "qop"
@@ -100,7 +100,7 @@ class WithPackages:
         return replace(own, playbook=BOTH, packages=[*below.packages, *own.packages],
                        variables={**below.variables, **variables}, compiled=below.compiled), about
 
-    def _fetch(self, place: Path, commands: BuildCommands) -> dict[str, str]:
+    def _fetch(self, place: Path, commands: Commands) -> dict[str, str]:
         """Leave lock and wheels in a folder; what the role is told of them."""
         place.mkdir(parents=True)
         (place / "requirements.lock").write_text(self.packages.lock)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from guest.cache import key_of
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
 from guest.progress import Track
 
@@ -77,7 +77,7 @@ def packages(defaults: str, variable: str = "testbed_packages") -> list[str]:
 
 
 def build(
-    unfinished: Path, commands: BuildCommands, track: Track, addition: Addition | None = None
+    unfinished: Path, commands: Commands, track: Track, addition: Addition | None = None
 ) -> Mapping[str, Any]:
     """Leave `root.squashfs` in the folder; returns the manifest.
 
@@ -108,7 +108,7 @@ def build(
     return {"suite": SUITE, "packages": names}
 
 
-def _fetch_wheels(inside: Path, commands: BuildCommands) -> None:
+def _fetch_wheels(inside: Path, commands: Commands) -> None:
     """The worker's wheels, and Ansible unpacked: it works inside, and must not stay there."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     locked = [*WHEELS_FOR, "--require-hashes", "--no-deps", "--quiet", "--requirement"]

@@ -1,7 +1,8 @@
 """Measure the emulated air itself: load a network's radios with UDP and count what comes through.
 
 `python3 -m measure.air JOB_DIR` as root, inside a machine. JOB_DIR/trial.json says what to do: a
-`Trial` of harness/commands/medium_bench.py. One JSON line goes to standard output for every step.
+`MediumTrial` of harness/selftest/medium_bench.py. One JSON line goes to standard output for every
+step.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _between(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequenc
 def _stay(seen: Sight, start: float) -> Iterator[Phase]:
     """The phases of one stay on one network."""
     packets = seen.mobile_node
-    found = [
+    candidates = [
         _scan(seen, start),
         _span("authentication", start,
               [p for p in seen.air if p.subtype == dissect.AUTHENTICATION_SUBTYPE]),
@@ -92,7 +92,7 @@ def _stay(seen: Sight, start: float) -> Iterator[Phase]:
         _registration(packets, start),
         _span("ike", start, [p for p in packets if p.is_isakmp]),
     ]
-    phases = [phase for phase in found if phase is not None]
+    phases = [phase for phase in candidates if phase is not None]
     yield from phases
     last = max((phase.end_s for phase in phases), default=0.0)
     first_packet = _first_packet(packets, start, last)

@@ -41,9 +41,9 @@ class _Place(NamedTuple):
 def explain(error: ValidationError, document: Document) -> PolicyError:
     """The first thing wrong, by line, with the number of the others."""
     details = [one for one in error.errors(include_url=False) if one["type"] != _CONSEQUENCE]
-    found = sorted(_found(detail, document) for detail in details)
-    first = found[0]
-    return PolicyError(document.file, first.line, first.what, first.advice, len(found) - 1)
+    mistakes = sorted(_found(detail, document) for detail in details)
+    first = mistakes[0]
+    return PolicyError(document.file, first.line, first.what, first.advice, len(mistakes) - 1)
 
 
 def _found(detail: Any, document: Document) -> _Found:

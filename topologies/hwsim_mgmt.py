@@ -52,12 +52,12 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
                       help="set the signal by which others hear it (with RSSI)")
     parser.add_argument("-n", "--name", help="name of the new radio")
     parser.add_argument("rssi", nargs="?", type=int, metavar="RSSI", help="in -dBm: 30 to 100")
-    found = parser.parse_args(argv)
-    if found.create and not found.name:
+    options = parser.parse_args(argv)
+    if options.create and not options.name:
         parser.error("-c needs a name; add -n NAME")
-    if found.setrssi is not None and found.rssi is None:
+    if options.setrssi is not None and options.rssi is None:
         parser.error("-k ID needs a signal; add RSSI, in -dBm")
-    return found
+    return options
 
 
 def run(options: argparse.Namespace) -> str:

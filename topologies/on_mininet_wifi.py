@@ -126,8 +126,8 @@ def _remove_radios(pid: int) -> None:
 
 def _remove_radios_of_the_dead() -> None:
     """Remove what processes left that were killed: nothing else ends Mininet-WiFi's radios."""
-    found = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
-    for maker in {int(match[1]) for match in found if match}:
+    matches = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
+    for maker in {int(match[1]) for match in matches if match}:
         if not Path("/proc", str(maker)).exists():
             _remove_radios(maker)
 
@@ -139,11 +139,11 @@ def _lines_to_standard_error() -> Iterator[None]:
     (A worker's standard output is read by the harness.)
     """
     sys.stdout.flush()
-    kept = os.dup(1)
+    standard_output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(standard_output, 1)
+        os.close(standard_output)

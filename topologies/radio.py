@@ -80,10 +80,10 @@ class Hwsim:
 
     def ids(self) -> dict[str, int]:
         """The kernel's numbers of the radios in this namespace, by name."""
-        found = [(message.get_attr("HWSIM_ATTR_RADIO_NAME"),
-                  message.get_attr("HWSIM_ATTR_RADIO_ID"))
-                 for message in self._ask(_GET_RADIO, NLM_F_DUMP)]
-        return {str(name): int(number) for name, number in found}
+        radios = [(message.get_attr("HWSIM_ATTR_RADIO_NAME"),
+                   message.get_attr("HWSIM_ATTR_RADIO_ID"))
+                  for message in self._ask(_GET_RADIO, NLM_F_DUMP)]
+        return {str(name): int(number) for name, number in radios}
 
     def _ask(self, command: int, flags: int, **attributes: Any) -> Any:
         message = _HwsimMessage()

@@ -137,8 +137,8 @@ class Finding:
             return None
         quantile = float(special.stdtrit(count - 1, (1 + LEVEL) / 2))
         effect = self.distance * quantile / count**0.5
-        wanted = pairs_needed(effect, level=LEVEL if self.agrees else self.level)
-        return None if wanted is None else max(1, wanted - count)
+        pairs = pairs_needed(effect, level=LEVEL if self.agrees else self.level)
+        return None if pairs is None else max(1, pairs - count)
 
     @property
     def text(self) -> str:

@@ -137,10 +137,10 @@ class Report:
 
     def tally(self) -> dict[str, int]:
         """How many claims have which verdict."""
-        found = dict.fromkeys(("confirmed", "refuted", "undecided"), 0)
+        counts = dict.fromkeys(("confirmed", "refuted", "undecided"), 0)
         for claim in self.claims:
-            found[claim.verdict] = found.get(claim.verdict, 0) + 1
-        return found
+            counts[claim.verdict] = counts.get(claim.verdict, 0) + 1
+        return counts
 
 
 def _counted(count: int, name: str) -> str:

@@ -98,16 +98,16 @@ def _fit(natural: Sequence[float], least: Mapping[int, float],
         return tuple(0.0 for _ in natural)
     if not least or left < sum(least.values()):
         return None
-    wanted = sum(natural[index] - least[index] for index in least)
+    span = sum(natural[index] - least[index] for index in least)
     spare = left - sum(least.values())
-    return tuple(least[index] + spare * (width - least[index]) / wanted if index in least else 0.0
+    return tuple(least[index] + spare * (width - least[index]) / span if index in least else 0.0
                  for index, width in enumerate(natural))
 
 
 def _is_readable(widths: Sequence[float], natural: Sequence[float]) -> bool:
     """Whether no column of words is so narrow that a smaller size would be the better choice."""
-    return all(width >= _READABLE * min(wanted, _WORDS_AT_MOST)
-               for width, wanted in zip(widths, natural, strict=True) if width)
+    return all(width >= _READABLE * min(needed, _WORDS_AT_MOST)
+               for width, needed in zip(widths, natural, strict=True) if width)
 
 
 def _least(table: Table, index: int) -> float:

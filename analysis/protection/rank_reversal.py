@@ -34,9 +34,9 @@ def smallest_swap(design: Design, above: int, below: int) -> Swap | None:
 
     `above` and `below` are indices of policies; weights cannot become negative.
     """
-    found = [swap for part in range(len(design.parts))
+    swaps = [swap for part in range(len(design.parts))
              for swap in _swaps(design, above, below, part)]
-    return min(found, key=lambda swap: swap.change, default=None)
+    return min(swaps, key=lambda swap: swap.change, default=None)
 
 
 def _swaps(design: Design, above: int, below: int, part: int) -> Iterator[Swap]:

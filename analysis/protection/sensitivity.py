@@ -74,8 +74,8 @@ def sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.rand
                       for i in order)
     swaps = tuple(smallest_swap(design, above, below)
                   for above, below in pairwise(order))
-    kept = float((ranks == plain).all(axis=1).mean())
-    return Sensitivity(intervals, swaps, kept, draws, spread, scheme, in_order)
+    unchanged = float((ranks == plain).all(axis=1).mean())
+    return Sensitivity(intervals, swaps, unchanged, draws, spread, scheme, in_order)
 
 
 def _uniform(weights: _Draws, generator: np.random.Generator, draws: int,

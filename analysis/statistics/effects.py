@@ -29,9 +29,9 @@ def hedges_g(first: Iterable[float], second: Iterable[float],
     freedom = a.size + b.size - 2
     pooled = np.sqrt(((a.size - 1) * np.var(a, ddof=1) + (b.size - 1) * np.var(b, ddof=1))
                      / freedom)
-    found = _standardized(float(np.mean(a) - np.mean(b)), float(pooled), freedom,
-                          a.size * b.size / (a.size + b.size), level)
-    return found and replace(found, n=a.size + b.size)
+    effect = _standardized(float(np.mean(a) - np.mean(b)), float(pooled), freedom,
+                           a.size * b.size / (a.size + b.size), level)
+    return effect and replace(effect, n=a.size + b.size)
 
 
 def hedges_g_paired(differences: Iterable[float], level: float = LEVEL) -> Estimate | None:
@@ -44,9 +44,9 @@ def hedges_g_paired(differences: Iterable[float], level: float = LEVEL) -> Estim
     sample = finite_sample(differences)
     if sample.size < 3:
         return None
-    found = _standardized(float(np.mean(sample)), float(np.std(sample, ddof=1)), sample.size - 1,
-                          sample.size, level)
-    return found and replace(found, n=sample.size)
+    effect = _standardized(float(np.mean(sample)), float(np.std(sample, ddof=1)), sample.size - 1,
+                           sample.size, level)
+    return effect and replace(effect, n=sample.size)
 
 
 def cliffs_delta(first: Iterable[float], second: Iterable[float]) -> float:

@@ -66,11 +66,11 @@ def mean_bca(values: Iterable[float], generator: np.random.Generator, level: flo
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        found = stats.bootstrap((sample,), np.mean, confidence_level=level, method="BCa",
-                                n_resamples=resamples, rng=generator).confidence_interval
-    if not (np.isfinite(found.low) and np.isfinite(found.high)):
+        interval = stats.bootstrap((sample,), np.mean, confidence_level=level, method="BCa",
+                                   n_resamples=resamples, rng=generator).confidence_interval
+    if not (np.isfinite(interval.low) and np.isfinite(interval.high)):
         return mean(sample, level)
-    return Estimate(middle, float(found.low), float(found.high), sample.size)
+    return Estimate(middle, float(interval.low), float(interval.high), sample.size)
 
 
 def median(values: Iterable[float]) -> float:

@@ -65,8 +65,8 @@ def repetitions_to_decide(differences: Iterable[float], margin: float = 0.0, lev
     middle, spread = float(np.mean(sample)), float(np.std(sample, ddof=1))
     if spread <= 1e-12 * abs(middle) or spread == 0:
         return 0
-    wanted = pairs_needed(middle / spread, margin / spread, level, power, most)
-    return None if wanted is None else max(0, wanted - sample.size)
+    pairs = pairs_needed(middle / spread, margin / spread, level, power, most)
+    return None if pairs is None else max(0, pairs - sample.size)
 
 
 def _first(enough: Callable[[int], bool], most: int) -> int | None:

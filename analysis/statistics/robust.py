@@ -62,10 +62,10 @@ def trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
         total += int((np.sign(run) * np.sign(rise)).sum())
         variance += _variance(t.size, _ties(x), _ties(t))
         slopes.append(rise[run != 0] / run[run != 0])
-    found = np.concatenate(slopes) if slopes else np.empty(0)
+    joined = np.concatenate(slopes) if slopes else np.empty(0)
     # Half a step of S is given away, because S is whole and the normal curve is not.
     z = max(0, abs(total) - 1) / np.sqrt(variance) if variance > 0 else 0.0
-    slope = float(np.median(found)) if found.size else None
+    slope = float(np.median(joined)) if joined.size else None
     return Trend(total, float(2 * special.ndtr(-z)), slope)
 
 
@@ -89,9 +89,9 @@ def _variance(size: int, first: Sample, second: Sample) -> float:
         return float((t * (t - 1) * (2 * t + 5)).sum())
 
     n = float(size)
-    found = (full(np.array([n])) - full(first) - full(second)) / 18
+    variance = (full(np.array([n])) - full(first) - full(second)) / 18
     if size > 1:
-        found += pairs(first) * pairs(second) / (2 * n * (n - 1))
+        variance += pairs(first) * pairs(second) / (2 * n * (n - 1))
     if size > 2:
-        found += triples(first) * triples(second) / (9 * n * (n - 1) * (n - 2))
-    return found
+        variance += triples(first) * triples(second) / (9 * n * (n - 1) * (n - 2))
+    return variance

@@ -123,13 +123,13 @@ class ClusterCampaign:
         begun = self._running[worker.label] = set()
         try:
             await self.cluster.call(worker.address, member.begin, share, self.start)
-            kept: list[int] = []
+            serials: list[int] = []
             while not said.ended:
-                said = await self.cluster.call(worker.address, member.attend, share.serial, kept,
+                said = await self.cluster.call(worker.address, member.attend, share.serial, serials,
                                                _PATIENCE_S)
                 self._hear(said, worker)
-                kept = [self._keep(finished, worker) for finished in said.finished]
-                progress += len(kept)
+                serials = [self._keep(finished, worker) for finished in said.finished]
+                progress += len(serials)
             self._keep_logs(said.logs)
             reason = said.broken
             await self.cluster.call(worker.address, member.leave, share.serial)

@@ -14,7 +14,7 @@ from py_compile import PycInvalidationMode
 from typing import Any
 
 from guest.cache import Store, key_of
-from guest.commands import BuildCommands
+from guest.commands import Commands
 from guest.debian import clear_scratch, scratch
 from guest.image import Image
 from guest.progress import Track
@@ -59,7 +59,7 @@ class ImageArchive:
         inputs["parts"] = repr((self._base.name, self._guest.key, self._revision)).encode()
         return key_of(inputs)
 
-    def build(self, unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+    def build(self, unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
         """Leave the archive in the folder; returns the manifest."""
         track.stage("layers")
         target = scratch(unfinished)

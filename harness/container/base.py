@@ -11,7 +11,7 @@ from typing import Any
 
 from guest import root
 from guest.cache import Store, key_of
-from guest.commands import BuildCommands
+from guest.commands import Commands
 from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
 from guest.progress import Track
 from harness.container import layout
@@ -37,7 +37,7 @@ def key() -> str:
     return key_of(inputs)
 
 
-def build(unfinished: Path, commands: BuildCommands, track: Track) -> Mapping[str, Any]:
+def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
     """Leave the layer in the folder; returns the manifest."""
     track.stage("wheels")
     inside = unfinished / "qop"

@@ -10,7 +10,7 @@ from typing import Any
 from guest import debian, image
 from guest.cache import Store, cache_root
 from guest.commands import BuildError
-from guest.image import BuildPart
+from guest.image import Part
 from harness.container import archive, base
 
 TOOLS = ("mmdebstrap", "zstd", "setpriv", "apt-get")
@@ -34,34 +34,34 @@ def ensure(guest: image.Image, cache: Path | None = None) -> ContainerImage:
     Raises BuildError, whose text is for the user.
     """
     place = cache or cache_root()
-    foundation = _ensure(BuildPart("base", _store(place, "container-bases"), base), place)
+    foundation = _ensure(Part("base", _store(place, "container-bases"), base), place)
     made = archive.ImageArchive(foundation, guest)
-    found = _ensure(BuildPart("image", _store(place, "containers"), made), place)
-    manifest: dict[str, Any] = Store.manifest(found)
-    file = found / archive.FILE
-    return ContainerImage(file, manifest["name"], found.name, file.stat().st_size,
+    folder = _ensure(Part("image", _store(place, "containers"), made), place)
+    manifest: dict[str, Any] = Store.manifest(folder)
+    file = folder / archive.FILE
+    return ContainerImage(file, manifest["name"], folder.name, file.stat().st_size,
                           manifest["unpacked_bytes"])
 
 
-def _ensure(part: BuildPart, cache: Path) -> Path:
+def _ensure(part: Part, cache: Path) -> Path:
     """The part's folder. Once it had to be made, older ones are removed: they are large."""
     key = part.recipe.key()
-    found = part.store.find(key)
-    if found:
-        return found
+    folder = part.store.find(key)
+    if folder:
+        return folder
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError(f"building the {_WHAT} needs {', '.join(missing)}; './qop image' on "
                          "Debian installs them")
     image.build_all([part], cache, what=_WHAT)
-    found = part.store.find(key)
-    if found is None:
+    folder = part.store.find(key)
+    if folder is None:
         raise BuildError(f"the inputs of the {_WHAT} changed while it was built; run the command "
                          "again")
-    for older in found.parent.glob("[0-9a-f]*"):
-        if older != found:
+    for older in folder.parent.glob("[0-9a-f]*"):
+        if older != folder:
             shutil.rmtree(older, ignore_errors=True)
-    return found
+    return folder
 
 
 def _store(cache: Path, kind: str) -> Store:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from guest.commands import BuildCommands
+from guest.commands import Commands
 
 _TYPE = "application/vnd.oci.image"
 #: Where podman, and docker's newer image store (containerd), look for an image's name.
@@ -40,7 +40,7 @@ class Layer:
                 "size": self.file.stat().st_size}
 
 
-def pack(tar: Path, made_by: str, commands: BuildCommands) -> Layer:
+def pack(tar: Path, made_by: str, commands: Commands) -> Layer:
     """Pack a tar into a layer beside it; the tar is gone then."""
     diff_id = _sha256(tar)
     packed = tar.with_suffix(".tar.zst")

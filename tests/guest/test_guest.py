@@ -15,7 +15,7 @@ import pytest
 from conftest import PROJECT
 from guest import kernel, mininet_wifi, progress, root
 from guest.cache import Store, cache_root, key_of
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -186,7 +186,7 @@ def test_cache_folder():
 
 def test_failing_command_shows_the_logs_end(tmp_path):
     """The error has the last lines and the log's name; the log has everything."""
-    commands = BuildCommands("thing", tmp_path / "log")
+    commands = Commands("thing", tmp_path / "log")
     with pytest.raises(BuildError) as caught:
         commands.run(["sh", "-c", "seq 100; echo broken >&2; exit 3"])
     text = str(caught.value)
@@ -198,7 +198,7 @@ def test_failing_command_shows_the_logs_end(tmp_path):
 
 def test_stopped_command(tmp_path):
     """Stopping ends the running command, and nothing else is started."""
-    commands = BuildCommands("thing", tmp_path / "log")
+    commands = Commands("thing", tmp_path / "log")
     with pytest.raises(BuildError, match="was stopped"):
         commands.run(["sh", "-c", "echo on; sleep 60"], each_line=lambda _: commands.stop())
     with pytest.raises(BuildError, match="was stopped"):
@@ -292,7 +292,7 @@ def test_upstream_is_fetched_at_its_revision(upstream, tmp_path):
     place, revisions = upstream
     for number, version in zip(revisions, ("2.6", "2.7"), strict=True):
         tree = tmp_path / version
-        commands = BuildCommands("variant", tmp_path / "log")
+        commands = Commands("variant", tmp_path / "log")
         assert mininet_wifi._fetch(str(place), number, tree, commands) == version
         assert version in (tree / "mn_wifi/net.py").read_text()
         assert not (tree / ".git").exists()
@@ -307,7 +307,7 @@ def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
     del upstream
     with pytest.raises(BuildError) as caught:
         mininet_wifi._fetch(str(tmp_path / source), "0" * 40, tmp_path / "tree",
-                            BuildCommands("variant", tmp_path / "log"))
+                            Commands("variant", tmp_path / "log"))
     said = str(caught.value)
     assert said.startswith(f"{tmp_path / source}: Mininet-WiFi cannot be fetched from there")
     assert reason in said

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import studies
 from conftest import PROJECT, Qop
 from guest import image, mininet_wifi, packages, root
-from guest.commands import BuildCommands, BuildError
+from guest.commands import BuildError, Commands
 from guest.packages import Packages, WithPackages
 from guest.progress import Track
 from harness.cluster import checking, member
@@ -184,14 +184,14 @@ def build(monkeypatch: pytest.MonkeyPatch, folder: Path, says: str = "",
     """What the root is built with where its command says something; and the manifest."""
     given: list[root.Addition] = []
 
-    def made(_folder: Path, commands: BuildCommands, _track: Track, addition: root.Addition) -> Any:
+    def made(_folder: Path, commands: Commands, _track: Track, addition: root.Addition) -> Any:
         given.append(addition)
         if says:
             commands.run(["sh", "-c", f"printf '{says}\\n'; exit 25"])
         return {"suite": "bookworm"}
 
     monkeypatch.setattr(root, "build", made)
-    commands = BuildCommands("root file system", folder / "the.log")
+    commands = Commands("root file system", folder / "the.log")
     track = Track("root", dict.fromkeys(("fetch", *root.EXPECTED_S), 1.0))
     recipe = WithPackages(Packages("hello", ("hello", "sl"), where="studies/x/packages.yml"), below)
     manifest = recipe.build(folder, commands, track)

@@ -205,10 +205,10 @@ def _key(value: object) -> bytes:
 def _associations(values: object) -> dict[str, Association]:
     if not isinstance(values, list):
         raise ValueError("a list is needed")  # noqa: TRY004 - see `take`
-    found = {}
+    associations = {}
     for number, value in enumerate(values):
         reader = _Reader(value, f"entry {number}")
-        found[reader.take("address", _address)] = Association(reader.take("spi", _spi),
-                                                              reader.take("key_hex", _key))
+        associations[reader.take("address", _address)] = Association(reader.take("spi", _spi),
+                                                                     reader.take("key_hex", _key))
         reader.end()
-    return found
+    return associations

@@ -100,14 +100,14 @@ def parse_advertisement(data: bytes) -> Advertisement:
         raise MessageError("router addresses are cut short")
     routers = [_ROUTER.unpack_from(data, start)
                for start in range(_HEAD.size, end, entry_words * 4)]
-    found = _parse_extensions(data[end:])
-    return replace(found, code=code, lifetime_s=lifetime,
+    advertisement = _parse_extensions(data[end:])
+    return replace(advertisement, code=code, lifetime_s=lifetime,
                    routers=tuple((inet_ntoa(address), preference)
                                  for address, preference in routers))
 
 
 def _parse_extensions(data: bytes) -> Advertisement:
-    found: Advertisement | None = None
+    advertisement: Advertisement | None = None
     prefixes: tuple[int, ...] = ()
     while data:
         if data[0] == _PADDING:  # one octet, without a length (section 2.1.3)
@@ -117,13 +117,13 @@ def _parse_extensions(data: bytes) -> Advertisement:
             raise MessageError(f"extension of type {data[0]} is cut short")
         end = 2 + data[1]
         if data[0] == _MOBILITY:
-            found = _parse_mobility(data[:end])
+            advertisement = _parse_mobility(data[:end])
         elif data[0] == _PREFIX_LENGTHS:
             prefixes = tuple(data[2:end])
         data = data[end:]
-    if found is None:
+    if advertisement is None:
         raise MessageError("no mobility extension: a router, not an agent")
-    return replace(found, prefix_lengths=prefixes)
+    return replace(advertisement, prefix_lengths=prefixes)
 
 
 def _parse_mobility(data: bytes) -> Advertisement:

@@ -196,14 +196,14 @@ def parse_reply(data: bytes) -> Reply:
 
 def parse_extensions(data: bytes) -> tuple[Extension, ...]:
     """Extensions up to the end of the message. Raises MessageError where one is cut short."""
-    found = []
+    extensions = []
     while data:
         if len(data) < 2 or len(data) < 2 + data[1]:
             raise MessageError(f"extension of type {data[0]} is cut short")
         end = 2 + data[1]
-        found.append(Extension(data[0], data[2:end]))
+        extensions.append(Extension(data[0], data[2:end]))
         data = data[end:]
-    return tuple(found)
+    return tuple(extensions)
 
 
 def unknown_kind(message: Request | Reply) -> int | None:

@@ -104,10 +104,10 @@ def begin(net: Mininet_wifi) -> None:
 
     Mininet-WiFi moves a node by one step a drawing. Where nobody looks, that would only hold it up.
     """
-    wanted = net.draw
-    net.draw = wanted and _has_screen()
+    draws = net.draw
+    net.draw = draws and _has_screen()
     net.build()
-    net.draw = wanted
+    net.draw = draws
 
 
 def save_plot(net: Mininet_wifi, file: str) -> None:

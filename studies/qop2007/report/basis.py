@@ -87,9 +87,9 @@ class Basis:
 
     def mean(self, metric: str, policy: str, places: Iterable[Place]) -> float | None:
         """The mean over scenarios of a policy's means; None where one is missing."""
-        found = [self.find(metric, policy, place.id) for place in places]
-        values = [value.estimate.mean for value in found if value is not None]
-        return sum(values) / len(values) if values and len(values) == len(found) else None
+        observations = [self.find(metric, policy, place.id) for place in places]
+        values = [value.estimate.mean for value in observations if value is not None]
+        return sum(values) / len(values) if values and len(values) == len(observations) else None
 
     def records(self, metric: str, policies: Iterable[str],
                 places: Iterable[Place]) -> Iterator[str]:

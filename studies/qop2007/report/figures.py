@@ -119,18 +119,18 @@ def _value(entry: Entry) -> float | None:
 
 def traffic(basis: Basis) -> tuple[Figure, ...]:
     """Throughput and overhead of every policy by scenario, with intervals."""
-    found = []
+    figures = []
     for what, metrics in (("Throughput", STREAMS), ("Overhead", OVERHEADS)):
         panels = tuple(panel for stream, metric in metrics.items() if (
             panel := _traffic_panel(basis, metric, f"{stream.upper()} {what.lower()}")) is not None)
         if panels:
-            found.append(Figure(
+            figures.append(Figure(
                 f"fig-{what.lower()}", f"{what} by scenario",
                 "Dots are means, bars 95 % intervals; policies in order of protection, the "
                 "strongest on top. Choose scenarios, and published values (hollow), in the legend.",
                 f"Dot plots of {what.lower()} with intervals, a row a policy and a colour a "
                 "scenario; tables 5 to 8 have all numbers.", panels))
-    return tuple(found)
+    return tuple(figures)
 
 
 def _traffic_panel(basis: Basis, metric: Metric, title: str) -> Panel | None:
@@ -174,16 +174,16 @@ def _dots(place: str, known: Sequence[tuple[float, str, Observation]], index: in
 def _printed_dots(basis: Basis, what: tuple[str, str], there: Sequence[str], shift: float,
                   index: int, scale: float) -> list[dict[str, Any]]:
     metric, place = what
-    found = [(row, policy, basis.published[metric, policy, place]) for row, policy in
-             enumerate(there) if (metric, policy, place) in basis.published]
-    if not found:
+    dots = [(row, policy, basis.published[metric, policy, place]) for row, policy in
+            enumerate(there) if (metric, policy, place) in basis.published]
+    if not dots:
         return []
     colour, symbol = _PLACES[index % len(_PLACES)]
     return [{
         "type": "scatter", "mode": "markers", "name": "published 2007",
         "legendgroup": "published", "showlegend": index == 0, "visible": "legendonly",
-        "x": [value * scale for _, _, value in found], "y": [row + shift for row, _, _ in found],
-        "text": [policy for _, policy, _ in found],
+        "x": [value * scale for _, _, value in dots], "y": [row + shift for row, _, _ in dots],
+        "text": [policy for _, policy, _ in dots],
         "marker": {"symbol": f"{symbol}-open", "color": colour, "size": 8},
         "hovertemplate": f"%{{text}} in {place}, published: %{{x:.4g}}<extra></extra>"}]
 

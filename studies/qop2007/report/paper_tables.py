@@ -23,8 +23,8 @@ def tables(basis: Basis, generator: np.random.Generator | None = None) -> list[T
     The generator draws the weights of the sensitivity analysis; by default one of a fixed seed.
     """
     random = generator or np.random.default_rng(SEED)
-    found = [table_1(basis), table_2(basis), table_3(basis), table_views(basis),
-             table_sensitivity(basis, random), table_attacks(basis), table_4(basis),
-             figure_2(basis), table_5(basis), table_6(basis), table_7(basis), table_8(basis),
-             table_9(basis), table_9(basis, "udp"), table_n2(), table_deviations()]
-    return [table for table in found if table.rows]
+    candidates = [table_1(basis), table_2(basis), table_3(basis), table_views(basis),
+                  table_sensitivity(basis, random), table_attacks(basis), table_4(basis),
+                  figure_2(basis), table_5(basis), table_6(basis), table_7(basis), table_8(basis),
+                  table_9(basis), table_9(basis, "udp"), table_n2(), table_deviations()]
+    return [table for table in candidates if table.rows]

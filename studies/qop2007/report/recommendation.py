@@ -72,12 +72,12 @@ def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> C
 
 def steadiest(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
     """In each group, the policy whose overhead varies least over the scenarios (Table 9)."""
-    found = {}
+    chosen = {}
     for group in GROUPS:
         members = [policy.id for policy in basis.in_group(group) if policy.id in variance]
         if members:
-            found[group] = min(members, key=lambda name: variance[name])
-    return found
+            chosen[group] = min(members, key=lambda name: variance[name])
+    return chosen
 
 
 def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None:

@@ -73,8 +73,8 @@ def sample_variance(means: Sample) -> Any:
 
 
 def _variances(basis: Basis, metric: str) -> dict[str, float]:
-    found = {scored.id: variance(basis, metric, scored.id) for scored in basis.policies}
-    return {policy: scored.mean for policy, scored in found.items() if scored is not None}
+    variances = {scored.id: variance(basis, metric, scored.id) for scored in basis.policies}
+    return {policy: scored.mean for policy, scored in variances.items() if scored is not None}
 
 
 def _entry(basis: Basis, policy: ScoredPolicy, stream: str,
@@ -83,16 +83,16 @@ def _entry(basis: Basis, policy: ScoredPolicy, stream: str,
     key, which, moment, _, scale = column
     metric = (OVERHEADS if which == "overhead" else STREAMS)[stream].name
     mean = basis.over(metric, policy.id, basis.places)
-    found = mean.estimate if mean and moment == "mean" else variance(basis, metric, policy.id)
-    if found is None or mean is None:
+    estimate = mean.estimate if mean and moment == "mean" else variance(basis, metric, policy.id)
+    if estimate is None or mean is None:
         return NOTHING
     printed = paper.load().robustness.get((key, policy.id)) \
         if stream == "tcp" and basis.is_papers(policy.id) else None
     marks = ["recommended"] * ((key, policy.id) in marked)
     if basis.origin == "published" and printed is not None and \
-            not same_as_printed(found.mean, printed, scale, 2):
+            not same_as_printed(estimate.mean, printed, scale, 2):
         marks.append("differs")
-    return Entry("", quantity(found), printed, frozenset(marks), mean.records)
+    return Entry("", quantity(estimate), printed, frozenset(marks), mean.records)
 
 
 def _named(basis: Basis, stream: str) -> str:

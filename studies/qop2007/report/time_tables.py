@@ -78,10 +78,10 @@ def figure_2(basis: Basis) -> Table:
     rows: list[tuple[Entry, ...]] = []
     starts: list[tuple[int, str]] = []
     for kind in KINDS:
-        found = list(_figure_rows(basis, kind, parts, handoffs=handoffs))
-        if found:
+        of_kind = list(_figure_rows(basis, kind, parts, handoffs=handoffs))
+        if of_kind:
             starts.append((len(rows), f"{KIND_TITLES[kind]} scenarios"))
-            rows += found
+            rows += of_kind
     columns = [POLICY, NAME, SIGMA, Column("kind", "Scenarios"),
                Column(_TIME, "Authentication time", "s" if basis.origin == "published" else "ms",
                       1.0 if basis.origin == "published" else 1e3),

@@ -25,9 +25,9 @@ _TODAY = ("This is what the paper knew. WEP's keys have since been recovered fro
 def table_views(basis: Basis) -> Table:
     """The strongest weight of each feature, their sum, and who dominates whom."""
     known = [policy for policy in basis.policies if policy.score is not None]
-    found = views([policy.score for policy in known if policy.score is not None])
+    policy_views = views([policy.score for policy in known if policy.score is not None])
     rows = []
-    for policy, view in zip(known, found, strict=True):
+    for policy, view in zip(known, policy_views, strict=True):
         strongest = policy.score.strongest if policy.score else {}
         front = ["best"] if view.on_front else []
         rows.append((*about(policy), *(exact(strongest.get(name, 0.0)) for name in FEATURES),
@@ -49,24 +49,24 @@ def table_views(basis: Basis) -> Table:
 def table_sensitivity(basis: Basis, generator: np.random.Generator) -> Table:
     """Rank intervals under perturbed weights, and the smallest change that swaps neighbours."""
     known = {policy.id: policy for policy in basis.policies if policy.definition is not None}
-    found = sensitivity([policy.definition for policy in known.values()
-                         if policy.definition is not None],
-                        basis.weights, generator)
+    ranking = sensitivity([policy.definition for policy in known.values()
+                           if policy.definition is not None],
+                          basis.weights, generator)
     rows = []
-    for rank, swap in zip_longest(found.ranks, found.swaps):
-        below = rank is not found.ranks[-1]
+    for rank, swap in zip_longest(ranking.ranks, ranking.swaps):
+        below = rank is not ranking.ranks[-1]
         rows.append((*about(known[rank.policy]),
-                     Entry(number=Quantity(rank.rank, rank.low, rank.high, found.draws)),
+                     Entry(number=Quantity(rank.rank, rank.low, rank.high, ranking.draws)),
                      *_swap(basis, swap, below=below)))
     return Table("sensitivity", "How sure the ranking is",
                  (POLICY, NAME, SIGMA, Column("rank", "Rank", digits=0),
                   Column("swap", "Changes places with the next below when", group="Smallest swap"),
                   Column("swap_change_percent", "Change", "%", digits=0, group="Smallest swap")),
                  tuple(rows),
-                 f"Ranks under {found.draws} draws of the weights ({found.scheme}, each weight "
-                 f"varying by {100 * found.spread:.0f} % of itself, the order of weights within a "
-                 "feature kept): the interval holds 95 % of them.",
-                 (f"The whole ranking stayed as it is in {100 * found.kept:.0f} % of the draws.",
+                 f"Ranks under {ranking.draws} draws of the weights ({ranking.scheme}, each weight "
+                 f"varying by {100 * ranking.spread:.0f} % of itself, the order of weights within "
+                 "a feature kept): the interval holds 95 % of them.",
+                 (f"The whole ranking stayed as it is in {100 * ranking.kept:.0f} % of the draws.",
                   "No swap: the upper policy has all that the lower one has, and more."))
 
 

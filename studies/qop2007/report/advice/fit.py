@@ -72,15 +72,15 @@ def scaled(found: Estimate | None, factor: float, *, whole: bool = False) -> Est
 def _interruptions(basis: Basis, policy: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
     """Authentication time, to which the paper applies its thresholds; and the whole handoff."""
     names = [AUTHENTICATION.name, *([HANDOFF.name] if kind == "roaming" else [])]
-    found = (basis.over(name, policy.id, basis.of_kind(kind)) for name in names)
-    return tuple(seen for seen in found if seen is not None)
+    observations = (basis.over(name, policy.id, basis.of_kind(kind)) for name in names)
+    return tuple(seen for seen in observations if seen is not None)
 
 
 def _slowest(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Observation | None:
     metric = STREAMS[limits.stream].name
-    found = [seen for place in basis.of_kind(kind)
-             if (seen := basis.find(metric, policy.id, place.id)) is not None]
-    return min(found, key=lambda seen: seen.estimate.mean, default=None)
+    observations = [seen for place in basis.of_kind(kind)
+                    if (seen := basis.find(metric, policy.id, place.id)) is not None]
+    return min(observations, key=lambda seen: seen.estimate.mean, default=None)
 
 
 def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Estimate | None:
@@ -112,5 +112,5 @@ def _above(found: Estimate | None, limit: float | None) -> Answer:
 
 
 def _all(answers: Iterable[Answer]) -> Answer:
-    found = set(answers)
-    return "no" if "no" in found else "undecided" if "undecided" in found else "yes"
+    given = set(answers)
+    return "no" if "no" in given else "undecided" if "undecided" in given else "yes"

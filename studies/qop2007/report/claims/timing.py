@@ -81,8 +81,8 @@ def q7(basis: Basis) -> list[Finding]:
             if counts is None:
                 continue
             low, high = map(float, counts)
-            found = Estimate((low + high) / 2, low, high, 2)
-            findings.append(Finding(f"{title} under {policy}", found, found,
+            estimate = Estimate((low + high) / 2, low, high, 2)
+            findings.append(Finding(f"{title} under {policy}", estimate, estimate,
                                     Band(claimed, claimed), PACKETS,
                                     cells=tuple(f"{policy}-{place.id}" for place in basis.places),
                                     records=tuple(
@@ -92,13 +92,13 @@ def q7(basis: Basis) -> list[Finding]:
 
 def q16(basis: Basis) -> list[Question]:
     """The shortest time of a policy is 0.11 s, the longest 6.28 s."""
-    found = {(scored.id, kind): mean.estimate.mean for scored in papers(basis) for kind in KINDS
+    means = {(scored.id, kind): mean.estimate.mean for scored in papers(basis) for kind in KINDS
              if (mean := basis.over(TIME, scored.id, basis.of_kind(kind))) is not None}
-    if not found:
+    if not means:
         return [Question("authentication times", [(TIME, "?", "?")], about(0.11), MILLISECONDS,
                          mean_of)]
-    ends = (("shortest", min(found, key=lambda key: found[key]), 0.11),
-            ("longest", max(found, key=lambda key: found[key]), 6.28))
+    ends = (("shortest", min(means, key=lambda key: means[key]), 0.11),
+            ("longest", max(means, key=lambda key: means[key]), 6.28))
     return [Question(f"{word}: {policy}, {kind_words(kind)}",
                      cells(basis, TIME, [policy], basis.of_kind(kind)), about(claimed),
                      MILLISECONDS, mean_of)

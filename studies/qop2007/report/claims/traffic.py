@@ -70,9 +70,9 @@ def q12(basis: Basis) -> list[Question]:
     for stream, kind, low, high in _SPREADS:
         metric, band = STREAMS[stream].name, Band(low - _POINT, high + _POINT)
         for place in basis.of_kind(kind):
-            found = {policy.id: seen.estimate.mean for policy in papers(basis)
+            means = {policy.id: seen.estimate.mean for policy in papers(basis)
                      if (seen := basis.find(metric, policy.id, place.id)) is not None}
-            best, worst = (pick(found, key=lambda key: found[key]) if found else "?"
+            best, worst = (pick(means, key=lambda key: means[key]) if means else "?"
                            for pick in (max, min))
             questions.append(_spread(metric, place, (best, worst), band))
     return questions
