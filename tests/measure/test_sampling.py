@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TESTS
+import recorded
 from guest.boot import boot
 from guest.image import ensure
 from measure import dissect, sampling
 
-RECORDED = TESTS / "recorded"
+RECORDED = recorded.FOLDER
 #: Recorded sessions by what their policy has: a link layer that encrypts, IPsec.
 KINDS = {"P1": (False, False), "P2": (True, False), "P3": (False, True), "P4": (True, True),
          "P1-R1": (False, False), "P12-R1": (True, True)}
