@@ -17,8 +17,8 @@ CAVEAT = ("Virtual time: processors take none of it (cryptography, EAP's public-
           "scheduling), so times and overheads are airtime and protocol only.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
-    PROCESSOR: ("Processor clock: time passes by work done, and what waits is skipped; each node "
-                "computes on a processor of its own, without the host's caches and contention.")}
+    PROCESSOR: ("Processor clock, on trial: time passes by work done, and what waits is skipped; "
+                "each node computes on a processor of its own. The host's caches still show.")}
 _MAX_NAMES = 10
 
 
