@@ -19,13 +19,17 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.engine import profiles, variants
-from harness.engine.plan import Plan, RunSettings
+from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from topologies.device import Device
 from topologies.loader import TopologyError
+from topologies.model import from_json
 
+#: The clock by which programs charge a device for their work: all other computing is free.
+CHARGING = "virtual"
 #: A level is part of the names of files, on any file system.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
 
@@ -61,6 +65,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
             **settings))
         _check_cells(study, made.cells)
         variants.named(made)
+        _check_devices(made)
         _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
     return made
 
@@ -149,6 +154,18 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
     return levels
+
+
+def _check_devices(made: Plan) -> None:
+    """Refuse devices where nothing would compute as slowly as they say."""
+    if made.settings.clock == CHARGING:
+        return
+    for testbed in made.testbeds.values():
+        for node, document in devices(testbed.spec).items():
+            if not from_json(Device, document).is_neutral:
+                raise UserError(f"{node}: device {document['name']}: no effect by the "
+                                f"{made.settings.clock} clock; leave it out, or measure with "
+                                f"--clock {CHARGING}, where programs that charge their work do")
 
 
 def _check_cells(study: Study, cells: Sequence[Cell]) -> None:

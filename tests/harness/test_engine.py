@@ -14,13 +14,17 @@ import plans
 import studies
 from conftest import Qop
 from fabricated import make
+from guest.boot import Clock
 from harness.engine import events, preview, profiles, recording, results, stopping
 from harness.engine.plan import Plan
+from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
 from measure import record
 from measure.record import Record
 from studies import records as stored
+from studies.qop2007.factors import scenario_level
+from topologies.loader import load_device
 
 STUDY = studies.load("qop2007")
 
@@ -336,3 +340,23 @@ def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
             [node["kind"]] = node.pop("duties")
             del node["device"]
     return {"scenarios": scenarios, "medium": plan.manifest.media[plan.asked.medium]}
+
+
+@pytest.mark.parametrize(("clock", "device", "is_refused"), [
+    ("real", "pentium-pro-200", True), ("processor", "pentium-pro-200", True),
+    ("virtual", "pentium-pro-200", False), ("real", "today", False)])
+def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refused: bool) -> None:
+    """No number may claim a processor that nothing emulated: one line, before anything starts."""
+    made = plan_of()
+    scenario = made.levels["scenario"][0].value
+    nodes = {**scenario.network.nodes, "a2": dataclasses.replace(
+        scenario.network.nodes["a2"], device=load_device(device))}
+    slow = dataclasses.replace(scenario, network=dataclasses.replace(scenario.network, nodes=nodes))
+    factor = dataclasses.replace(STUDY.factors[1], read=lambda *_: [scenario_level(slow)])
+    study = type("Slow", (type(STUDY),), {"factors": (STUDY.factors[0], factor)})()
+    asked = RunRequest(study, levels={"policy": ["P1"]})
+    if is_refused:
+        with pytest.raises(UserError, match=f"a2: device {device}: no effect by the {clock} clock"):
+            plan(asked, {"clock": clock})
+    else:
+        assert plan(asked, {"clock": clock}).cells
