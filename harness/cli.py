@@ -16,6 +16,7 @@ COMMANDS = {
     "report": "Report on a results folder: a page, tables, verdicts.",
     "compare": "Compare two results folders.",
     "status": "Show how far a run has come.",
+    "tell": "Speak to the repetitions that a run is measuring.",
     "export": "Pack a results folder into one archive.",
     "import": "Unpack an archive, or merge it into results that are there.",
     "verify": "Check a results folder or an archive.",

@@ -19,7 +19,7 @@ from typing import Any
 
 from guest.processes import processor_s
 from harness import secrets
-from harness.engine import contention, disk_full, memory, packing, recording
+from harness.engine import contention, control, disk_full, memory, packing, recording
 from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.events import EventLog
 from harness.engine.machine import Machine
@@ -86,7 +86,8 @@ class Campaign:
         self._dissectors = Dissectors(len(self.machine.processors))
         try:
             # One group for measuring and dissecting: what cannot be recorded ends the run.
-            async with asyncio.TaskGroup() as self._group:
+            async with control.listening(self.results.path, self.tell), \
+                    asyncio.TaskGroup() as self._group:
                 await self._all_side_by_side()
                 await self._all_exclusively()
         except ExceptionGroup as group:
@@ -95,14 +96,15 @@ class Campaign:
             await asyncio.shield(self._testbeds.close())
             self._dissectors.close()
 
-    def tell(self, name: str, message: Mapping[str, Any]) -> bool:
-        """Say something to a repetition by its name; whether it is under way."""
+    def tell(self, name: str | None, message: Mapping[str, Any]) -> list[str]:
+        """Say something to the repetition of a name, or to all under way; which were told."""
+        told = []
         for step in self.scheduler.running:
             testbed = self._testbeds.measuring(self.plan.testbed_of(step.cell))
-            if step.name == name and testbed is not None:
+            if name in (None, step.name) and testbed is not None:
                 testbed.tell(message)
-                return True
-        return False
+                told.append(step.name)
+        return told
 
     @property
     def _backlog(self) -> int:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ class TestbedClient:
         # A folder of its own for every testbed: an earlier one's files may still be read.
         self.job_dir = work / "jobs" / f"{serial}-{self.name}"
         self.environment: dict[str, Any] = {}
+        #: Whether a repetition is under way, which can be told something.
+        self.is_measuring = False
         self._running: Running | None = None
         self._sent = 0
 
@@ -104,16 +106,25 @@ class TestbedClient:
         async with AsyncExitStack() as holding:
             await holding.enter_async_context(turn or nullcontext())
             self._send(do="measure", name=name, task=task)
-            allowed_s = _spare_s() + deadline_s
-            until = asyncio.get_running_loop().time() + allowed_s
-            while True:
-                left_s = max(0.0, until - asyncio.get_running_loop().time())
-                said = await self._expect("measured", left_s, "report", of_s=allowed_s)
-                if said["event"] == "measured":
-                    return self.job_dir / "out" / name
-                heard(said)
-                if said.get("name") == _SHAREABLE:
-                    await holding.aclose()
+            self.is_measuring = True
+            try:
+                async for report in self._reports(_spare_s() + deadline_s):
+                    heard(report)
+                    if report.get("name") == _SHAREABLE:
+                        await holding.aclose()
+            finally:
+                self.is_measuring = False
+        return self.job_dir / "out" / name
+
+    async def _reports(self, allowed_s: float) -> AsyncIterator[Mapping[str, Any]]:
+        """What the repetition under way reports, until it has ended."""
+        until = asyncio.get_running_loop().time() + allowed_s
+        while True:
+            left_s = max(0.0, until - asyncio.get_running_loop().time())
+            said = await self._expect("measured", left_s, "report", of_s=allowed_s)
+            if said["event"] == "measured":
+                return
+            yield said
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Say something to the repetition under way; what it took is among its reports."""

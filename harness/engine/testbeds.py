@@ -97,8 +97,9 @@ class Testbeds:
         self._restarts.judged(key, testbed, is_good=is_good)
 
     def measuring(self, key: TestbedKey) -> TestbedClient | None:
-        """The testbed of a key, if there is one."""
-        return self._there.get(key)
+        """The testbed of a key, if a repetition is under way on it."""
+        testbed = self._there.get(key)
+        return testbed if testbed is not None and testbed.is_measuring else None
 
     async def retire(self, key: TestbedKey, *, slot: bool = True) -> None:
         """End a testbed; its files stay until the run ends, for what is still dissected."""

@@ -6,7 +6,6 @@ The worker is a small program that speaks the protocol; measure.worker itself is
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,92 +14,9 @@ from typing import Any
 import pytest
 
 import plans
-from guest.boot import Clock
 from harness import secrets
 from harness.engine import testbed as testbeds
-from harness.engine.machine import LINE_LIMIT, Running
-
-WORKER = """
-import json, sys, time
-def say(event, **fields):
-    print(json.dumps({"event": event, **fields}), flush=True)
-say("hello")
-say("ready", environment={"kernel": "Linux"})
-for line in sys.stdin:
-    command = json.loads(line)
-    if command["do"] == "configure":
-        say("configured")
-    elif command["do"] == "call":
-        say("called", result={"said": command["task"]})
-    elif command["do"] == "measure":
-        what = command["task"].get("what")
-        if what == "hang":
-            time.sleep(60)
-        if what == "fail":
-            say("failed", stage="testbed", reason="no such thing")
-            continue
-        if what == "nonsense":
-            print("nonsense", flush=True)
-            continue
-        say("report", name="began", time_s=1.0)
-        say("report", name="shareable", time_s=2.0)
-        if what == "listen":
-            told = json.loads(sys.stdin.readline())
-            say("report", name="told", time_s=3.0, command=told)
-        say("measured", name=command["name"], ok=True)
-"""
-
-
-class _Process:
-    """A worker as the testbed sees a machine."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self._process = process
-        self.stdin, self.stdout, self.pid = process.stdin, process.stdout, process.pid
-
-    def hold(self) -> None:
-        raise NotImplementedError
-
-    release = hold
-
-    def move(self, processor: int) -> None:
-        """It stays."""
-
-    async def close(self, grace_s: float = 0.0) -> None:
-        """End it."""
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
-
-    def post_mortem(self) -> str:
-        return "the worker is gone"
-
-
-class _Machine:
-    """Runs the program in the place of a guest."""
-
-    def mount(self, job_dir: Path) -> str:
-        return str(job_dir / "mount")
-
-    async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: Clock = "real") -> Running:
-        assert (job_dir / "job.json").exists() and study == "qop2007" and clock == "real"
-        assert packages == ""
-        return _Process(await asyncio.create_subprocess_exec(
-            sys.executable, "-c", WORKER, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, limit=LINE_LIMIT))
-
-
-class _Renderer:
-    """Has nothing to render."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def files(self, *_: object) -> Path:
-        self._folder.mkdir(exist_ok=True)
-        return self._folder
+from speaking_machine import EmptyRenderer, SpeakingMachine
 
 
 @asynccontextmanager
@@ -108,9 +24,9 @@ async def opened(work: Path) -> AsyncIterator[testbeds.TestbedClient]:
     """A testbed with the program in it."""
     plan = plans.plan_of("P1")
     [planned] = plan.testbeds.values()
-    testbed = testbeds.TestbedClient(_Machine(), 0, planned, plan, work)  # type: ignore[arg-type]
+    testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, work)
     try:
-        await testbed.open(secrets.make(), _Renderer(work / "none"))  # type: ignore[arg-type]
+        await testbed.open(secrets.make(), EmptyRenderer(work / "none"))  # type: ignore[arg-type]
         yield testbed
     finally:
         await testbed.close()

@@ -1,0 +1,41 @@
+"""`qop tell`: speak to the repetitions that a run is measuring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.engine import control, results
+from harness.errors import UserError
+
+
+@click.command("tell", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--repetition", metavar="NAME",
+              help="Only the repetition of this name; by default all that are being measured.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("message", nargs=-1, required=True, metavar="KEY=VALUE...")
+def command(folder: Path, repetition: str | None, message: tuple[str, ...]) -> None:
+    """Tell repetitions of the run that writes to FOLDER a message of KEY=VALUE.
+
+    A value is JSON where it reads as such, else text. What a study's workload makes of it, its
+    README says; what it took is in the folder's events/NAME.jsonl. Runs on a cluster do not listen.
+    """
+    results.require_manifest(folder)
+    told = control.say(folder, repetition, dict(map(_pair, message)))
+    if not told:
+        raise UserError(f"{folder}: {repetition or 'no repetition'} is "
+                        f"{'not ' if repetition else ''}being measured at this moment", status=1)
+    click.echo(f"told: {', '.join(told)}")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not (equals and key.isidentifier()) or key == "do":
+        raise UserError(f"'{text}' is not KEY=VALUE; write for example level=20")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
