@@ -15,6 +15,7 @@ COMMANDS = {
     "studies": "List the studies, their factors and metrics.",
     "report": "Report on a results folder: a page, tables, verdicts.",
     "compare": "Compare two results folders.",
+    "model": "Ask a queueing model: predictions, what-ifs, capacity.",
     "status": "Show how far a run has come.",
     "tell": "Speak to the repetitions that a run is measuring.",
     "export": "Pack a results folder into one archive.",

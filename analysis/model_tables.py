@@ -1,0 +1,140 @@
+"""Tables of a queueing model: its stations, its chains, and predictions beside measurements.
+
+Given a second network, the one after what-ifs, they show both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from analysis.queueing import (
+    Assessment,
+    ComparedValue,
+    Prediction,
+    QueueingNetwork,
+    Solution,
+    solve,
+)
+from analysis.queueing.intervals import Interval
+from analysis.table import Column, Entry, Quantity, Table
+
+
+class _Shown(TypedDict, total=False):
+    """How a column shows its numbers."""
+
+    unit: str
+    scale: float
+    digits: int
+
+
+_MS: _Shown = {"unit": "ms", "scale": 1e3}
+_PERCENT: _Shown = {"unit": "%", "scale": 100.0, "digits": 1}
+_NOW, _THEN = "as it is", "what if"
+_MARKS = ("calibrated: the model was made from this point; extrapolated: beyond what was "
+          "measured.")
+_CYCLES = ("Demand and residence are a cycle's, over all chains: the work at a station, and with "
+           "waiting.")
+
+
+def tables(network: QueueingNetwork, changed: QueueingNetwork | None = None) -> list[Table]:
+    """Chains and stations, as they are and after what-ifs. Raises QueueingError as `solve` does."""
+    networks = [network] if changed is None else [network, changed]
+    solutions = [solve(each) for each in networks]
+    return [_chains(networks, solutions), _stations(networks, solutions)]
+
+
+def predictions(assessments: Mapping[str, Assessment]) -> Table:
+    """Every prediction of each chain beside what was measured at that load."""
+    rows = [(Entry(chain), *_prediction(entry))
+            for chain, assessment in assessments.items() for entry in assessment.predictions]
+    has_p95 = any(entry.p95_s for each in assessments.values() for entry in each.predictions)
+    columns = [
+        Column("chain", "chain"), Column("load", "load"), Column("mark", "mark"),
+        Column("response_s", "modelled", group="response time", **_MS),
+        Column("measured_response_s", "measured", group="response time", **_MS),
+        Column("response_error", "error", group="response time", **_PERCENT),
+        Column("throughput_per_s", "modelled", unit="1/s", group="throughput"),
+        Column("measured_throughput_per_s", "measured", unit="1/s", group="throughput"),
+        Column("p95_s", "modelled", group="95th percentile", **_MS),
+        Column("measured_p95_s", "measured", group="95th percentile", **_MS),
+        Column("p95_error", "error", group="95th percentile", **_PERCENT)]
+    table = Table("predictions", "Modelled and measured", tuple(columns), tuple(rows),
+                  notes=(_MARKS,))
+    return table if has_p95 else table.with_columns(list(range(len(columns) - 3)))
+
+
+def _prediction(entry: Prediction) -> Sequence[Entry]:
+    return (Entry(number=Quantity(entry.load)), Entry(entry.mark), *_compared(entry.response_s),
+            *_compared(entry.throughput_per_s)[:2], *_compared(entry.p95_s))
+
+
+def _compared(value: ComparedValue | None) -> tuple[Entry, Entry, Entry]:
+    """Modelled, measured, and the error of the first."""
+    if value is None:
+        return _absent(), _absent(), _absent()
+    return (Entry(number=_quantity(value.modelled)),
+            _absent() if value.measured is None else Entry(number=Quantity(value.measured)),
+            _absent() if value.error is None else Entry(number=Quantity(value.error)))
+
+
+def _absent() -> Entry:
+    return Entry("-", marks=frozenset({"missing"}))
+
+
+def _quantity(interval: Interval) -> Quantity:
+    if interval.low == interval.high:
+        return Quantity(interval.value)
+    return Quantity(interval.value, interval.low, interval.high)
+
+
+def _chains(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]) -> Table:
+    columns = [Column("chain", "chain")]
+    for suffix, group in _versions(networks):
+        columns += [Column(f"load{suffix}", "load", group=group),
+                    Column(f"response_s{suffix}", "response time", group=group, **_MS),
+                    Column(f"throughput_per_s{suffix}", "throughput", unit="1/s", group=group)]
+    rows = []
+    for number, chain in enumerate(networks[0].chains):
+        row = [Entry(chain.name)]
+        for network, solution in zip(networks, solutions, strict=True):
+            now, means = network.chains[number], solution.chains[number]
+            load = now.rate_per_s if now.is_open else now.population
+            row += [Entry(number=Quantity(float(load or 0)),
+                          detail="a second" if now.is_open else "customers"),
+                    Entry(number=Quantity(means.response_s)),
+                    Entry(number=Quantity(means.throughput_per_s))]
+        rows.append(tuple(row))
+    return Table("chains", "Chains", tuple(columns), tuple(rows),
+                 notes=(f"Means: {_methods(solutions)}; response times leave think times out.",))
+
+
+def _stations(networks: Sequence[QueueingNetwork], solutions: Sequence[Solution]) -> Table:
+    columns = [Column("station", "station"), Column("discipline", "discipline")]
+    for suffix, group in _versions(networks):
+        columns += [Column(f"servers{suffix}", "servers", digits=0, group=group),
+                    Column(f"demand_s{suffix}", "demand", group=group, **_MS),
+                    Column(f"residence_s{suffix}", "residence", group=group, **_MS),
+                    Column(f"utilization{suffix}", "in use", group=group, **_PERCENT)]
+    rows = []
+    for number, station in enumerate(networks[0].stations):
+        row = [Entry(station.name), Entry(station.discipline)]
+        for network, solution in zip(networks, solutions, strict=True):
+            now, means = network.stations[number], solution.stations[number]
+            is_queue = now.discipline != "delay"
+            row += [Entry(number=Quantity(now.servers)) if is_queue else _absent(),
+                    Entry(number=Quantity(sum(means.demand_s))),
+                    Entry(number=Quantity(sum(means.residence_s))),
+                    Entry(number=Quantity(means.utilization)) if is_queue else _absent()]
+        rows.append(tuple(row))
+    return Table("stations", "Stations", tuple(columns), tuple(rows),
+                 notes=(_CYCLES,))
+
+
+def _versions(networks: Sequence[QueueingNetwork]) -> Sequence[tuple[str, str]]:
+    """What keys of columns end with, and what their group is called, for each network."""
+    return [("", "")] if len(networks) == 1 else [("", _NOW), ("_what_if", _THEN)]
+
+
+def _methods(solutions: Sequence[Solution]) -> str:
+    return " and ".join(dict.fromkeys(solution.method for solution in solutions))
