@@ -151,7 +151,7 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
     records, complaints = [], []
     for path in paths:
         try:
-            record = _named(reader(path), path)
+            record = _proven(_named(reader(path), path), path)
             records.append((record, body_of(record, study, str(path))))
         except RecordError as error:
             complaints.append(printable(str(error)))
@@ -164,6 +164,20 @@ def _named(record: Record, path: Path) -> Record:
     if path.stem != record.name:
         # A copy under another name would count one repetition twice.
         raise RecordError(f"{path}: holds the record {record.name}; not counted, move it away")
+    return record
+
+
+def _proven(record: Record, path: Path) -> Record:
+    """The record; raises RecordError where it says ok of what is not proven, whoever wrote it."""
+    if record.status != "ok":
+        return record
+    failed = [check.check for check in record.evidence if not check.ok]
+    fault = record.environment.get("fault")
+    why = (f"'{failed[0]}' does not hold" if failed else
+           "it has no evidence" if not record.evidence else
+           f"it was measured under the negative control '{fault}'" if fault else "")
+    if why:
+        raise RecordError(f"{path}: says ok, but {why}; not counted, measure again")
     return record
 
 

@@ -174,6 +174,23 @@ def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field
     assert path.name in results.complaints[0]
 
 
+@pytest.mark.parametrize(("change", "says"), [
+    ({"evidence": []}, "says ok, but it has no evidence"),
+    ({"evidence": [CheckRecord(check="air is open", ok=False, detail="9 of 9 protected")]},
+     "says ok, but 'air is open' does not hold"),
+    ({"environment": {"clock": "real", "fault": "wrong-ca"}},
+     "says ok, but it was measured under the negative control 'wrong-ca'")])
+def test_what_says_ok_without_proof_is_left_out(tmp_path: Path, change: dict[str, Any],
+                                                says: str) -> None:
+    """Whoever wrote it: an import or an edited file must not get into a mean."""
+    write(make("P1", 1), tmp_path / "records")
+    path = write(make("P1", 2, **change), tmp_path / "records")
+    results = load(tmp_path)
+    assert list(results.frame["repetition"]) == [1]
+    [complaint] = results.complaints
+    assert says in complaint and str(path) in complaint
+
+
 def test_a_copied_record_counts_once(tmp_path: Path) -> None:
     """A copy would make n larger and the interval narrower than they are."""
     path = write(make(), tmp_path / "records")

@@ -82,7 +82,7 @@ def test_csv_has_si_units_and_everything_that_is_known() -> None:
     assert rows[2]["tcp_overhead_N1_bps"] == ""
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd", "@sum"])
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "@sum", "-2+3+cmd|' /C calc'!A0", "\t=1"])
 def test_csv_holds_no_formulas(text: str) -> None:
     """A policy may be called what it likes; a spreadsheet must not run its name."""
     rows = list(csv.reader(io.StringIO(export.to_csv(table((Entry(text), Entry("x")))))))
