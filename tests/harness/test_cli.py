@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import click
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
@@ -26,6 +29,52 @@ def test_help_everywhere(command: str) -> None:
     """So does every subcommand."""
     done = CliRunner().invoke(cli.qop, [command, "--help"])
     assert done.exit_code == 0 and "Usage:" in done.output
+
+
+#: Subcommands that pass on to another program what they do not know.
+PASSES_ON = {"test", "lab"}
+
+
+def _wrong_arguments() -> Iterator[tuple[str, ...]]:
+    """Unknown options, and every mistake that the parameters of a subcommand can tell."""
+    yield "", "--no-such-option"
+    yield "", "no-such-subcommand"
+    for name in COMMANDS:
+        command = cli.qop.get_command(click.Context(cli.qop), name)
+        assert command is not None
+        if name not in PASSES_ON:
+            yield name, "--no-such-option"
+        if any(parameter.required for parameter in command.params):
+            yield name,
+        for parameter in command.params:
+            option = parameter.opts[:1] if isinstance(parameter, click.Option) else []
+            if isinstance(parameter.type, click.Choice | click.types.IntParamType):
+                yield name, *option, "no-such-value"
+            if isinstance(parameter, click.Option) and not parameter.is_flag:
+                yield name, *option
+
+
+@pytest.mark.parametrize("arguments", [*_wrong_arguments(), ("image", "no-such-subcommand")],
+                         ids=" ".join)
+def test_wrong_arguments_are_one_line(arguments: tuple[str, ...],
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """What, in which subcommand, and where help is, and status 2; no usage around it."""
+    command, *rest = arguments
+    assert cli.main([*filter(None, [command]), *rest]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    where, help_of = (f"qop: {command}: ", f"./qop {command} --help") if command else \
+        ("qop: no such ", "./qop --help")
+    assert said.err.startswith(where) and said.err.endswith(f"; see '{help_of}'\n")
+    assert all(word in said.err for word in rest[-1:] or ["missing "])
+
+
+def test_choices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A value that an option does not have is told with those that it has."""
+    cli.main(["run", "--clock", "sundial"])
+    assert capsys.readouterr().err == (
+        "qop: run: invalid value for '--clock': 'sundial' is not one of 'real', 'virtual', "
+        "'processor'; see './qop run --help'\n")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
