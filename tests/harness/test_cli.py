@@ -92,16 +92,16 @@ def test_completion(qop: Qop, shell: str) -> None:
     ("x" * 3_000_000, 1, ""),
     ("id: X1\nname: a policy\nextends: nowhere.yml\nlayers: {}\n", 3, "nowhere.yml"),
 ], ids=["unknown key", "misspelt cipher", "boolean", "3 MB of junk", "missing file"])
-def test_bad_policy_is_one_line(qop: Qop, text: str, line: int, advice: str) -> None:
+def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str) -> None:
     """File, line and advice on one line, exit status 2, and nothing was started or written."""
-    path = qop.folder / "bad.yml"
+    path = qop_here.folder / "bad.yml"
     path.write_text(text)
-    done = qop("run", "--policy", str(path), "--out", "out")
+    done = qop_here("run", "--policy", str(path), "--out", "out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"qop: {path}:{line}: ")
     assert advice in done.stderr and ";" in done.stderr
-    assert not (qop.folder / "out").exists()
+    assert not (qop_here.folder / "out").exists()
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
@@ -110,26 +110,26 @@ def test_bad_policy_is_one_line(qop: Qop, text: str, line: int, advice: str) -> 
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
 ])
-def test_unknown_names_are_one_line(qop: Qop, arguments: list[str], words: str) -> None:
+def test_unknown_names_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
     """What does not exist is named, with what there is to choose from."""
-    done = qop("run", "--out", "out", *arguments)
+    done = qop_here("run", "--out", "out", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and words in done.stderr
-    assert not (qop.folder / "out").exists()
+    assert not (qop_here.folder / "out").exists()
 
 
-def test_unwritable_results_folder(qop: Qop) -> None:
+def test_unwritable_results_folder(qop_here: Qop) -> None:
     """A results folder that cannot be made is one line."""
-    (qop.folder / "file").write_text("")
-    done = qop("run", "--policies", "P1", "--out", "file/out")
+    (qop_here.folder / "file").write_text("")
+    done = qop_here("run", "--policies", "P1", "--out", "file/out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "file/out" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["report", "status"])
-def test_no_results_yet(qop: Qop, command: str) -> None:
+def test_no_results_yet(qop_here: Qop, command: str) -> None:
     """Without results, the commands that read them say how to get some."""
-    done = qop(command)
+    done = qop_here(command)
     assert done.returncode == 2
     assert "./qop run" in done.stderr and done.stderr.count("\n") == 1
 
