@@ -12,7 +12,7 @@ import functools
 import json
 import shutil
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,15 +94,6 @@ class Campaign:
         finally:
             await asyncio.shield(self._testbeds.close())
             self._dissectors.close()
-
-    def tell(self, name: str, message: Mapping[str, Any]) -> bool:
-        """Say something to a repetition by its name; whether it is under way."""
-        for step in self.scheduler.running:
-            testbed = self._testbeds.measuring(self.plan.testbed_of(step.cell))
-            if step.name == name and testbed is not None:
-                testbed.tell(message)
-                return True
-        return False
 
     @property
     def _backlog(self) -> int:

@@ -96,10 +96,6 @@ class Testbeds:
         """A repetition on a testbed has been judged; a bad one puts the testbed in doubt."""
         self._restarts.judged(key, testbed, is_good=is_good)
 
-    def measuring(self, key: TestbedKey) -> TestbedClient | None:
-        """The testbed of a key, if there is one."""
-        return self._there.get(key)
-
     async def retire(self, key: TestbedKey, *, slot: bool = True) -> None:
         """End a testbed; its files stay until the run ends, for what is still dissected."""
         testbed = self._there.pop(key, None)
