@@ -39,7 +39,7 @@ def curve(cells: Cells, metric: Metric, factor: FactorRecord, beside: Beside) ->
     panel = figures.line(metric.sentence, series, figures.Axis(factor.title, factor.unit),
                          figures.Axis(metric.title, metric.unit, metric.scale))
     known = [origin for origin in ("published", "modelled")
-             if any(one.origin == origin for one in series)]
+             if any(drawn.origin == origin for drawn in series)]
     dashed = f" Hollow: {' and '.join(known)}." if known else ""
     return Figure(f"fig-{metric.name}-{factor.name}".replace("_", "-"),
                   f"{metric.sentence} by {factor.title.lower()}",

@@ -57,7 +57,7 @@ def _row(cells: Cells, metric: Metric, ids: Ids, shares: Sequence[float]) -> tup
 
 
 def _level(cells: Cells, factor: str, level: str) -> Entry:
-    is_number = next(one.is_number for one in cells.results.factors if one.name == factor)
+    is_number = next(known.is_number for known in cells.results.factors if known.name == factor)
     number = cells.results.number(factor, level) if is_number else None
     return Entry(level, None if number is None else Quantity(number))
 

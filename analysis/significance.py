@@ -81,26 +81,26 @@ def _cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_Ca
             yield _Case(ids, reference, values, base, statistics.paired(values, base))
 
 
-def tables(cells: Cells, found: Sequence[SignificanceDecision] | None = None) -> list[Table]:
+def tables(cells: Cells, decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
     """A table of decisions for each metric, with what it takes to decide those that are open."""
-    every = decisions(cells) if found is None else found
+    every = decisions(cells) if decided is None else decided
     return [_table(cells, metric, mine) for metric in cells.results.study.metrics
             if (mine := [decision for decision in every if decision.metric is metric])]
 
 
-def _table(cells: Cells, metric: Metric, found: Sequence[SignificanceDecision]) -> Table:
+def _table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:
     compared, name = cells.results.compared, cells.baseline.name
     columns = (*(Column(factor, factor) for factor in compared),
                Column(named(metric.name, "difference"), "difference", metric.unit, metric.scale),
                P_COLUMN, *EFFECT_COLUMNS,
                Column("outcome", "differs"), Column("further_repetitions", "more needed", digits=0))
     sections = tuple((number, cells.heading(decision.section))
-                     for number, decision in enumerate(found)
+                     for number, decision in enumerate(decided)
                      if decision.section and (
-                         not number or found[number - 1].section != decision.section))
+                         not number or decided[number - 1].section != decision.section))
     what = " and ".join(compared)
     return Table(f"decisions-{metric.name}", f"{metric.sentence}: differences from {name}", columns,
-                 tuple(_row(cells, decision) for decision in found),
+                 tuple(_row(cells, decision) for decision in decided),
                  caption=f"{metric.sentence} under the {what} minus that under {name}, within "
                  "blocks.", notes=_notes(cells), sections=sections)
 

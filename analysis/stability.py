@@ -59,7 +59,7 @@ def outliers(cells: Cells) -> list[Outlier]:
     Deviations are relative to the cell's median and have one scale in the same surroundings,
     because a few repetitions do not know their own. Cells of less than three values cannot tell.
     """
-    found: list[Outlier] = []
+    outstanding: list[Outlier] = []
     for metric in cells.results.study.metrics:
         for members in cells.sections.values():
             blocks = {ids: values for ids in members
@@ -69,8 +69,8 @@ def outliers(cells: Cells) -> list[Outlier]:
             chosen = [ids for ids in blocks if medians[ids] > 0]
             relative = [np.array(list(blocks[ids].values())) / medians[ids] for ids in chosen]
             for ids, z in zip(chosen, statistics.modified_z_scores(relative), strict=True):
-                found += _standing_out(ids, metric, blocks[ids], medians[ids], z)
-    return sorted(found, key=lambda outlier: -abs(outlier.deviations))
+                outstanding += _standing_out(ids, metric, blocks[ids], medians[ids], z)
+    return sorted(outstanding, key=lambda outlier: -abs(outlier.deviations))
 
 
 def drifts(cells: Cells) -> list[Drift]:
@@ -79,7 +79,7 @@ def drifts(cells: Cells) -> list[Drift]:
     Surest first. P-values are corrected for all metrics and surroundings. Time is the start of a
     repetition where all records have it, and else its number.
     """
-    found: list[Drift] = []
+    drifting: list[Drift] = []
     for metric in cells.results.study.metrics:
         for section, members in cells.sections.items():
             values = {ids: blocks for ids in members
@@ -91,11 +91,11 @@ def drifts(cells: Cells) -> list[Drift]:
             series = [_series(times[ids], np.array(list(blocks.values())))
                       for ids, blocks in values.items() if np.mean(list(blocks.values())) > 0]
             trend = statistics.trend(series)
-            found.append(Drift(section, metric, (trend.slope or 0.0) * float(np.ptp(every)),
-                               trend.p_value))
-    corrected = statistics.holm(drift.p_value for drift in found)
+            drifting.append(Drift(section, metric, (trend.slope or 0.0) * float(np.ptp(every)),
+                                  trend.p_value))
+    corrected = statistics.holm(drift.p_value for drift in drifting)
     return sorted((Drift(drift.section, drift.metric, drift.share, float(p))
-                   for drift, p in zip(found, corrected, strict=True)
+                   for drift, p in zip(drifting, corrected, strict=True)
                    if p < _DRIFTS and abs(drift.share) >= LEAST_SHARE),
                   key=lambda drift: drift.p_value)
 
@@ -143,15 +143,15 @@ def _drift_text(drift: Drift) -> str:
             "do not.")
 
 
-def _outlier_lines(found: Sequence[Outlier]) -> Iterator[str]:
-    for outlier in found[:_MAX_LINES]:
+def _outlier_lines(outliers: Sequence[Outlier]) -> Iterator[str]:
+    for outlier in outliers[:_MAX_LINES]:
         unit, scale = outlier.metric.unit, outlier.metric.scale
         yield (f"{outlier.record}: {outlier.metric.sentence} of {outlier.value * scale:.4g} {unit} "
                f"is {abs(outlier.deviations):.0f} deviations "
                f"{'above' if outlier.deviations > 0 else 'below'} the median of its cell, "
                f"{outlier.median * scale:.4g} {unit}. It counts; look at its record and captures.")
-    if len(found) > _MAX_LINES:
-        yield f"{len(found) - _MAX_LINES} more values stand out from their cells."
+    if len(outliers) > _MAX_LINES:
+        yield f"{len(outliers) - _MAX_LINES} more values stand out from their cells."
 
 
 def _undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:

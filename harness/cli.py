@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -49,6 +50,14 @@ class _Lazy(click.Group):
         command: click.Command = module.command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; its usage errors know where they are from."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -64,17 +73,20 @@ def qop() -> None:
     """
 
 
-def main() -> int:
-    """Run the command line; the exit status. Errors of the user's are one line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, of this process if none is given; the exit status.
+
+    Errors of the user's are one line.
+    """
     try:
-        status = qop.main(prog_name="qop", standalone_mode=False)
+        status = qop.main(arguments, prog_name="qop", standalone_mode=False)
     except UserError as error:
         click.echo(f"qop: {error}", err=True)
         return error.status
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        error.show()
+        _tell(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("qop: interrupted", err=True)
@@ -84,3 +96,20 @@ def main() -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _tell(error: click.ClickException) -> None:
+    """Say on one line what is wrong with the arguments, where, and what to do."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its text is the help
+        error.show()
+        return
+    text = " ".join(error.format_message().split()).rstrip(".")
+    where, advice = "", ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        program, *names = error.ctx.command_path.split()
+        if error.ctx.invoked_subcommand and not names:
+            names = [error.ctx.invoked_subcommand]
+        where = f"{' '.join(names)}: " if names else ""
+        text = text[0].lower() + text[1:]
+        advice = f"; see './{' '.join([program, *names])} --help'"
+    click.echo(f"qop: {where}{text}{advice}", err=True)

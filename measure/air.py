@@ -83,7 +83,7 @@ class Trial:
         station = self.network.of_duty("station")[0]
         said = self.testbed.run(station, ["ping", "-n", "-c", "10", "-i", "0.05",
                                           self.network.nodes[station].gateway or ""])
-        return min(float(found) for found in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
+        return min(float(time_ms) for time_ms in re.findall(r"time=([0-9.]+) ms", said)) / 1e3
 
     def load(self, flows: list[dict[str, Any]], seconds: float) -> list[float]:
         """Send UDP from nodes to addresses, all at once; goodput of each at its server (bit/s).

@@ -62,17 +62,17 @@ def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:
 
 def parse_sockets(text: str) -> dict[str, int]:
     """`ss -Htni` as {peer's address:port: bytes received}."""
-    found: dict[str, int] = {}
+    received: dict[str, int] = {}
     peer = ""
     for line in text.splitlines():
         if line[:1].strip():
             # A server for both families shows IPv4 addresses as those of IPv6.
             peer = line.split()[-1].replace("[::ffff:", "").replace("]", "")
-            found[peer] = 0
+            received[peer] = 0
         match = re.search(r"\bbytes_received:(\d+)", line)
         if match and peer:
-            found[peer] = int(match[1])
-    return found
+            received[peer] = int(match[1])
+    return received
 
 
 def processor_seconds(stat: str | None = None) -> dict[str, float]:

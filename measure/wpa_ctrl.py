@@ -127,7 +127,7 @@ class ControlSocket:
         self._sockets.append(sock)
         return sock
 
-    def _ask(self, sock: socket.socket, command: str, wanted: str) -> None:
+    def _ask(self, sock: socket.socket, command: str, expected: str) -> None:
         sock.settimeout(_REPLY_S)
         try:
             sock.send(command.encode())
@@ -138,7 +138,7 @@ class ControlSocket:
         except OSError as error:
             raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
                                f"({error})") from error
-        if reply.decode("utf-8", "replace") != wanted:
+        if reply.decode("utf-8", "replace") != expected:
             raise MeasureError("testbed", f"{self.name}: {_verb(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
 

@@ -40,7 +40,8 @@ class _Place(NamedTuple):
 
 def explain(error: ValidationError, document: Document) -> PolicyError:
     """The first thing wrong, by line, with the number of the others."""
-    details = [one for one in error.errors(include_url=False) if one["type"] != _CONSEQUENCE]
+    details = [detail for detail in error.errors(include_url=False)
+               if detail["type"] != _CONSEQUENCE]
     mistakes = sorted(_found(detail, document) for detail in details)
     first = mistakes[0]
     return PolicyError(document.file, first.line, first.what, first.advice, len(mistakes) - 1)

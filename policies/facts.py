@@ -29,18 +29,18 @@ def facts(policy: Policy) -> dict[str, str]:
 
     A cipher with integrity of its own (AEAD) stands under both `encryption` and `integrity`.
     """
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     layers = policy.layers
     if layers.link is not None:
-        found |= {"link.cipher": layers.link.cipher, "link.keys": layers.link.keys}
+        facts |= {"link.cipher": layers.link.cipher, "link.keys": layers.link.keys}
     if layers.dot1x is not None:
-        found["dot1x.eap"] = layers.dot1x.eap
+        facts["dot1x.eap"] = layers.dot1x.eap
     if layers.ipsec is not None:
         tokens = layers.ipsec.esp_proposal.split("-")
-        found |= {"ipsec.authentication": layers.ipsec.authentication,
+        facts |= {"ipsec.authentication": layers.ipsec.authentication,
                   "ipsec.mode": layers.ipsec.mode, "ipsec.encryption": tokens[0],
                   "ipsec.integrity": tokens[0] if tokens[0] in AEADS else tokens[1]}
-    return found
+    return facts
 
 
 def holds(when: When, said: Mapping[str, str]) -> bool:

@@ -101,12 +101,13 @@ class Weights(BaseModel):
     def of(self, policy: Policy) -> dict[str, Implementation]:
         """The implementations that a policy has, by id."""
         said = facts(policy)
-        return {key: one for key, one in self.implementations.items() if holds(one.when, said)}
+        return {key: implementation for key, implementation in self.implementations.items()
+                if holds(implementation.when, said)}
 
     def unweighted(self, policy: Policy) -> tuple[str, ...]:
         """What of a policy's protection no implementation asks for, and so counts nothing."""
-        asked = {(key, word) for one in self.implementations.values()
-                 for key, words in one.when.items() for word in words}
+        asked = {(key, word) for implementation in self.implementations.values()
+                 for key, words in implementation.when.items() for word in words}
         # Static keys and keys from EAP are weighed with the cipher and with EAP; the mode of ESP
         # is not a question of strength in the paper.
         counted_elsewhere = {("link.keys", "static"), ("link.keys", "eap"),
@@ -137,7 +138,7 @@ def _found(detail: Any, document: Document) -> tuple[int, str, str]:
     path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
     context = detail.get("ctx", {})
     blamed = [(*path, *keys) for keys in context.get("at", ())] or [path]
-    place = next((one for one in blamed if one in document.spots), path)
+    place = next((spot for spot in blamed if spot in document.spots), path)
     while place not in document.spots:
         place = place[:-1]
     line = document.spots[place].key_line

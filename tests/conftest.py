@@ -135,6 +135,14 @@ def qop(tmp_path: Path) -> Qop:
     return Qop(tmp_path)
 
 
+@pytest.fixture
+def qop_here(tmp_path: Path) -> Qop:
+    """The same in this process, for tests that say nothing of processes."""
+    from in_process import QopHere
+
+    return QopHere(tmp_path)
+
+
 #: What tests share that look at results: six policies at home and away, see `measured`.
 MEASURED = ("P1", "P2", "P3", "P7", "P8", "P12")
 #: The clock of tests whose claim is about what happens, and not about how long it takes.

@@ -35,33 +35,33 @@ class TopologyError(ValueError):
     """A topology file that cannot be used; the text is one line for the user."""
 
 
-def medium(found: Medium, path: Path) -> None:
+def medium(given: Medium, path: Path) -> None:
     """Refuse rates of zero and times below zero."""
-    _numbers(found, str(path))
+    _numbers(given, str(path))
 
 
-def wire(found: Wire | Link, path: Path, where: str = "") -> None:
+def wire(given: Wire | Link, path: Path, where: str = "") -> None:
     """Refuse rates of zero, times below zero, losses that are none, and a preset without source."""
     place = f"{path}{where}"
-    _numbers(found, place)
-    if found.loss_percent > 100:
-        raise TopologyError(f"{place}: loss_percent: {found.loss_percent:g}; write 100 or less")
-    if found.queue_packets < 1:
-        raise TopologyError(f"{place}: queue_packets: {found.queue_packets}; write 1 or more")
-    if isinstance(found, Wire) and not found.source.strip():
+    _numbers(given, place)
+    if given.loss_percent > 100:
+        raise TopologyError(f"{place}: loss_percent: {given.loss_percent:g}; write 100 or less")
+    if given.queue_packets < 1:
+        raise TopologyError(f"{place}: queue_packets: {given.queue_packets}; write 1 or more")
+    if isinstance(given, Wire) and not given.source.strip():
         raise TopologyError(f"{place}: source: nothing; say where its figures are from")
 
 
-def device(found: Device, path: Path) -> None:
+def device(given: Device, path: Path) -> None:
     """Refuse figures without a source, without a value, or with one that is not above zero."""
-    if not _ID.fullmatch(found.name):
-        raise TopologyError(f"{path}: name: {found.name!r}; write up to 40 letters, digits, - "
+    if not _ID.fullmatch(given.name):
+        raise TopologyError(f"{path}: name: {given.name!r}; write up to 40 letters, digits, - "
                             "and _")
-    if found.processors < 1:
-        raise TopologyError(f"{path}: processors: {found.processors}; write 1 or more")
-    if not found.work:
+    if given.processors < 1:
+        raise TopologyError(f"{path}: processors: {given.processors}; write 1 or more")
+    if not given.work:
         raise TopologyError(f"{path}: work: nothing; state at least one kind of work")
-    for operation, work in found.work.items():
+    for operation, work in given.work.items():
         _work(operation, work, f"{path}: work.{operation}")
 
 
@@ -83,39 +83,39 @@ def _work(operation: str, work: Work, where: str) -> None:
         raise TopologyError(f"{where}: no name for work; write lower case letters, digits and -")
 
 
-def _numbers(found: Medium | Wire | Link, where: str) -> None:
-    for field, value in vars(found).items():
+def _numbers(given: Medium | Wire | Link, where: str) -> None:
+    for field, value in vars(given).items():
         minimum = 1 if field.endswith("rate_bps") else 0
         if isinstance(value, (int, float)) and not minimum <= value < math.inf:
             raise TopologyError(f"{where}: {field}: {value}; write {minimum} or more")
 
 
-def network(found: Network, path: Path) -> None:
+def network(given: Network, path: Path) -> None:
     """Refuse impossible links, addresses outside their subnets, radios that nobody serves."""
-    _links(found, path)
-    for name, node in found.nodes.items():
+    _links(given, path)
+    for name, node in given.nodes.items():
         _node(name, node, path)
         _position(node.position, f"{path}: {name}: position")
         if node.device is not None:
             device(node.device, path)
-    _radios(found, path)
+    _radios(given, path)
 
 
-def scenario(found: Scenario, path: Path) -> None:
+def scenario(given: Scenario, path: Path) -> None:
     """Refuse dangling names, and what holds for no network."""
-    network_ = found.network
-    if not _ID.fullmatch(found.id):
-        raise TopologyError(f"{path}: id: {found.id!r}; write up to 40 letters, digits, - and _")
+    network_ = given.network
+    if not _ID.fullmatch(given.id):
+        raise TopologyError(f"{path}: id: {given.id!r}; write up to 40 letters, digits, - and _")
     for role in ("mobile_node", "peer", "roams_to"):
-        name = getattr(found, role)
+        name = getattr(given, role)
         if name is not None and name not in network_.nodes:
             raise TopologyError(f"{path}: {role}: no node {name!r} in network {network_.name}; "
                                 f"it has {', '.join(network_.nodes)}")
-    _roles(found, path)
+    _roles(given, path)
     network(network_, path)
-    _places(found, path)
-    if not any(i.address for i in network_.nodes[found.peer].interfaces.values()):
-        raise TopologyError(f"{path}: peer: {found.peer} has no address; give it one")
+    _places(given, path)
+    if not any(i.address for i in network_.nodes[given.peer].interfaces.values()):
+        raise TopologyError(f"{path}: peer: {given.peer} has no address; give it one")
 
 
 def _links(network: Network, path: Path) -> None:
@@ -141,10 +141,10 @@ def _radios(network: Network, path: Path) -> None:
             raise TopologyError(f"{path}: radio {radio} is there {count} times; give each another")
 
 
-def _places(found: Scenario, path: Path) -> None:
+def _places(given: Scenario, path: Path) -> None:
     """Refuse a drive without a beginning or an end, or past nodes that stand nowhere."""
-    places = {name: node.position for name, node in found.network.nodes.items() if node.position}
-    drive = found.mobility
+    places = {name: node.position for name, node in given.network.nodes.items() if node.position}
+    drive = given.mobility
     if drive is None:
         return
     _position(drive.to, f"{path}: mobility.to")
@@ -152,7 +152,7 @@ def _places(found: Scenario, path: Path) -> None:
         raise TopologyError(f"{path}: mobility: from {drive.start_s} s to {drive.stop_s} s; "
                             "start at 0 or later and stop after that")
     # The strength of a signal follows from both ends' places.
-    for name in (found.mobile_node, *found.network.of_duty(ACCESS_POINT)):
+    for name in (given.mobile_node, *given.network.of_duty(ACCESS_POINT)):
         if name not in places:
             raise TopologyError(f"{path}: mobility: {name} has no position; give it one in the "
                                 "network")
@@ -213,21 +213,21 @@ def _subnet(address: str, where: str) -> ipaddress.IPv4Network:
         raise TopologyError(f"{where}: {error}; write ADDRESS/PREFIX") from None
 
 
-def _roles(found: Scenario, path: Path) -> None:
+def _roles(given: Scenario, path: Path) -> None:
     """Refuse a mobile node without agent or access point, and a visit that is none."""
-    nodes = found.network.nodes
-    for name in found.network.of_duty(STATION):
+    nodes = given.network.nodes
+    for name in given.network.of_duty(STATION):
         agent = nodes[name].agent
         if agent not in nodes:
             raise TopologyError(f"{path}: {name}: agent: no node {agent!r}; name a home agent")
-        if not any(nodes[cell].agent == agent for cell in found.network.of_duty(ACCESS_POINT)):
+        if not any(nodes[cell].agent == agent for cell in given.network.of_duty(ACCESS_POINT)):
             raise TopologyError(f"{path}: {name}: no access point has agent {agent!r}; add one")
-    if not nodes[found.mobile_node].has(STATION):
-        raise TopologyError(f"{path}: mobile_node: {found.mobile_node} is no station; "
+    if not nodes[given.mobile_node].has(STATION):
+        raise TopologyError(f"{path}: mobile_node: {given.mobile_node} is no station; "
                             "name one that is")
-    if found.roams_to and found.roams_to not in found.network.of_duty(ACCESS_POINT):
-        raise TopologyError(f"{path}: roams_to: {found.roams_to} is no access point; "
+    if given.roams_to and given.roams_to not in given.network.of_duty(ACCESS_POINT):
+        raise TopologyError(f"{path}: roams_to: {given.roams_to} is no access point; "
                             "name one that is")
-    if found.roams_to == found.home:
-        raise TopologyError(f"{path}: roams_to: {found.roams_to} is at home; leave it out or "
+    if given.roams_to == given.home:
+        raise TopologyError(f"{path}: roams_to: {given.roams_to} is at home; leave it out or "
                             "name another access point")

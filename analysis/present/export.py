@@ -26,20 +26,20 @@ _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
 def rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
     """The columns with their types, and the rows; None where there is nothing."""
     table = table.shown_on("file")
-    wanted: dict[str, tuple[type, int, Callable[[Entry], Any]]] = {}
+    columns: dict[str, tuple[type, int, Callable[[Entry], Any]]] = {}
     if table.clock:
-        wanted["clock"] = (str, -1, lambda _: table.clock)
+        columns["clock"] = (str, -1, lambda _: table.clock)
     if table.sections:
-        wanted["section"] = (str, -1, lambda entry: entry.text)
+        columns["section"] = (str, -1, lambda entry: entry.text)
     for index, column in enumerate(table.columns):
         for name, kind, read in _fields(table, index, column):
-            wanted[name] = (kind, index, read)
+            columns[name] = (kind, index, read)
     filled = []
     for number, row in enumerate(table.rows):
         above = Entry(_section(table, number))
         filled.append([read(above if index < 0 else row[index])
-                       for _, index, read in wanted.values()])
-    return {name: kind for name, (kind, _, _) in wanted.items()}, filled
+                       for _, index, read in columns.values()])
+    return {name: kind for name, (kind, _, _) in columns.items()}, filled
 
 
 def to_csv(table: Table) -> str:

@@ -141,13 +141,13 @@ def _value(shown: Shown, column: Column) -> str:
     return " ".join(part for part in (shown.main, shown.spread, column.unit) if part)
 
 
-def _without_empty(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if value}
+def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if value}
 
 
 def _figures(report: Report) -> Markup:
     """All plots, for the page's script."""
-    figures: list[Figure] = [one for section in report.sections for one in section.figures]
+    figures: list[Figure] = [figure for section in report.sections for figure in section.figures]
     return Markup(_json({  # noqa: S704 # JSON with every bracket escaped
         figure.id: [{"title": panel.title, "data": panel.data, "layout": panel.layout,
                      "rows": panel.rows} for panel in figure.panels] for figure in figures}))

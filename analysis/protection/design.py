@@ -33,11 +33,12 @@ class Design:
     def of(cls, policies: Sequence[Policy], weights: Weights) -> Design:
         """The design of policies; only weights that one of them has are in it."""
         having = [weights.of(policy) for policy in policies]
-        used = {key for found in having for key in found}
-        parts = tuple((key, feature) for key, one in weights.implementations.items()
-                      if key in used for feature, weight in one.weights.items() if weight > 0)
+        used = {key for keys in having for key in keys}
+        parts = tuple((key, feature) for key, implementation in weights.implementations.items()
+                      if key in used
+                      for feature, weight in implementation.weights.items() if weight > 0)
         values = [weights.implementations[key].weights[feature] for key, feature in parts]
-        has = np.array([[key in found for key, _ in parts] for found in having], dtype=np.bool_)
+        has = np.array([[key in keys for key, _ in parts] for keys in having], dtype=np.bool_)
         return cls(tuple(policy.id for policy in policies), parts,
                    np.array(values, dtype=np.float64), has.reshape(len(having), len(parts)),
                    frozenset(weights.once))
@@ -57,5 +58,5 @@ class Design:
     def by_feature(self) -> Iterator[NDArray[np.intp]]:
         """The indices of the weights of each feature."""
         for feature in dict.fromkeys(feature for _, feature in self.parts):
-            yield np.array([index for index, (_, one) in enumerate(self.parts) if one == feature],
-                           dtype=np.intp)
+            yield np.array([index for index, (_, of_part) in enumerate(self.parts)
+                            if of_part == feature], dtype=np.intp)

@@ -62,8 +62,8 @@ def _points(design: Design, above: int, below: int, part: int) -> np.ndarray[
         tuple[int], np.dtype[np.float64]]:
     """Values of a weight between which sigmas are linear in it, the last one beyond any swap."""
     feature = design.parts[part][1]
-    rivals = [design.weights[index] for index, (_, one) in enumerate(design.parts)
-              if one == feature and one in design.once]
+    rivals = [design.weights[index] for index, (_, of_part) in enumerate(design.parts)
+              if of_part == feature and of_part in design.once]
     sigma = design.sigmas(design.weights[np.newaxis])[0]
     beyond = max([*rivals, design.weights[part]]) + abs(sigma[above] - sigma[below]) + 1
     return np.unique(np.array([0.0, *rivals, design.weights[part], beyond]))

@@ -77,9 +77,9 @@ def _parts(policy: Policy, weights: Weights) -> dict[tuple[str, Feature], float]
 
 
 def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
-    found: dict[Feature, float] = {}
+    strongest: dict[Feature, float] = {}
     for entry in weights.of(policy).values():
         for feature, weight in entry.weights.items():
             if weight > 0:
-                found[feature] = max(weight, found.get(feature, 0.0))
-    return found
+                strongest[feature] = max(weight, strongest.get(feature, 0.0))
+    return strongest

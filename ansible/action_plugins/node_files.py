@@ -24,15 +24,16 @@ from ansible.template import trust_as_template  # type: ignore[import-untyped,un
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "dest": {"type": "path", "required": True},  # the node's folder; made with mode 0700
     "files": {"type": "list", "elements": "str", "default": []},  # A/NAME comes from NAME.j2
+    "folders": {"type": "list", "elements": "str", "default": []},  # go with the files
     "validate": {"type": "list", "elements": "str", "default": []},  # argv; the files are appended
-    "absent": {"type": "list", "elements": "str", "default": []},  # files and folders to remove
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 SOCKETS = "run"  # a folder that every node with a daemon has
 
 
 class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-core carries no types
-    """Render `files` from the role's templates into `dest`, and remove `absent` from it."""
+    """Render `files` from the role's templates into `dest`, or remove them and `folders` there."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -43,10 +44,14 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if arguments["files"] and not arguments["validate"]:
             raise AnsibleActionFail("files need a command that validates them")
-        dest = Path(arguments["dest"])
-        rendered = {name: self._rendered(name, task_vars or {}) for name in arguments["files"]}
-        stale = {name: text for name, text in rendered.items() if not is_current(dest / name, text)}
-        leftover = [name for name in arguments["absent"] if os.path.lexists(dest / name)]
+        dest, stale, leftover = Path(arguments["dest"]), {}, []
+        if arguments["state"] == "absent":
+            leftover = [name for name in owned(arguments["files"], arguments["folders"])
+                        if os.path.lexists(dest / name)]
+        else:
+            rendered = {name: self._rendered(name, task_vars or {}) for name in arguments["files"]}
+            stale = {name: text for name, text in rendered.items()
+                     if not is_current(dest / name, text)}
         result.update(written=sorted(stale), removed=leftover, changed=bool(stale or leftover))
         if not self._task.check_mode:
             remove(dest, leftover)
@@ -62,6 +67,12 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
         )
         text = templar.template(template, escape_backslashes=False, overrides={"trim_blocks": True})
         return str(text).strip("\n") + "\n"
+
+
+def owned(files: list[str], folders: list[str]) -> list[str]:
+    """What a role has to remove: folders, and the files that are in none of them."""
+    return folders + [name for name in files
+                      if not any(name.startswith(f"{folder}/") for folder in folders)]
 
 
 def is_current(path: Path, text: str) -> bool:

@@ -25,7 +25,7 @@ class AnySession(Protocol):
 
     serial: str
 
-    def ask(self, kept: Collection[int], patience_s: float) -> Said:
+    def ask(self, received: Collection[int], patience_s: float) -> Said:
         """What is new."""
 
     def close(self) -> None:
@@ -56,12 +56,12 @@ def begin(share: Share, start: Start = ShareProcess) -> None:
         _sessions[worker.id] = start(share, Path(worker.local_directory))
 
 
-def attend(serial: str, kept: Collection[int], patience_s: float) -> Said:
-    """What is new of a share, after forgetting what the client has kept."""
+def attend(serial: str, received: Collection[int], patience_s: float) -> Said:
+    """What is new of a share, after forgetting what the client has received."""
     session = _sessions.get(get_worker().id)
     if session is None or session.serial != serial:
         return Said(ended=True, broken=_NO_SESSION)
-    return session.ask(kept, patience_s)
+    return session.ask(received, patience_s)
 
 
 def leave(serial: str) -> None:

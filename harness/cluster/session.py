@@ -62,13 +62,13 @@ class ShareProcess:
             pickle.dump(share, self._process.stdin)
             self._process.stdin.flush()
 
-    def ask(self, kept: Collection[int], patience_s: float) -> Said:
-        """What is new, after forgetting what was `kept` of it; waits a while for more."""
+    def ask(self, received: Collection[int], patience_s: float) -> Said:
+        """What is new, after forgetting what was `received` of it; waits a while for more."""
         with self._changed:
             self._asked = time.monotonic()
-            for number in kept:
+            for number in received:
                 shutil.rmtree(self._folder / "outbox" / str(number), ignore_errors=True)
-            self._numbers = [number for number in self._numbers if number not in kept]
+            self._numbers = [number for number in self._numbers if number not in received]
             self._changed.wait_for(lambda: self._numbers or self._end is not None, patience_s)
             finished = self._batch()
             events, self._events = self._events, []

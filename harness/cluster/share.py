@@ -32,9 +32,9 @@ Say = Callable[..., None]
 class RepetitionOutbox:
     """Finished repetitions, each in a folder of its own until the worker has sent it."""
 
-    def __init__(self, folder: Path, kept: ResultsFolder, say: Say) -> None:
+    def __init__(self, folder: Path, results: ResultsFolder, say: Say) -> None:
         self._folder = folder
-        self._kept = kept
+        self._results = results
         self._say = say
         self._number = 0
 
@@ -43,10 +43,10 @@ class RepetitionOutbox:
         self._number += 1
         target = self._folder / str(self._number)
         target.mkdir(parents=True)
-        (self._kept.records / f"{entry.name}.json").rename(target / "record.json")
-        for place, name in ((self._kept.captures / entry.name, "captures"),
-                            (self._kept.files / entry.name, "files"),
-                            (self._kept.reports / f"{entry.name}.jsonl", "reports.jsonl")):
+        (self._results.records / f"{entry.name}.json").rename(target / "record.json")
+        for place, name in ((self._results.captures / entry.name, "captures"),
+                            (self._results.files / entry.name, "files"),
+                            (self._results.reports / f"{entry.name}.jsonl", "reports.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # not every repetition has them all
                 place.rename(target / name)
         self._say(finished=self._number)
@@ -54,8 +54,8 @@ class RepetitionOutbox:
 
 async def measure(share: Share, folder: Path, say: Say) -> None:
     """Measure a share; cancelled, it ends everything that it started."""
-    with ResultsFolder(folder / "results", share.captures) as kept:
-        outbox = RepetitionOutbox(folder / "outbox", kept, say)
+    with ResultsFolder(folder / "results", share.captures) as results:
+        outbox = RepetitionOutbox(folder / "outbox", results, say)
         machine = setup.machine(share.plan)
 
         def tell(event: Event) -> None:
@@ -63,7 +63,8 @@ async def measure(share: Share, folder: Path, say: Say) -> None:
             if event["event"] not in ("repetition-recorded", "repetition-flagged"):
                 say(event=dict(event))
 
-        campaign = Campaign(share.plan, machine, kept, EventLog(kept.path, tell), kept=outbox.put)
+        campaign = Campaign(share.plan, machine, results, EventLog(results.path, tell),
+                            kept=outbox.put)
         await campaign.run(share.steps, share.again)
 
 

@@ -88,21 +88,21 @@ def _builder(asked: str, on: str, out: Path | None, *, is_elsewhere: bool) -> st
 def measure(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | None = None,
             captures: str = "all") -> bool:
     """Measure what a plan lacks in a results folder; whether a repetition has failed."""
-    with results.ResultsFolder(folder, captures) as kept:
+    with results.ResultsFolder(folder, captures) as results_folder:
         with disk_full.reported(folder):
-            kept.adopt(plan)
-        steps, again = kept.missing(plan), kept.flagged(plan)
+            results_folder.adopt(plan)
+        steps, again = results_folder.missing(plan), results_folder.flagged(plan)
 
         def more() -> list[Step]:
-            return rule.next_block(plan, kept.records) if rule else []
+            return rule.next_block(plan, results_folder.records) if rule else []
 
         if not (steps or again or more()):
             return False
         already = len(plan.steps()) - len(steps)
         progress = Progress(plan, folder, _caveat(plan))
         events = EventLog(folder, progress.take)
-        campaign = begin(kept, events, more)
-        kept.drop_checksums()
+        campaign = begin(results_folder, events, more)
+        results_folder.drop_checksums()
         with progress:
             events.say("run-started", study=plan.study.id, plan=plan.digest, already=already,
                        total=already + len(steps) + len(again))
@@ -121,22 +121,22 @@ def _caveat(plan: Plan) -> str:
 
 def _here(plan: Plan, folder: Path) -> Begin:
     """Measure on this machine."""
-    def begin(kept: results.ResultsFolder, events: EventLog,
+    def begin(results_folder: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Campaign:
         machine = setup.machine(plan)
         with disk_full.reported(folder):
             provenance.write(folder, plan, machine)
-        return Campaign(plan, machine, kept, events, more)
+        return Campaign(plan, machine, results_folder, events, more)
     return begin
 
 
 def _on_cluster(plan: Plan, where: str, captures: str) -> Begin:
     """Measure on the workers of a cluster."""
-    def begin(kept: results.ResultsFolder, events: EventLog,
+    def begin(results_folder: results.ResultsFolder, events: EventLog,
               more: Callable[[], Sequence[Step]]) -> Any:
         from harness.cluster.campaign import ClusterCampaign  # dask takes its time
 
-        return ClusterCampaign(plan, where, kept, events, more, captures=captures)
+        return ClusterCampaign(plan, where, results_folder, events, more, captures=captures)
     return begin
 
 

@@ -48,7 +48,9 @@ def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if TOGETHER & set(arguments) or any(map(_is_file, arguments)):
         yield ()
         return
-    yield "--guests=without", "--numprocesses", str(len(os.sched_getaffinity(0)))
+    # Each process begins with files of its own, so that what a file's tests share is made once.
+    yield ("--guests=without", "--numprocesses", str(len(os.sched_getaffinity(0))),
+           "--dist=worksteal")
     # The documented way to leave them out; whatever else selects none of them just takes longer.
     if "not guest" not in arguments:
         yield "--guests=only",

@@ -57,27 +57,27 @@ def archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
     about = _json({
         "architecture": "amd64", "os": "linux",
         "config": {**config, "Labels": dict(annotations)},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one.diff_id}" for one in layers]},
-        "history": [{"created_by": one.made_by} for one in layers]})
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.diff_id}" for layer in layers]},
+        "history": [{"created_by": layer.made_by} for layer in layers]})
     manifest = _json({
         "schemaVersion": 2, "mediaType": f"{_TYPE}.manifest.v1+json",
         "config": _described(about, f"{_TYPE}.config.v1+json"),
-        "layers": [one.described() for one in layers], "annotations": dict(annotations)})
+        "layers": [layer.described() for layer in layers], "annotations": dict(annotations)})
     index = _json({"schemaVersion": 2, "mediaType": f"{_TYPE}.index.v1+json", "manifests": [{
         **_described(manifest, f"{_TYPE}.manifest.v1+json"),
         "platform": {"architecture": "amd64", "os": "linux"},
         "annotations": {key: form.format(name) for key, form in _NAMES.items()}}]})
     # Docker's older image store reads this and no index.
     for_docker = _json([{"Config": _blob(_digest(about)), "RepoTags": [name],
-                         "Layers": [_blob(one.digest) for one in layers]}])
+                         "Layers": [_blob(layer.digest) for layer in layers]}])
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
         for path, content in (("oci-layout", _json({"imageLayoutVersion": "1.0.0"})),
                               ("index.json", index), ("manifest.json", for_docker),
                               (_blob(_digest(manifest)), manifest), (_blob(_digest(about)), about)):
             _add(tar, path, io.BytesIO(content), len(content))
-        for one in layers:
-            with one.file.open("rb") as packed:
-                _add(tar, _blob(one.digest), packed, one.file.stat().st_size)
+        for layer in layers:
+            with layer.file.open("rb") as packed:
+                _add(tar, _blob(layer.digest), packed, layer.file.stat().st_size)
 
 
 def _add(tar: tarfile.TarFile, path: str, content: Any, size: int) -> None:

@@ -73,11 +73,11 @@ def main() -> int:
     root = Path(sys.argv[1])
     for patterns in RULES.values():
         for pattern in patterns:
-            found = list(root.glob(pattern))
-            if not found:
+            matches = list(root.glob(pattern))
+            if not matches:
                 print(f"slimming: {pattern} matches nothing any more", file=sys.stderr)
                 return 1
-            for path in found:
+            for path in matches:
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:

@@ -56,7 +56,7 @@ def built(plan: Plan) -> dict[str, image.Image | None]:
 
 def key_of(images: Mapping[str, image.Image | None]) -> str:
     """One key for all of them; "" where one is missing."""
-    keys = [found.key for found in images.values() if found is not None]
+    keys = [image.key for image in images.values() if image is not None]
     return "+".join(keys) if len(keys) == len(images) else ""
 
 

@@ -402,20 +402,20 @@ def folders(qop: Qop, **changes: Any) -> None:
         write_all(records if clock == "real" else virtually(records), qop.folder / name)
 
 
-def test_the_command_shows_the_clocks_apart(qop: Qop) -> None:
+def test_the_command_shows_the_clocks_apart(qop_here: Qop) -> None:
     """`qop compare` notices that the clocks differ; page and files have the same."""
-    folders(qop)
-    done = qop("compare", "model", "lab", "--out", "both")
+    folders(qop_here)
+    done = qop_here("compare", "model", "lab", "--out", "both")
     assert done.returncode == 0, done.stderr
     assert "What the processor adds to airtime and protocol" in done.stdout
     assert "Real time (lab), virtual time (model: airtime and protocol)" in done.stdout
-    page = (qop.folder / "both" / "report.html").read_text()
+    page = (qop_here.folder / "both" / "report.html").read_text()
     assert "Real and virtual time side by side." in page and 'id="fig-clocks"' in page
     assert page.count(CAVEAT.split("'")[0]) >= 5
-    rows = rows_of(qop.folder / "both/tables/clocks-authentication_time_s.csv")
+    rows = rows_of(qop_here.folder / "both/tables/clocks-authentication_time_s.csv")
     assert {row["clock"] for row in rows} == {"real, virtual"}
     assert [row["policy"] for row in rows] == ["P1", "P12"]
-    changed = qop("compare", "lab", "model", "--changed")
+    changed = qop_here("compare", "lab", "model", "--changed")
     assert "UDP goodput by clock: no significant difference" in changed.stdout
 
 

@@ -257,22 +257,22 @@ def test_single_repetitions_are_shown_without_a_verdict() -> None:
     assert tables[0].rows[0][5] == Entry("-", note="too few repetitions")
 
 
-def test_the_command_compares_two_folders(qop: Qop) -> None:
+def test_the_command_compares_two_folders(qop_here: Qop) -> None:
     """Tables on standard output, with the mark; --changed leaves only what differs."""
-    folders = [qop.folder / name for name in ("old", "new")]
+    folders = [qop_here.folder / name for name in ("old", "new")]
     for folder, records in zip(folders, (run(1), run(2, {("P2", "N1"): 3e5})), strict=True):
         write_all(records, folder)
-    done = qop("compare", "old", "new")
+    done = qop_here("compare", "old", "new")
     assert done.returncode == 0, done.stderr
     assert "TCP goodput, old and new" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
     assert any(row[:1] == ["P2"] and "*" in "".join(row) and "-0.3" in "".join(row) for row in rows)
     assert done.stdout.count("Hedges' g is") == 1
-    done = qop("compare", "old", "new", "--changed", "--out", "both")
+    done = qop_here("compare", "old", "new", "--changed", "--out", "both")
     assert "UDP goodput, old and new: no significant difference" in done.stdout
     assert not any(line.split()[:1] == ["P1"] for line in done.stdout.splitlines())
-    assert "P2" in (qop.folder / "both" / "tables" / "compare-tcp_goodput_bps.csv").read_text()
-    assert "old and new" in (qop.folder / "both" / "report.html").read_text()
+    assert "P2" in (qop_here.folder / "both" / "tables" / "compare-tcp_goodput_bps.csv").read_text()
+    assert "old and new" in (qop_here.folder / "both" / "report.html").read_text()
 
 
 def test_only_changed_rows_keep_their_headings() -> None:
@@ -285,10 +285,11 @@ def test_only_changed_rows_keep_their_headings() -> None:
 
 @pytest.mark.parametrize(("arguments", "says"), [
     (("old", "old"), "compared with itself"), (("old", "nowhere"), "no such folder")])
-def test_the_command_names_what_is_wrong(qop: Qop, arguments: tuple[str, str], says: str) -> None:
+def test_the_command_names_what_is_wrong(qop_here: Qop, arguments: tuple[str, str],
+                                         says: str) -> None:
     """One line, no traceback."""
-    write(make(), Path(qop.folder) / "old" / "records")
-    done = qop("compare", *arguments)
+    write(make(), Path(qop_here.folder) / "old" / "records")
+    done = qop_here("compare", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and says in done.stderr
 

@@ -44,6 +44,12 @@ def folder(tmp_path: Path) -> Path:
     return write_all(paper_run(("N2", "R1"), repetitions=2), tmp_path)
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A results folder with a record of each of two policies, for what needs no more."""
+    return write_all([make("P1", 1), make("P6", 1)], tmp_path)
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 def test_report_prints_and_writes(folder: Path) -> None:
@@ -128,20 +134,20 @@ def test_a_policy_of_ones_own_has_a_sigma(folder: Path) -> None:
     (["--application", "delay=-1"], "give a number above 0"),
     (["--weights", "nowhere.yml"], "nowhere.yml"),
     (["--baseline", "colour=red"], "no factor 'colour'")])
-def test_what_cannot_be_asked_for_is_one_line(folder: Path, arguments: list[str],
+def test_what_cannot_be_asked_for_is_one_line(small: Path, arguments: list[str],
                                               words: str) -> None:
     """It names what is wrong, and nothing is written."""
     with pytest.raises(UserError) as caught:
-        said(folder, *arguments)
+        said(small, *arguments)
     assert words in str(caught.value) and "\n" not in str(caught.value)
-    assert not (folder / "report.html").exists()
+    assert not (small / "report.html").exists()
 
 
-def test_a_report_that_cannot_be_written_is_one_line(folder: Path) -> None:
+def test_a_report_that_cannot_be_written_is_one_line(small: Path) -> None:
     """The tables are printed all the same."""
-    (folder / "report.html").mkdir()
+    (small / "report.html").mkdir()
     with pytest.raises(UserError, match=r"report.*cannot be written .*make the folder writable"):
-        said(folder)
+        said(small)
 
 
 def test_an_empty_run_is_one_clear_sentence(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import importlib.util
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -82,22 +83,28 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
     "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
 }
-#: What is not there where a role is told to leave nothing.
+#: What is not there where roles are told to leave nothing, while others of the same nodes stay.
 GONE = {
-    "hostapd": {"ap-a/hostapd.conf"},
-    "wpa_supplicant": {"a2/wpa_supplicant.conf"},
-    "freeradius": {f"ha-a/freeradius/{name}" for name in
-                   ("radiusd.conf", "clients.conf", "users")},
-    "strongswan": {f"{node}/{name}" for node in ("a2", "ha-a")
-                   for name in ("strongswan.conf", "swanctl/swanctl.conf")},
+    ("hostapd", "wpa_supplicant", "freeradius"): {
+        "ap-a/hostapd.conf", "a2/wpa_supplicant.conf",
+        *(f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users"))},
+    ("strongswan",): {f"{node}/{name}" for node in ("a2", "ha-a")
+                      for name in ("strongswan.conf", "swanctl/swanctl.conf")},
 }
+#: Jobs of which only some nodes are looked at have no others: each takes its time.
+SOME_NODES = {**dict.fromkeys(["wpa3-sae", "tkip", "wep-40"], ("station", "access_point")),
+              "ikev2-transport": ("station", "home_agent"), "many-nodes": ("home_agent",)}
+#: Jobs with a store of their own, and what is made there.
+STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
+          "P6": {"authority", "server-ha-a", "client-a2"}}
 
 
-def many_nodes() -> dict[str, dict[str, dict[str, Any]]]:
-    """A second station and a second access point."""
+Nodes = dict[str, dict[str, dict[str, Any]]]
+
+
+def many_nodes() -> Nodes:
+    """The home agent of a second station and a second access point, too."""
     nodes = deepcopy(NODES)
-    nodes["station"]["a1"] = {**nodes["station"]["a2"], "address": "10.1.0.11"}
-    nodes["access_point"]["ap-b"] = {**nodes["access_point"]["ap-a"], "address": "10.1.0.3"}
     gateway = nodes["home_agent"]["ha-a"]
     gateway["mobile_nodes"].append({"name": "a1", "address": "10.1.0.11"})
     gateway["radius_clients"].append({"name": "ap-b", "address": "10.1.0.3"})
@@ -120,25 +127,39 @@ class Rendered:
 
     def make(self) -> None:
         """Render everything."""
-        layers = {**LAYERS, **OWN, **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
-                  **{f"without-{role}": LAYERS["P9"] for role in GONE}}
-        jobs = {name: Job(layers[name], self.path(name), self.pki) for name in layers}
+        layers = {**LAYERS, **OWN, "many-nodes": LAYERS["P12"],
+                  **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
+                  **{without(roles): LAYERS["P9"] for roles in GONE}}
+        jobs = {name: self.job(name, layers[name]) for name in layers}
         for name, (_, spoil) in SPOILT.items():
             spoil(spoilt := secrets())
             jobs[name] = replace(jobs[name], secrets=spoilt)
-        for role in GONE:
-            jobs[f"without-{role}"] = replace(
-                jobs[f"without-{role}"], variables={f"{role}_state": "absent"})
-        jobs["many-nodes"] = Job(LAYERS["P12"], self.path("many-nodes"), self.pki,
-                                 nodes=many_nodes())
+        for roles in GONE:
+            jobs[without(roles)] = replace(
+                jobs[without(roles)], variables={f"{role}_state": "absent" for role in roles})
         for path in {path for layers in LAYERS.values() for path in expected_files(layers)}:
             for job in jobs.values():
                 make_private(job.output / path)
         render(self.root / "scratch", list(jobs.values()))
 
+    def job(self, name: str, layers: dict[str, Any]) -> Job:
+        """What renders a policy into its folder."""
+        nodes = many_nodes() if name == "many-nodes" else NODES
+        return Job(layers, self.path(name), self.store(name) if name in STORES else self.pki,
+                   nodes={group: nodes[group] for group in SOME_NODES.get(name, NODES)})
+
     def path(self, policy: str, *parts: str) -> Path:
         """A file or folder of a rendered policy."""
         return self.root.joinpath("conf", policy, *parts)
+
+    def store(self, policy: str) -> Path:
+        """The store that is this policy's alone."""
+        return self.root / f"pki-{policy}"
+
+
+def without(roles: tuple[str, ...]) -> str:
+    """What a job is called that renders P9 without some roles."""
+    return f"without-{'-'.join(roles)}"
 
 
 def make_private(file: Path) -> None:
@@ -295,17 +316,17 @@ def test_no_policy_leaves_anything_over_for_another(rendered: Rendered, policy: 
     assert not [path for path, content in files.items() if LEFT_OVER in content]
 
 
-def test_second_run_changes_nothing(tmp_path: Path) -> None:
+def test_second_run_changes_nothing(rendered: Rendered, tmp_path: Path) -> None:
     """Rendering again reports no change and touches no file, in folders and store alike."""
+    # Between them they have every layer, and both of what can stand in each.
+    names = ("P2", "P7", "P12")
+    jobs = [rendered.job(name, LAYERS[name]) for name in names]
 
     def times() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for folder in ("conf", "pki")
-                for path in (tmp_path / folder).rglob("*")}
+        return {path: path.stat().st_mtime_ns
+                for folder in (rendered.pki, *map(rendered.path, names))
+                for path in folder.rglob("*") if ".locks" not in path.parts}
 
-    # Between them they have every layer, and both of what can stand in each.
-    jobs = [Job(LAYERS[name], tmp_path / "conf" / name, tmp_path / "pki")
-            for name in ("P2", "P7", "P12")]
-    render(tmp_path / "scratch", jobs)
     before = times()
     assert render(tmp_path / "scratch", jobs).changed == 0
     assert times() == before
@@ -319,20 +340,25 @@ def test_check_mode_writes_nothing(rendered: Rendered, tmp_path: Path) -> None:
     assert not job.pki.exists()
 
 
-@pytest.mark.parametrize("role", GONE)
-def test_absent_entry_removes_what_the_role_makes(rendered: Rendered, role: str) -> None:
+@pytest.mark.parametrize("roles", GONE, ids=without)
+def test_an_absent_role_removes_what_it_makes(rendered: Rendered, roles: tuple[str, ...]) -> None:
     """Any role can be told to leave nothing, and leaves the others' files alone."""
-    whole, rest = tree(rendered.path("P9")), tree(rendered.path(f"without-{role}"))
+    whole, rest = tree(rendered.path("P9")), tree(rendered.path(without(roles)))
     missing = {path for path in whole.keys() - rest.keys() if whole[path][1] is not None
                and "/private/" not in path and "/pubkey/" not in path}
-    assert missing == GONE[role]
+    assert missing == GONE[roles]
     assert not rest.keys() - whole.keys()
 
 
-def test_a_file_made_readable_or_changed_is_put_right(tmp_path: Path) -> None:
+def copy(rendered: Rendered, policy: str, folder: Path) -> Job:
+    """What renders a policy into a copy of its folder, of which a test may change anything."""
+    shutil.copytree(rendered.path(policy), folder)
+    return replace(rendered.job(policy, LAYERS[policy]), output=folder)
+
+
+def test_a_file_made_readable_or_changed_is_put_right(rendered: Rendered, tmp_path: Path) -> None:
     """Mode and content are both part of what a second run restores."""
-    job = Job(LAYERS["P2"], tmp_path / "conf", tmp_path / "pki")
-    render(tmp_path / "scratch", [job])
+    job = copy(rendered, "P2", tmp_path / "conf")
     before = tree(job.output)
     (job.output / "ap-a/hostapd.conf").chmod(0o644)
     (job.output / "a2/wpa_supplicant.conf").write_text("gone\n")
@@ -395,18 +421,12 @@ def test_servers_flight_fits_two_fragments(rendered: Rendered) -> None:
     assert sum(len(ssl.PEM_cert_to_DER_cert(part)) for part in parts) < 2032 - 499
 
 
-def test_only_what_a_policy_needs_is_made(tmp_path: Path) -> None:
-    """P1 needs no store at all, an IPsec policy no certificates, an EAP-TLS policy no raw keys."""
-    jobs = {policy: Job(LAYERS[policy], tmp_path / policy, tmp_path / f"pki-{policy}")
-            for policy in ("P2", "P3", "P6")}
-    render(tmp_path / "scratch", list(jobs.values()))
-    made = {policy: {path.name for path in job.pki.glob("[!.]*")} for policy, job in jobs.items()}
-    assert made == {
-        "P2": set(),
-        "P3": {"ipsec-a2", "ipsec-ha-a"},
-        "P6": {"authority", "server-ha-a", "client-a2"},
-    }
-    assert not (tmp_path / "pki-P2").exists()
+@pytest.mark.parametrize("policy", STORES)
+def test_only_what_a_policy_needs_is_made(rendered: Rendered, policy: str) -> None:
+    """P2 needs no store at all, an IPsec policy no certificates, an EAP-TLS policy no raw keys."""
+    store = rendered.store(policy)
+    assert {path.name for path in store.glob("[!.]*")} == STORES[policy]
+    assert store.exists() == bool(STORES[policy])
 
 
 def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
@@ -416,7 +436,8 @@ def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
     """
     pki = tmp_path / "pki"
     (pki / ".authority.dead").mkdir(parents=True)
-    jobs = [Job(LAYERS["P12"], tmp_path / name, pki) for name in ("one", "two")]
+    nodes = {group: NODES[group] for group in ("station", "home_agent")}
+    jobs = [Job(LAYERS["P12"], tmp_path / name, pki, nodes=nodes) for name in ("one", "two")]
     runs = [start(tmp_path / f"scratch-{number}", [job]) for number, job in enumerate(jobs)]
     for outcome in map(finish, runs):
         assert outcome.status == 0, outcome.text
@@ -580,31 +601,36 @@ BAD_LAYERS: list[tuple[Spoil, str]] = [
     (lambda layers: layers["dot1x"].pop("eap"), "missing required arguments: eap"),
     (lambda layers: layers["ipsec"].update(ike=3), "value of ike must be one of"),
     (lambda layers: layers["ipsec"].pop("esp_proposal"), "missing required arguments: esp_prop"),
-    (
-        lambda layers: layers["link"]["options"]["hostapd"].update(beacon_int=True),
-        "beacon_int has the value True",
-    ),
-    (
-        lambda layers: layers["link"]["options"]["hostapd"].update(country_code=""),
-        "country_code has no value",
-    ),
-    (
-        lambda layers: layers["dot1x"]["options"]["wpa_supplicant"].update(phase1=["a"]),
-        "never rendered to text",
-    ),
+    (lambda layers: layers["dot1x"]["options"]["wpa_supplicant"].update(phase1=["a"]),
+     "never rendered to text"),
+    (lambda layers: layers["link"]["options"]["hostapd"].update(beacon_int=True),
+     "beacon_int has the value True"),
+    (lambda layers: layers["link"]["options"]["hostapd"].update(country_code=""),
+     "country_code has no value"),
 ]
+#: From here on it is the access point that refuses.
+OF_HOSTAPD = 7
 
 
 @pytest.fixture(scope="module")
 def refused(rendered: Rendered, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """What is said of each of the bad layers, by its number."""
+    """What is said of each of the bad layers, by its number, and then of a node without a field."""
     folder = tmp_path_factory.mktemp("refused")
-    jobs = []
-    for number, (spoil, _) in enumerate(BAD_LAYERS):
-        layers = deepcopy(LAYERS["P12"])
-        spoil(layers)
-        jobs.append(Job(layers, folder / str(number), rendered.pki))
-    return failures(finish(start(folder / "scratch", jobs)).text)
+
+    def make() -> dict[int, str]:
+        jobs = []
+        for number, (spoil, _) in enumerate(BAD_LAYERS):
+            layers = deepcopy(LAYERS["P12"])
+            spoil(layers)
+            groups = ("station", "access_point") if number >= OF_HOSTAPD else ("station",)
+            jobs.append(Job(layers, folder / str(number), rendered.pki,
+                            nodes={group: NODES[group] for group in groups}))
+        nodes = {"station": deepcopy(NODES["station"])}
+        del nodes["station"]["a2"]["ssid"]
+        jobs.append(Job(LAYERS["P2"], folder / "node", rendered.pki, nodes=nodes))
+        return failures(finish(start(folder / "scratch", jobs)).text)
+
+    return shared.once("refused", make)
 
 
 @pytest.mark.parametrize("number", range(len(BAD_LAYERS)), ids=[text for _, text in BAD_LAYERS])
@@ -613,8 +639,13 @@ def test_bad_layers_are_refused_by_name(refused: dict[int, str], number: int) ->
     assert BAD_LAYERS[number][1] in refused[number]
 
 
+def test_a_node_without_a_field_is_refused(refused: dict[int, str]) -> None:
+    """The field that the inventory lacks is named."""
+    assert "missing required arguments: ssid" in refused[len(BAD_LAYERS)]
+
+
 def test_bad_inputs_are_refused_by_name(rendered: Rendered, tmp_path: Path) -> None:
-    """A layer that is misspelt is named, a secret or node field that is missing, a control."""
+    """A layer that is misspelt is named, a secret that is missing, a control, a relative path."""
     layers = deepcopy(LAYERS["P2"])
     layers["ipsc"] = layers.pop("ipsec")
     job = Job(layers, tmp_path / "conf", rendered.pki)
@@ -630,16 +661,11 @@ def test_bad_inputs_are_refused_by_name(rendered: Rendered, tmp_path: Path) -> N
     assert "value of peers must be one of: known, unknown" in said
     said = refuse(tmp_path / "scratch", replace(job, output=Path("relative")))
     assert "must be absolute paths" in said
-    nodes = deepcopy(NODES)
-    del nodes["station"]["a2"]["ssid"]
-    said = refuse(tmp_path / "scratch", replace(job, nodes=nodes))
-    assert "missing required arguments: ssid" in said
 
 
 def test_a_refused_file_replaces_nothing(rendered: Rendered, tmp_path: Path) -> None:
     """What was rendered before stays in force when the next rendering does not validate."""
-    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
-    render(tmp_path / "scratch", [job])
+    job = copy(rendered, "P2", tmp_path / "conf")
     before = tree(job.output)
     short = secrets()
     short["network"]["wep_key"] = short["station"]["wep_key"] = "0102"

@@ -183,23 +183,23 @@ def test_killed_import_leaves_nothing(qop: Qop) -> None:
     assert list((qop.folder / "results").iterdir()) == []
 
 
-def test_commands_from_export_to_verify(qop: Qop) -> None:
+def test_commands_from_export_to_verify(qop_here: Qop) -> None:
     """The whole way by the command line, in the words that it prints."""
-    folder = make(qop.folder / "results" / "run")
+    folder = make(qop_here.folder / "results" / "run")
     digest = hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()
-    said = qop("export", "--captures", "all")
+    said = qop_here("export", "--captures", "all")
     assert said.returncode == 0, said.stderr
     assert said.stdout.startswith("run.tar.gz: 4 records, 8 captures, 0.0 MB")
-    said = qop("import", "run.tar.gz", "--out", "copy")
+    said = qop_here("import", "run.tar.gz", "--out", "copy")
     assert said.stdout == "copy: 4 records and 8 captures imported\n"
-    assert f"{digest}  plan.json" in (qop.folder / "copy" / "SHA256SUMS").read_text()
+    assert f"{digest}  plan.json" in (qop_here.folder / "copy" / "SHA256SUMS").read_text()
     for place in ("copy", "run.tar.gz"):
-        said = qop("verify", place)
+        said = qop_here("verify", place)
         assert said.returncode == 0 and said.stdout.startswith(f"{place}: 4 records of 4 planned")
-    said = qop("prune", "copy", "--captures", "none")
+    said = qop_here("prune", "copy", "--captures", "none")
     assert said.stdout.startswith("copy: removed 8 captures") and said.returncode == 0
     for arguments in (("verify", "nowhere"), ("import", "nowhere"), ("export", "nowhere"),
                       ("prune", "nowhere", "--captures", "none")):
-        said = qop(*arguments)
+        said = qop_here(*arguments)
         assert said.returncode in {1, 2} and said.stderr.count("\n") == 1, said.stderr
         assert "nowhere" in said.stderr

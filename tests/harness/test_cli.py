@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import click
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
@@ -28,6 +31,52 @@ def test_help_everywhere(command: str) -> None:
     assert done.exit_code == 0 and "Usage:" in done.output
 
 
+#: Subcommands that pass on to another program what they do not know.
+PASSES_ON = {"test", "lab"}
+
+
+def _wrong_arguments() -> Iterator[tuple[str, ...]]:
+    """Unknown options, and every mistake that the parameters of a subcommand can tell."""
+    yield "", "--no-such-option"
+    yield "", "no-such-subcommand"
+    for name in COMMANDS:
+        command = cli.qop.get_command(click.Context(cli.qop), name)
+        assert command is not None
+        if name not in PASSES_ON:
+            yield name, "--no-such-option"
+        if any(parameter.required for parameter in command.params):
+            yield name,
+        for parameter in command.params:
+            option = parameter.opts[:1] if isinstance(parameter, click.Option) else []
+            if isinstance(parameter.type, click.Choice | click.types.IntParamType):
+                yield name, *option, "no-such-value"
+            if isinstance(parameter, click.Option) and not parameter.is_flag:
+                yield name, *option
+
+
+@pytest.mark.parametrize("arguments", [*_wrong_arguments(), ("image", "no-such-subcommand")],
+                         ids=" ".join)
+def test_wrong_arguments_are_one_line(arguments: tuple[str, ...],
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """What, in which subcommand, and where help is, and status 2; no usage around it."""
+    command, *rest = arguments
+    assert cli.main([*filter(None, [command]), *rest]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    where, help_of = (f"qop: {command}: ", f"./qop {command} --help") if command else \
+        ("qop: no such ", "./qop --help")
+    assert said.err.startswith(where) and said.err.endswith(f"; see '{help_of}'\n")
+    assert all(word in said.err for word in rest[-1:] or ["missing "])
+
+
+def test_choices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A value that an option does not have is told with those that it has."""
+    cli.main(["run", "--clock", "sundial"])
+    assert capsys.readouterr().err == (
+        "qop: run: invalid value for '--clock': 'sundial' is not one of 'real', 'virtual', "
+        "'processor'; see './qop run --help'\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion(qop: Qop, shell: str) -> None:
     """The completion scripts name the program and the variable that triggers them."""
@@ -43,16 +92,16 @@ def test_completion(qop: Qop, shell: str) -> None:
     ("x" * 3_000_000, 1, ""),
     ("id: X1\nname: a policy\nextends: nowhere.yml\nlayers: {}\n", 3, "nowhere.yml"),
 ], ids=["unknown key", "misspelt cipher", "boolean", "3 MB of junk", "missing file"])
-def test_bad_policy_is_one_line(qop: Qop, text: str, line: int, advice: str) -> None:
+def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str) -> None:
     """File, line and advice on one line, exit status 2, and nothing was started or written."""
-    path = qop.folder / "bad.yml"
+    path = qop_here.folder / "bad.yml"
     path.write_text(text)
-    done = qop("run", "--policy", str(path), "--out", "out")
+    done = qop_here("run", "--policy", str(path), "--out", "out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"qop: {path}:{line}: ")
     assert advice in done.stderr and ";" in done.stderr
-    assert not (qop.folder / "out").exists()
+    assert not (qop_here.folder / "out").exists()
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
@@ -61,26 +110,26 @@ def test_bad_policy_is_one_line(qop: Qop, text: str, line: int, advice: str) -> 
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
 ])
-def test_unknown_names_are_one_line(qop: Qop, arguments: list[str], words: str) -> None:
+def test_unknown_names_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
     """What does not exist is named, with what there is to choose from."""
-    done = qop("run", "--out", "out", *arguments)
+    done = qop_here("run", "--out", "out", *arguments)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and words in done.stderr
-    assert not (qop.folder / "out").exists()
+    assert not (qop_here.folder / "out").exists()
 
 
-def test_unwritable_results_folder(qop: Qop) -> None:
+def test_unwritable_results_folder(qop_here: Qop) -> None:
     """A results folder that cannot be made is one line."""
-    (qop.folder / "file").write_text("")
-    done = qop("run", "--policies", "P1", "--out", "file/out")
+    (qop_here.folder / "file").write_text("")
+    done = qop_here("run", "--policies", "P1", "--out", "file/out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "file/out" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["report", "status"])
-def test_no_results_yet(qop: Qop, command: str) -> None:
+def test_no_results_yet(qop_here: Qop, command: str) -> None:
     """Without results, the commands that read them say how to get some."""
-    done = qop(command)
+    done = qop_here(command)
     assert done.returncode == 2
     assert "./qop run" in done.stderr and done.stderr.count("\n") == 1
 

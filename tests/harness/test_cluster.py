@@ -65,7 +65,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 @contextlib.asynccontextmanager
 async def workers(count: int) -> AsyncIterator[LocalCluster]:
     """Workers in this process, reached by TCP on the loopback interface."""
-    with dask.config.set(extra.SETTINGS):
+    # Closing what a test has lost already waits this long for it to come back.
+    with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
         async with LocalCluster(n_workers=count, threads_per_worker=1, processes=False,
                                 protocol="tcp", host="127.0.0.1", dashboard_address=None,
                                 asynchronous=True, silence_logs=50) as cluster:

@@ -29,6 +29,7 @@ from topologies.loader import load_device
 STUDY = studies.load("qop2007")
 
 
+
 def plan_of(repetitions: int = 3) -> Plan:
     """P1 and P2 in N2."""
     return plans.plan_of("P1,P2", repetitions=repetitions)
@@ -158,16 +159,16 @@ def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> Non
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
 
 
-def test_dry_run_prints_and_does_nothing(qop: Qop) -> None:
+def test_dry_run_prints_and_does_nothing(qop_here: Qop) -> None:
     """Cells, order, time and disk; no folder appears."""
-    done = qop("run", "--dry-run", "--policies", "P1,P8", "--profile", "paper")
+    done = qop_here("run", "--dry-run", "--policies", "P1,P8", "--profile", "paper")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 policies x 5 scenarios x 16 repetitions of qop2007; "
                                   "stream_bytes 16000000")
     assert "160 of 160 repetitions to measure" in done.stdout
     assert "Expected time" in done.stdout and "Expected disk" in done.stdout
     assert done.stdout.count("block 16, ") == 5
-    assert not list(qop.folder.iterdir())
+    assert not list(qop_here.folder.iterdir())
 
 
 def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
@@ -184,18 +185,18 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
     (["--profile", "fast"], "choose from quick, paper"),
     (["--clock", "virtual", "--on", "host"], "--clock virtual"),
     (["--until-ci", "wide"], "--until-ci wide")])
-def test_bad_options_are_one_line(qop: Qop, arguments: list[str], words: str) -> None:
+def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
     """Refused before anything starts."""
-    done = qop("run", *arguments)
+    done = qop_here("run", *arguments)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
 
 
-def test_fresh_refuses_a_folder_with_records(qop: Qop) -> None:
+def test_fresh_refuses_a_folder_with_records(qop_here: Qop) -> None:
     """Starting over never mixes with what is there, and never deletes it."""
-    record.write(make("P1", 1), qop.folder / "out" / "records")
-    done = qop("run", "--fresh", "--out", "out")
+    record.write(make("P1", 1), qop_here.folder / "out" / "records")
+    done = qop_here("run", "--fresh", "--out", "out")
     assert done.returncode == 2 and "holds records already" in done.stderr
-    assert len(list((qop.folder / "out" / "records").iterdir())) == 1
+    assert len(list((qop_here.folder / "out" / "records").iterdir())) == 1
 
 
 def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
@@ -207,11 +208,11 @@ def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
     assert "120 of 960" in text and "32.0 times faster" in text and "1.00 s x 840" in text
 
 
-def test_a_studys_own_options_and_settings_say_the_same(qop: Qop) -> None:
+def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     """`--policies`, `--only` and a profile's `only` choose levels, options and `--set` settings."""
-    (qop.folder / "mine.yml").write_text(
+    (qop_here.folder / "mine.yml").write_text(
         "title: x\nrepetitions: 2\nset: {stream_bytes: 200000}\nonly: {policy: [P3]}\n")
-    said = [qop("run", "--dry-run", "--out", "out", "--scenarios", "N2",
+    said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
             for arguments in (
                 ["--policies", "P3", "--stream-bytes", "200k", "--repetitions", "2"],
@@ -236,18 +237,18 @@ def test_a_studys_own_options_and_settings_say_the_same(qop: Qop) -> None:
     (["--udp-payload", "5"], "--udp-payload 5: "),
     (["--stream-bytes", "1 k"], "is no size; write 500k, 1M or 16M"),
     (["--stream-bytes", "1M", "--set", "stream_bytes=2M"], "was given with --stream-bytes, too")])
-def test_what_a_study_does_not_have_is_one_line(qop: Qop, arguments: list[str],
+def test_what_a_study_does_not_have_is_one_line(qop_here: Qop, arguments: list[str],
                                                 words: str) -> None:
     """A study, factor, level or setting that there is not, or a value out of its range."""
-    done = qop("run", *arguments, "--out", "out")
+    done = qop_here("run", *arguments, "--out", "out")
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and words in done.stderr
-    assert not list(qop.folder.iterdir())
+    assert not list(qop_here.folder.iterdir())
 
 
-def test_studies_are_listed(qop: Qop) -> None:
+def test_studies_are_listed(qop_here: Qop) -> None:
     """Factors with their levels, metrics, and the time that each profile takes."""
-    done = qop("studies")
+    done = qop_here("studies")
     assert done.returncode == 0, done.stderr
     for words in ("qop2007: ", "factor policy: P1, P2", "factor scenario: N1, N2",
                   "metric tcp_goodput_bps: TCP goodput in Mbit/s, higher is better",

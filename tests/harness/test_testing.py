@@ -15,7 +15,8 @@ from harness.commands import test as testing
 
 PROJECT = conftest.PROJECT
 CPUS = str(len(os.sched_getaffinity(0)))
-WITHOUT, ONLY = ("--guests=without", "--numprocesses", CPUS), ("--guests=only",)
+WITHOUT = ("--guests=without", "--numprocesses", CPUS, "--dist=worksteal")
+ONLY = ("--guests=only",)
 ITSELF = Path(__file__).relative_to(PROJECT)
 
 

@@ -104,7 +104,8 @@ def of_paper(weights: Weights | None = None,
 
 
 def _asked(applications: Sequence[str | Limits]) -> tuple[str, ...]:
-    limits = (advice.limits_of(one) if isinstance(one, str) else one for one in applications)
+    limits = (advice.limits_of(application) if isinstance(application, str) else application
+              for application in applications)
     return tuple(f"advice-{limit.name}" for limit in limits)
 
 
@@ -132,11 +133,13 @@ def _sections(basis: Basis, tables: Iterable[Table],
     there = [replace(figure, caption=f"{figure.caption} {about}".strip())
              for figure in (times, *drawn) if figure is not None]
     plots: Mapping[str, tuple[Figure, ...]] = {
-        "authentication": tuple(one for one in there if one.id in ("fig-2", "fig-handoff")),
-        "traffic": tuple(one for one in there if one.id in ("fig-throughput", "fig-overhead"))}
+        "authentication": tuple(figure for figure in there
+                                if figure.id in ("fig-2", "fig-handoff")),
+        "traffic": tuple(figure for figure in there
+                         if figure.id in ("fig-throughput", "fig-overhead"))}
     sections = []
-    for key, title, lead, wanted in _SECTIONS:
-        chosen = [left.pop(name) for start in wanted for name in list(left)
+    for key, title, lead, prefixes in _SECTIONS:
+        chosen = [left.pop(name) for start in prefixes for name in list(left)
                   if name == start or name.startswith((f"{start}-",) if start[-1] != "-"
                                                       else (start,))]
         if chosen or plots.get(key):

@@ -35,6 +35,6 @@ class Attack:
 def attacks() -> tuple[Attack, ...]:
     """All attacks, in the order of the paper."""
     document: dict[str, Any] = read_document(str(_FILE)).data
-    return tuple(Attack(key, one["title"], one["reason"], tuple(one["withstood_by"]),
-                        {policy: word == "withstands" for policy, word in one["said"].items()})
-                 for key, one in document.items())
+    return tuple(Attack(key, attack["title"], attack["reason"], tuple(attack["withstood_by"]),
+                        {policy: word == "withstands" for policy, word in attack["said"].items()})
+                 for key, attack in document.items())

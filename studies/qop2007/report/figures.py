@@ -56,13 +56,13 @@ def _by_section(table: Table) -> Iterator[tuple[str, Sequence[tuple[Entry, ...]]
 def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
                 groups: Mapping[str, str]) -> Panel:
     time, sigma = table.column(AUTHENTICATION.name), table.column("sigma_normalized_percent")
-    found: dict[str, list[tuple[Entry, ...]]] = {}
+    by_group: dict[str, list[tuple[Entry, ...]]] = {}
     for row in rows:
         if row[sigma].number is not None:
-            found.setdefault(groups.get(row[0].text, "unknown"), []).append(row)
-    data = [_times_of(group, part, time, sigma) for group, part in found.items()]
-    data += [_names_of(group, part, time, sigma) for group, part in found.items()]
-    printed = [row for part in found.values() for row in part
+            by_group.setdefault(groups.get(row[0].text, "unknown"), []).append(row)
+    data = [_times_of(group, part, time, sigma) for group, part in by_group.items()]
+    data += [_names_of(group, part, time, sigma) for group, part in by_group.items()]
+    printed = [row for part in by_group.values() for row in part
                if row[time].published is not None and row[time].number is not None]
     if printed:
         data.append({
@@ -104,9 +104,9 @@ def _names_of(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
               sigma: int) -> dict[str, Any]:
     """The policies' names, above their intervals."""
     rows = [row for row in rows if row[time].number is not None]
-    tops = [max(found.value, found.high or 0.0) for row in rows if (found := row[time].number)]
+    tops = [max(number.value, number.high or 0.0) for row in rows if (number := row[time].number)]
     # Without an interval to stand on, a name is lifted off its marker by an empty line.
-    names = [row[0].text if (found := row[time].number) and found.high is not None
+    names = [row[0].text if (number := row[time].number) and number.high is not None
              else f"{row[0].text}<br>{_BLANK}" for row in rows]
     return {"type": "scatter", "mode": "text", "legendgroup": group, "showlegend": False,
             "x": [_value(row[sigma]) for row in rows], "y": tops, "hoverinfo": "skip",

@@ -91,4 +91,4 @@ def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None
 def _candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
     means = [(policy, basis.over(metric, policy.id, basis.of_kind(kind)))
              for policy in basis.in_group(group)]
-    return [Candidate(policy, found.estimate.mean) for policy, found in means if found]
+    return [Candidate(policy, average.estimate.mean) for policy, average in means if average]

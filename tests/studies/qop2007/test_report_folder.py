@@ -18,6 +18,7 @@ import pytest
 import recorded
 from conftest import PROJECT
 from fabricated import make, paper_run, write_all
+from in_process import QopHere
 from policies import load, load_all
 from studies.qop2007 import published
 from topologies.loader import load_scenario
@@ -26,7 +27,11 @@ RECORDED = recorded.FOLDER / "schema_1.tar.gz"
 
 
 def report(folder: Path, project: Path, *arguments: str) -> str:
-    """What `qop report` of a checkout prints."""
+    """What `qop report` of a checkout prints; of this one, in this process."""
+    if project == PROJECT:
+        here = QopHere(folder.parent)("report", *arguments, str(folder))
+        assert here.returncode == 0, here.stderr
+        return here.stdout
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness", "report", *arguments, str(folder)], check=False,
         cwd=folder.parent, env={**os.environ, "PYTHONPATH": str(project)}, text=True,

@@ -32,7 +32,7 @@ def advise(basis: Basis, application: str | Limits) -> Table:
     kinds = [kind for kind in KINDS if basis.of_kind(kind)]
     fits = {kind: [fit_of(basis, scored, limits, kind) for scored in basis.policies]
             for kind in kinds}
-    chosen = {kind: strongest(found) for kind, found in fits.items()}
+    chosen = {kind: strongest(candidates) for kind, candidates in fits.items()}
     rows = []
     for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
@@ -94,8 +94,8 @@ def _entries(fit: Fit, limits: Limits, kind: Kind, chosen: Fit | None) -> list[E
     return [*entries, _number(fit.cost)]
 
 
-def _number(found: Estimate | None) -> Entry:
-    return NOTHING if found is None else Entry(number=quantity(found))
+def _number(estimate: Estimate | None) -> Entry:
+    return NOTHING if estimate is None else Entry(number=quantity(estimate))
 
 
 def overview(basis: Basis) -> Table:

@@ -51,7 +51,7 @@ class Limits:
 
 
 APPLICATIONS: Mapping[str, Limits] = {
-    one.name: one for one in (
+    limits.name: limits for limits in (
         Limits("voice", "Voice calls", SERVICE_S, VOICE_LOSS, CALL_BPS),
         Limits("video", "Video conferences", SERVICE_S, STREAM_LOSS, VIDEO_BPS),
         Limits("file-transfer", "E-mail, web and file transfer", stream="tcp"))}

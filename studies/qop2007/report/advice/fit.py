@@ -44,7 +44,7 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
     throughput = _slowest(basis, policy, limits, kind)
     sigma = policy.score.sigma_normalized if policy.score else None
     checks = {
-        "interruption": _all(_below(found.estimate, limits.delay_s) for found in interruptions)
+        "interruption": _all(_below(average.estimate, limits.delay_s) for average in interruptions)
         if interruptions else _below(None, limits.delay_s),
         "loss": _below(loss, limits.loss),
         "rate": _above(throughput.estimate if throughput else None, limits.rate_bps),
@@ -59,14 +59,14 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
                _cost(basis, policy, limits, kind))
 
 
-def scaled(found: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
+def scaled(estimate: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
     """An estimate times a factor; whole numbers are those that fit completely."""
-    if found is None:
+    if estimate is None:
         return None
     cut = math.floor if whole else float
     low, high = (None if side is None else float(cut(side * factor))
-                 for side in (found.low, found.high))
-    return Estimate(float(cut(found.mean * factor)), low, high, found.n)
+                 for side in (estimate.low, estimate.high))
+    return Estimate(float(cut(estimate.mean * factor)), low, high, estimate.n)
 
 
 def _interruptions(basis: Basis, policy: ScoredPolicy, kind: Kind) -> tuple[Observation, ...]:
@@ -92,23 +92,24 @@ def _cost(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Est
                  [(rate, basis.baseline or "", name) for name in there])
 
 
-def _below(found: Estimate | None, limit: float | None) -> Answer:
+def _below(estimate: Estimate | None, limit: float | None) -> Answer:
     """Whether a value stays below a limit for sure; printed values count as they are."""
     if limit is None:
         return "yes"
-    if found is None:
+    if estimate is None:
         return "undecided"
-    low = found.mean if found.low is None else found.low
-    high = found.mean if found.high is None else found.high
+    low = estimate.mean if estimate.low is None else estimate.low
+    high = estimate.mean if estimate.high is None else estimate.high
     if high <= limit:
         return "yes"
     return "no" if low > limit else "undecided"
 
 
-def _above(found: Estimate | None, limit: float | None) -> Answer:
-    if found is None or limit is None:
-        return _below(found, limit)
-    return _below(scaled(Estimate(found.mean, found.high, found.low, found.n), -1.0), -limit)
+def _above(estimate: Estimate | None, limit: float | None) -> Answer:
+    if estimate is None or limit is None:
+        return _below(estimate, limit)
+    mirrored = Estimate(estimate.mean, estimate.high, estimate.low, estimate.n)
+    return _below(scaled(mirrored, -1.0), -limit)
 
 
 def _all(answers: Iterable[Answer]) -> Answer:
