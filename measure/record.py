@@ -138,8 +138,9 @@ def _parse_carefully(text: str | bytes, where: str, upgrades: dict[int, Upgrade]
         try:
             document = upgrades[schema](document)
         except RecordError as error:
-            raise RecordError(f"{where}: {error}; a record of schema {schema} that does not fit, "
-                              "move it away or measure again") from None
+            raise _does_not_fit(where, schema, str(error)) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _does_not_fit(where, schema, f"{type(error).__name__}: {error}") from None
         schema = document["schema"]
     if isinstance(schema, int) and schema != SCHEMA:
         raise RecordError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
@@ -155,6 +156,11 @@ def said(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "file"
     return " ".join(f"{where}: {first['msg']}".split())
+
+
+def _does_not_fit(where: str, schema: int, what: str) -> RecordError:
+    return RecordError(f"{where}: {' '.join(what.split())[:200]}; a record of schema {schema} that "
+                       "does not fit, move it away or measure again")
 
 
 def _not_a_record(where: str, what: str) -> RecordError:
