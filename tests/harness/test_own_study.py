@@ -1,0 +1,102 @@
+"""A user's own study, that of the tutorial, in every command: one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import own_study
+import studies
+from conftest import Qop
+from fabricated import make, write_all
+from harness.engine.plan import Plan
+from harness.engine.request import RunRequest, plan
+from measure import record
+from measure.record import CheckRecord, Record, StudyRecord
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tutorial's study beside the default one."""
+    with own_study.installed(tmp_path_factory.mktemp("own"), {"hops": own_study.tutorial()}):
+        yield
+
+
+def plan_of() -> Plan:
+    """All its cells, twice."""
+    return plan(RunRequest(studies.load("hops"), repetitions=2), {"clock": "virtual"})
+
+
+def made(folder: Path, **changes: Any) -> Path:
+    """A results folder of the study; `changes` are the first record's. Returns the folder."""
+    made_of = plan_of()
+    for number, step in enumerate(made_of.steps()):
+        cell = step.cell.ids
+        fields: dict[str, Any] = {
+            "status": "ok", "reason": "", "environment": {"clock": "virtual"},
+            "measured": {"round_trips_s": [int(cell["hops"]) * 2e-3] * 3},
+            "evidence": [CheckRecord(check="hops", ok=True, detail="")]}
+        record.write(Record(
+            schema=2, study=StudyRecord(id="hops", version=1), cell=cell, digests={},
+            repetition=step.repetition, asked=made_of.asked.kept(), captures=[],
+            **(fields | (changes if number == 0 else {}))), folder / "records")
+    (folder / "plan.json").write_text(made_of.manifest.model_dump_json(by_alias=True))
+    return folder
+
+
+def refused(qop: Qop, *arguments: str) -> str:
+    """The one line with which a command refuses."""
+    done = qop(*arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def rename(folder: Path, study: str) -> None:
+    """Make a folder's plan name another study."""
+    document = json.loads((folder / "plan.json").read_text())
+    document["study"]["id"] = study
+    (folder / "plan.json").write_text(json.dumps(document))
+
+
+# Which study a folder is of ------------------------------------------------------------------
+
+def test_records_say_their_study_where_no_plan_does(qop_here: Qop) -> None:
+    """The report is the study's, with and without --study."""
+    (made(qop_here.folder / "run") / "plan.json").unlink()
+    for options in ((), ("--study", "hops")):
+        done = qop_here("report", "run", "--format", "csv", *options)
+        assert done.returncode == 0 and done.stdout.startswith("clock,section,hops,"), done.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--format", "csv")])
+def test_a_folder_of_another_study_is_refused(qop_here: Qop, form: tuple[str, ...]) -> None:
+    """By the name given with --study; not a traceback from the wrong study's report."""
+    made(qop_here.folder / "run")
+    line = refused(qop_here, "report", "run", "--study", "qop2007", *form)
+    assert "--study qop2007: run holds results of the study hops" in line
+
+
+@pytest.mark.parametrize("arguments", [
+    ("report", "gone"), ("report", "--study", "hops", "gone"), ("compare", "gone", "run"),
+    ("compare", "run", "gone")])
+def test_a_study_that_is_not_installed_is_one_line(qop_here: Qop,
+                                                   arguments: tuple[str, ...]) -> None:
+    """A folder from somewhere else, whose study is not here."""
+    made(qop_here.folder / "run")
+    rename(made(qop_here.folder / "gone"), "elsewhere")
+    line = refused(qop_here, *arguments)
+    assert "elsewhere" in line and "gone" in line
+
+
+def test_a_plan_that_cannot_be_read_is_refused_by_every_reader(qop_here: Qop) -> None:
+    """A report without the plan would have other claims; it ends with status 2 instead."""
+    folder = write_all([make("P1", 1)], qop_here.folder / "run")
+    made(qop_here.folder / "other")
+    for content in ("", "[]", '{"schema": 3}', "{", "\x00"):
+        (folder / "plan.json").write_text(content)
+        for arguments in (("report", "run"), ("compare", "run", "other"), ("status", "run")):
+            assert "run/plan.json: " in refused(qop_here, *arguments)
