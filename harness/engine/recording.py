@@ -66,13 +66,13 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
     flags = entry.environment.get("flags") or []
     events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
                attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
-               values=_shown(study, entry), checks=sum(check.ok for check in entry.evidence))
+               values=shown(study, entry), checks=sum(check.ok for check in entry.evidence))
     if flags:
         events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
 
 
-def _shown(study: Study, entry: Record) -> dict[str, float]:
-    """The values to show. The record is kept already: what is wrong with it, reports tell."""
+def shown(study: Study, entry: Record) -> dict[str, float]:
+    """The values to show, or to stop by. The record is kept already: what is wrong with it, reports tell."""
     try:
         return values(study, entry)
     except Exception:  # noqa: BLE001 - a study's own code may raise anything

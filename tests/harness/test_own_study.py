@@ -100,3 +100,43 @@ def test_a_plan_that_cannot_be_read_is_refused_by_every_reader(qop_here: Qop) ->
         (folder / "plan.json").write_text(content)
         for arguments in (("report", "run"), ("compare", "run", "other"), ("status", "run")):
             assert "run/plan.json: " in refused(qop_here, *arguments)
+
+
+# What a study's own code raises --------------------------------------------------------------
+
+def test_a_failed_repetition_without_values_is_reported(qop_here: Qop) -> None:
+    """The tutorial's study has no median of no reply; the report says n of what is there."""
+    made(qop_here.folder / "run", status="failed", reason="no reply", evidence=[],
+         measured={"round_trips_s": []})
+    done = qop_here("report", "run")
+    assert done.returncode == 0, done.stderr
+    assert "1/2" in done.stdout and "left out" not in done.stdout
+
+
+@pytest.mark.parametrize("hook", ["values", "samples", "series", "impossible"])
+def test_what_a_study_cannot_read_is_named(qop_here: Qop, hook: str,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is left out with its name and the reason, and everything else is reported."""
+    made(qop_here.folder / "run", measured={"round_trips_s": []})
+    study = type(studies.load("hops"))
+    real = getattr(study, hook)
+
+    def failing(self: Any, measured: Any) -> Any:
+        return {"x_s": 1 / len(measured.round_trips_s)} and real(self, measured)
+
+    monkeypatch.setattr(study, hook, failing)
+    done = qop_here("report", "run")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "1/2" in said and f"{hook} of the study hops cannot read it (ZeroDivisionError" in said
+
+
+@pytest.mark.parametrize(("values", "says"), [
+    ({"clock": 1.0}, "calls a value 'clock'"), ({"hops": 1.0}, "calls a value 'hops'"),
+    ({"round_trip_s": [1.0]}, "no number")])
+def test_values_that_would_make_a_wrong_table(qop_here: Qop, values: dict[str, Any], says: str,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that a column has already, or what is no number: nothing is shown silently."""
+    made(qop_here.folder / "run")
+    monkeypatch.setattr(type(studies.load("hops")), "values", lambda *_: values)
+    assert says in refused(qop_here, "report", "run")
