@@ -25,6 +25,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are o
 from pydantic import BaseModel, ValidationError
 
 from analysis.clock import VIRTUAL
+from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
 from measure.record import Record, RecordError, said
 
@@ -38,7 +39,6 @@ _MEASURED = ("_s", "_bps", "_bytes", "_packets")
 #: Files whose rows are in memory as rows, before they become columns.
 _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
-_CIRCUMSTANCES = ("medium", "clock", "machine", "builder", "fault")
 #: Uses of processor time that are no work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 
@@ -291,9 +291,9 @@ def _row(record: Record) -> dict[str, Any]:
         **_processor(None if environment.get("clock") == VIRTUAL
                      else record.raw.get("processor_s")),
         "flagged": bool(environment.get("flags")), "alone": bool(environment.get("alone")),
-        **{f"{factor}_sha256": printable(record.digests.get(factor, ""))
+        **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
            for factor in record.cell},
-        **{name: _text(environment.get(name)) for name in _CIRCUMSTANCES}}
+        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES}}
 
 
 def _processor(use: object) -> dict[str, float | None]:

@@ -95,8 +95,7 @@ def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
     for factor in study.factors:
         text = own[f"{_LEVEL}{factor.name}"]
         if text is None:
-            with request.of_user():
-                levels[factor.name] = [factor.read((), ())[0].id]
+            levels[factor.name] = [level.id for level in request.read(study, factor)[:1]]
         elif factor.file_option and text.endswith((".yml", ".yaml")):
             files[factor.name] = [Path(text)]
         else:

@@ -72,7 +72,10 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
 
 
 def shown(study: Study, entry: Record) -> dict[str, float]:
-    """The values to show, or to stop by. The record is kept already: what is wrong with it, reports tell."""
+    """The values to show, or to stop by.
+
+    The record is kept already: what is wrong with it, reports tell.
+    """
     try:
         return values(study, entry)
     except Exception:  # noqa: BLE001 - a study's own code may raise anything

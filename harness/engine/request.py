@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from studies.validating import said
 from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
@@ -63,10 +65,10 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **settings))
-        _check_cells(study, made.cells)
+        _ask_study(made)
         variants.named(made)
         _check_devices(made)
-        _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
+        _ = made.digest
     return made
 
 
@@ -77,6 +79,60 @@ def of_user() -> Iterator[None]:
         yield
     except (StudyError, PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
+
+
+@contextlib.contextmanager
+def of_study(study: Study, what: str) -> Iterator[None]:
+    """The same, and whatever else a study's own code raises when it is asked for something."""
+    try:
+        with of_user():
+            yield
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it may be anything
+        raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None
+
+
+def read(study: Study, factor: Factor, names: Sequence[str] = (),
+         files: Sequence[Path] = ()) -> list[Level]:
+    """The levels of a factor that a study has by these names. Raises UserError."""
+    with of_study(study, f"factor {factor.name}"):
+        levels: list[Any] = list(factor.read(names, files))
+        for level in levels:
+            _require(isinstance(level, Level) and isinstance(level.id, str),
+                     f"{level!r:.80} is no Level with a text for its id")
+    return levels
+
+
+def _ask_study(made: Plan) -> None:
+    """Ask a study all that it is asked before and while a plan is measured: mistakes show here."""
+    study = made.study
+    with of_study(study, "cells"):
+        _check_cells(study, made.cells)
+    with of_study(study, "testbed"):
+        testbeds = made.testbeds.values()
+    with of_study(study, "warm_up"):
+        _require(isinstance(study.warm_up(made.asked), study.asked), "gives no settings")
+    for cell in made.cells:
+        with of_study(study, "expected"):
+            expected = made.expected(cell)
+            _require(all(map(_is_amount, (expected.duration_s, expected.processor_s,
+                                          expected.capture_bytes))), f"gives {expected}")
+    for testbed in testbeds:  # the first cell of each stands for all
+        with of_study(study, "task"):
+            json.dumps(dict(study.task(testbed.cells[0], made.asked)))
+        with of_study(study, "deadline_s"):
+            deadline_s = study.deadline_s(testbed.cells[0], made.asked)
+            _require(_is_amount(deadline_s) and deadline_s > 0, f"gives {deadline_s!r}")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+
+
+def _require(condition: object, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
 
 
 def option_of(study: Study, setting: str) -> str:
@@ -142,14 +198,17 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     if not names and not files:
         names = [str(level) for level in profile.only.get(factor.name, ())]
-    levels = list(factor.read(names, files))[-1 if request.is_single else 0:]
     where = f"{request.study.id}, factor {factor.name}"
+    levels = read(request.study, factor, names, files)[-1 if request.is_single else 0:]
     if not levels:
         raise UserError(f"{where}: has no levels; nothing would be measured")
     for level in levels:
         if not _ID.fullmatch(level.id):
             raise UserError(f"{where}: level {level.id!r} cannot be part of a file's name; use up "
                             "to 40 letters, digits, '.', '+', '-' and '_'")
+        if level.number is not None and not math.isfinite(level.number):
+            raise UserError(f"{where}: level {level.id} stands at {level.number}; give it a finite "
+                            "number in the study")
     repeated = [name for name, count in Counter(level.id for level in levels).items() if count > 1]
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
