@@ -27,6 +27,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
+from measure.body import BodyUpgrades, of_today
 from measure.record import Record, RecordError, said
 
 Frame: TypeAlias = pd.DataFrame
@@ -77,6 +78,10 @@ class Body(Protocol):
     @property
     def measured(self) -> type[BaseModel]:
         """The class of a record's body."""
+
+    @property
+    def upgrades(self) -> BodyUpgrades:
+        """What makes bodies of earlier schemas those of today."""
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """One row of numbers in SI units, by name."""
@@ -242,7 +247,11 @@ def body_of(record: Record, study: Body, where: str) -> Any:
     if record.measured is None:
         return None
     try:
-        body = study.measured.model_validate(record.measured)
+        document = of_today(record.measured, study.measured, study.upgrades)
+    except RecordError as error:
+        raise RecordError(f"{where}: {error}") from None
+    try:
+        body = study.measured.model_validate(document)
     except ValidationError as error:
         raise RecordError(f"{where}: measured.{said(error)}; not what the study "
                           f"{record.study.id} measures, move it away or measure again") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +101,7 @@ def write(record: Record, folder: Path) -> Path:
     return path
 
 
-def read(path: Path, upgrades: dict[int, Upgrade] | None = None) -> Record:
+def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """Read a record; raises RecordError for anything else.
 
     `upgrades` by the schema that each reads; without them, only today's envelope is read.
@@ -113,7 +113,7 @@ def read(path: Path, upgrades: dict[int, Upgrade] | None = None) -> Record:
     return parse(text, str(path), upgrades)
 
 
-def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = None) -> Record:
+def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """The record that a text is; raises RecordError, which names `where` it stands."""
     try:
         # Nearly every record is of today's schema: parsed once, and carefully only if it is not.
@@ -125,7 +125,7 @@ def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = N
     return _parse_carefully(text, where, upgrades or {})
 
 
-def _parse_carefully(text: str | bytes, where: str, upgrades: dict[int, Upgrade]) -> Record:
+def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade]) -> Record:
     """Upgrade what is of an earlier schema, and say exactly what is wrong with anything else."""
     try:
         document = json.loads(text)
@@ -169,7 +169,7 @@ def _not_a_record(where: str, what: str) -> RecordError:
 
 
 def read_all(folder: Path,
-             upgrades: dict[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
+             upgrades: Mapping[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
     """Every record of a folder in order of name, and a line for each file that is none."""
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):

@@ -9,6 +9,7 @@ from typing import Any
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
+from measure.body import of_today
 from measure.record import SCHEMA, Record, StudyRecord
 from studies.study import Judged, Repetition, Study
 
@@ -86,6 +87,7 @@ def values(study: Study, entry: Record) -> dict[str, float]:
     """The study's metrics of a record, by name, in SI units; those that it has."""
     if entry.measured is None:
         return {}
-    numbers = study.values(study.measured.model_validate(entry.measured))
+    body = of_today(entry.measured, study.measured, study.upgrades)
+    numbers = study.values(study.measured.model_validate(body))
     return {metric.name: value for metric in study.metrics
             if isinstance(value := numbers.get(metric.name), int | float)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 import own_study
 import studies
@@ -16,7 +19,7 @@ from fabricated import make, write_all
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
 from measure import record
-from measure.record import CheckRecord, Record, StudyRecord
+from measure.record import CheckRecord, Record, RecordPart, StudyRecord
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -140,3 +143,43 @@ def test_values_that_would_make_a_wrong_table(qop_here: Qop, values: dict[str, A
     made(qop_here.folder / "run")
     monkeypatch.setattr(type(studies.load("hops")), "values", lambda *_: values)
     assert says in refused(qop_here, "report", "run")
+
+
+# Bodies of another schema --------------------------------------------------------------------
+
+class Body(RecordPart):
+    """A body of the second schema: seconds, where the first had milliseconds."""
+
+    schema_: int = Field(2, alias="schema")
+    round_trips_s: list[float]
+
+
+def test_a_study_brings_upgrades_of_its_bodies(qop_here: Qop,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of schema 1 has the numbers of schema 2, one of a later schema is left out."""
+    study = type(studies.load("hops"))
+    monkeypatch.setattr(study, "measured", Body)
+    monkeypatch.setattr(study, "upgrades", {1: lambda body: {
+        "schema": 2, "round_trips_s": [1e-3 * each for each in body["ms"]]}})
+    made(qop_here.folder / "first", measured={"schema": 1, "ms": [7.0]})
+    rows = csv.DictReader(io.StringIO(qop_here("report", "first", "--format", "csv").stdout))
+    # The other repetition of its cell took 2 ms a hop.
+    assert 7 in {round(2e3 * float(row["round_trip_s"]) - 2 * float(row["hops"])) for row in rows}
+    for body, says in (({"schema": 1}, "schema 1 and does not fit (KeyError"),
+                       ({"schema": 99, "round_trips_s": [1.0]}, "schema 99, this version of its")):
+        name = f"of-{body['schema']}"
+        made(qop_here.folder / name, measured=body)
+        done = qop_here("report", name)
+        assert done.returncode == 0, done.stderr
+        assert says in " ".join(done.stdout.split()) and "1/2" in done.stdout
+
+
+def test_the_default_study_reads_its_own_schema_only(qop_here: Qop) -> None:
+    """A number nobody knows is not reported as usual."""
+    good = make("P1", 1)
+    write_all([good, make("P2", 1)], qop_here.folder / "run")
+    record.write(good.model_copy(update={"measured": {**(good.measured or {}), "schema": 99}}),
+                 qop_here.folder / "run" / "records")
+    done = qop_here("report", "run")
+    assert "measured is of schema 99, this version of its study reads 1" in " ".join(
+        done.stdout.split())
