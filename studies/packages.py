@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import studies
 from studies.study import StudyError
+from studies.wording import refused
 from topologies import reading
 from topologies.checks import TopologyError
 
@@ -63,13 +64,12 @@ def load(study: str) -> dict[str, Variant]:
     try:
         entries = _ENTRIES.validate_python(reading.read(file))
     except TopologyError as error:
-        raise StudyError(str(error).replace(str(file), where)) from None
+        what = str(error).replace(str(file), where)
+        raise StudyError(what.replace("see topologies/ for examples", _FORM)) from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
         field = next((str(part) for part in reversed(first["loc"]) if str(part) in _WORDS), "")
-        raise StudyError(f"{where}: {place}: {_said(first['msg'])}; {_WORDS.get(field, _FORM)}") \
-            from None
+        raise StudyError(f"{where}: {refused(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
         if not entry.debian and not entry.python:
             raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")

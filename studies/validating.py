@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Factor, Lab, ReportOption, StudyError
+from studies.parts import Asked, Factor, Lab, LevelError, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -193,8 +193,13 @@ def _baseline(study: Study) -> Problems:
     yield from _of_factors(study, "lab.levels", study.lab.levels)
     for factor in study.factors:
         level = study.baseline.get(factor.name)
-        if level is not None and level not in [each.id for each in factor.read((level,), ())]:
-            yield f"baseline: factor {factor.name} has no level {level!r}"
+        try:
+            ids = [each.id for each in factor.read((level,), ())] if level is not None else []
+        except LevelError as error:
+            yield f"baseline: factor {factor.name}: {str(error).partition('; ')[0]}"
+        else:
+            if level is not None and level not in ids:
+                yield f"baseline: factor {factor.name} has no level {level!r}"
 
 
 def _of_factors(study: Study, part: str, texts: Mapping[str, str]) -> Problems:

@@ -24,6 +24,7 @@ from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
+from studies.parts import LevelError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
 from studies.validating import said
 from topologies.device import Device
@@ -93,11 +94,14 @@ def of_study(study: Study, what: str) -> Iterator[None]:
         raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None
 
 
-def read(study: Study, factor: Factor, names: Sequence[str] = (),
-         files: Sequence[Path] = ()) -> list[Level]:
-    """The levels of a factor that a study has by these names. Raises UserError."""
+def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
+         where: str = "") -> list[Level]:
+    """The levels of a factor that a study has by these names, asked for `where`. UserError."""
     with of_study(study, f"factor {factor.name}"):
-        levels: list[Any] = list(factor.read(names, files))
+        try:
+            levels: list[Any] = list(factor.read(names, files))
+        except LevelError as error:
+            raise UserError(f"{where or study.id}, factor {factor.name}: {error}") from None
         for level in levels:
             _require(isinstance(level, Level) and isinstance(level.id, str),
                      f"{level!r:.80} is no Level with a text for its id")
@@ -196,10 +200,12 @@ def _what(error: ErrorDetails) -> str:
 def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """The levels of a factor that are to be measured."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
+    place = request.study.id
     if not names and not files:
         names = [str(level) for level in profile.only.get(factor.name, ())]
+        place = f"profile {request.profile}"
     where = f"{request.study.id}, factor {factor.name}"
-    levels = read(request.study, factor, names, files)[-1 if request.is_single else 0:]
+    levels = read(request.study, factor, names, files, place)[-1 if request.is_single else 0:]
     if not levels:
         raise UserError(f"{where}: has no levels; nothing would be measured")
     for level in levels:

@@ -235,7 +235,10 @@ def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "words"), [
     ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
     ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
-    ("title: x\nonly: {colour: [red]}", "no such factor"), ("title: x\nset: 3", "set")])
+    ("title: x\nonly: {colour: [red]}", "no such factor"),
+    ("title: x\ntitle: y", "title is there twice"), ("title: 3", "title: is no text"),
+    ("title: x\nonly: {policy: []}", r"only\.policy: is empty"),
+    ("title: x\nbreadth: 3", "breadth: there is no such field"), ("title: x\nset: 3", "set")])
 def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
     """The file, the field, and what to do."""
     path = tmp_path / "mine.yml"

@@ -183,3 +183,27 @@ def test_the_default_study_reads_its_own_schema_only(qop_here: Qop) -> None:
     done = qop_here("report", "run")
     assert "measured is of schema 99, this version of its study reads 1" in " ".join(
         done.stdout.split())
+
+
+# Levels and counts ---------------------------------------------------------------------------
+
+def test_a_level_that_there_is_not_is_said_with_its_factor(qop_here: Qop) -> None:
+    """And with the profile, if it stands there."""
+    (qop_here.folder / "mine.yml").write_text("title: x\nonly: {hops: [9]}\n")
+    for arguments, place in ((("--only", "hops=9"), "hops"), (("--profile", "mine.yml"),
+                                                              "profile mine.yml")):
+        line = refused(qop_here, "run", "hops", "--dry-run", *arguments)
+        assert line == f"qop: {place}, factor hops: 9: no such level; choose from 1, 2, 4\n"
+
+
+def test_a_profile_of_a_study_without_any_names_what_there_is(qop_here: Qop) -> None:
+    """It has no folder of examples."""
+    (qop_here.folder / "mine.yml").write_text("title: x\nwidth: 3\n")
+    line = refused(qop_here, "run", "hops", "--dry-run", "--profile", "mine.yml")
+    assert "width: there is no such field; see docs/running.md for an example" in line
+
+
+def test_one_claim_is_one(qop_here: Qop) -> None:
+    """In the singular."""
+    made(qop_here.folder / "run")
+    assert "1 claim: " in qop_here("report", "run").stdout
