@@ -82,7 +82,7 @@ class Receiving:
         """Until the stream's end, a signal, `stop` or the end of input."""
         if self._config.series is not None:
             self._series = self._config.series.open("w")
-            self._series.write("sequence,sent_ns,settled_ns,fate\n")
+            self._series.write("stream,sequence,sent_ns,settled_ns,fate\n")
         try:
             with self._loop as loop, self._control, self._data.socket:
                 loop.watch(self._control)
@@ -147,7 +147,7 @@ class Receiving:
             sent_ns, fate = effect.sent_ns, "verified" if effect.verified else "unverified"
         else:
             fate = effect.fate.value
-        series.write(f"{effect.sequence},{sent_ns},{now_ns()},{fate}\n")
+        series.write(f"{effect.stream},{effect.sequence},{sent_ns},{now_ns()},{fate}\n")
 
     def _obey(self, command: dict[str, Any]) -> None:
         if command == {"do": "stop"}:
