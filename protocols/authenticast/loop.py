@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import secrets
 import selectors
 import signal
 import socket
@@ -21,6 +23,11 @@ _MAX_WAIT_S = 3600.0
 def now_ns() -> int:
     """Nanoseconds since 1970 that never jump: wall clock at the start plus what has passed."""
     return _EPOCH_NS + time.monotonic_ns()
+
+
+def random_bytes(seed: int | None) -> Callable[[int], bytes]:
+    """The system's random bytes; those of a seed are repeatable, and so no secret."""
+    return secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
 
 
 def wait_until(due_ns: int) -> None:

@@ -199,9 +199,9 @@ def test_a_stream_over_sockets(folder):
     assert server.until("left")["reason"] == "the client is done"
     assert server.end() == 0
     rows = (folder / "series.csv").read_text().splitlines()
-    assert rows[0] == "stream,sequence,sent_ns,settled_ns,fate"
+    assert rows[0] == "stream,sequence,sent_ns,settled_ns,fate,crc32"
     assert len(rows) == 151
-    assert all(row.endswith(",verified") for row in rows[1:])
+    assert all(row.split(",")[4] == "verified" for row in rows[1:])
 
 
 def test_the_kernels_own_buffer_loses(folder):
