@@ -1,0 +1,192 @@
+"""The study's part inside the machine: a server streams to its clients, and captures are taken.
+
+The programs are the protocol's own, as they run between any two machines; keys are made here, by a
+machine's testbed, and the private ones stay here. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from measure.capture import Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.workload import Service, Session, Site
+from protocols.authenticast import crypto
+from protocols.authenticast.settings import Algorithm
+from studies.authenticast1998 import programs
+
+_CODE = Path(__file__).parents[2]
+_TRACE = Path(__file__).parent / "mpeg1.csv"
+_READY = r'"event": "ready"'
+#: Whole packets at the clients; at the server, what tells packets apart and whose they are.
+_WHOLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
+_HEADERS = Detail(snap_bytes=192, buffer_kib=4096, in_blocks=True)
+#: A stream on processors of 1998 may take so many times its own length, and then some.
+_SLOWER, _SPARE_S = 8.0, 60.0
+#: What a negative control has the middle of the wire do.
+_RULES: Mapping[str, Mapping[str, Any]] = {
+    "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
+    "downgraded-algorithm": {"downgraded_one_in": 50}, "forged-report": {"forges": True}}
+
+
+class Workload:
+    """A server, its clients, and where it is asked for, somebody in the middle of the wire."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._testbed = site.testbed
+        self._folder = site.run_folder("server")
+        self._public: dict[str, str] = {}
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """Nothing: programs live as long as a stream."""
+        return []
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: all clients' streams from their handshake to their end."""
+        names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
+        self._make_keys(["server", *names])
+        raw = session.raw
+        seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2] or 0)
+        raw |= {"captures": [], "keys": {name: self._public[name] for name in ("server", *names)},
+                "seed": seed, "addresses": {name: self._address(name)
+                                            for name in ("server", *names)}}
+        session.stamp("start")
+        with ExitStack() as stack:
+            logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
+            for part, nodes, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
+                points = [Point(name, name, "wire", "udp") for name in nodes]
+                stack.enter_context(capturing(
+                    self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
+                    summaries=raw["captures"]))
+            raw["middle"] = stack.enter_context(self._middle(task, seed, out))
+            before = self._kernel_drops(names)
+            self._stream(task, seed, logs, out)
+            raw["kernel_drops"] = {name: count - before[name]
+                                   for name, count in self._kernel_drops(names).items()}
+            settle()
+        session.stamp("end")
+        raw["events"] = {name: _events(log) for name, log in logs.items()}
+
+    # --- programs ----------------------------------------------------------------------------
+
+    def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
+                out: Path) -> None:
+        """Start the server and the clients, and wait for the clients' ends."""
+        names = [name for name in logs if name != "server"]
+        trace = self._folder / "trace.csv"
+        asked = task["asked"]
+        trace.write_text("".join(f"{line}\n" for line in programs.rotated(
+            _TRACE.read_text().split(), asked["frames"], seed)))
+        server = programs.server(task, self._site.devices["server"], trace=trace, clients=names,
+                                 address=self._address("server"), keys=self._folder, seed=seed)
+        if self._site.fault == "wrong-server-key":
+            self._make_keys(["stranger"])
+            server["keys"] = [str(self._folder / "stranger.pem")]
+        deadline_s = _SPARE_S + _SLOWER * asked["frames"] / programs.FRAMES_PER_S
+        with ExitStack() as stack:
+            stack.enter_context(self._program("server", "serve", server, logs["server"]))
+            clients = []
+            for place, name in enumerate(names, 1):
+                document = programs.client(
+                    task, self._site.devices[name], name=name, address=self._address(name),
+                    server_address=self._address("server"), keys=self._folder,
+                    series=out / f"{name}.csv", seed=1000 * seed + place)
+                clients.append(stack.enter_context(
+                    self._program(name, "receive", document, logs[name])))
+            if self._site.fault == "wrong-server-key":
+                deadline_s = 10.0
+            for client in clients:
+                _wait(client, deadline_s)
+
+    @contextmanager
+    def _program(self, node: str, does: str, document: Mapping[str, Any],
+                 log: Path) -> Iterator[Daemon]:
+        file = self._folder / f"{node}.json"
+        file.write_text(json.dumps(document))
+        argv = self._testbed.command(node, [sys.executable, "-m", "protocols.authenticast", does,
+                                            str(file)])
+        with Daemon(f"authenticast ({node})", argv, log, _READY, env=_environment()) as daemon:
+            yield daemon.wait_ready()
+
+    @contextmanager
+    def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
+        """Somebody in the middle of the wire instead of the router's forwarding, if asked for."""
+        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in")
+                 if task["load"][name]}
+        rules |= _RULES.get(self._site.fault, {})
+        if not rules:
+            yield {}
+            return
+        file, log = self._folder / "middle.json", out / "middle.jsonl"
+        file.write_text(json.dumps({**rules, "seed": seed}))
+        argv = self._testbed.command("router", [
+            sys.executable, "-m", "studies.authenticast1998.middle", str(file)])
+        self._forward(by_kernel=False)
+        try:
+            with Daemon("middle", argv, log, _READY, env=_environment()) as daemon:
+                daemon.wait_ready()
+                yield rules
+        finally:
+            self._forward(by_kernel=True)
+
+    def _forward(self, *, by_kernel: bool) -> None:
+        self._testbed.run("router", ["sysctl", "-qw", f"net.ipv4.ip_forward={int(by_kernel)}"])
+
+    # --- small things ------------------------------------------------------------------------
+
+    def _make_keys(self, names: Sequence[str]) -> None:
+        """A key pair for each that has none yet: DSA for servers, Ed25519 for clients."""
+        for name in names:
+            if name in self._public:
+                continue
+            algorithm = Algorithm.ED25519 if name.startswith("c") else Algorithm.DSA
+            key = crypto.generate(algorithm)
+            (self._folder / f"{name}.pem").write_bytes(key.encode())
+            (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
+            self._public[name] = key.public.encode().decode()
+
+    def _address(self, node: str) -> str:
+        return self._site.network.nodes[node].address
+
+    def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
+        """Datagrams that each node's kernel found no room for, by its own count."""
+        return {name: _count(self._testbed.run(name, ["cat", "/proc/net/snmp"]), "RcvbufErrors")
+                for name in names}
+
+
+def _count(snmp: str, counter: str) -> int:
+    names, values = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")][:2]
+    return int(values[names.index(counter)])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _wait(program: Daemon, deadline_s: float) -> None:
+    """Until a program ends by itself; one that does not is ended by who started it."""
+    descriptor = os.pidfd_open(program.pid)
+    try:
+        select.select([descriptor], [], [], deadline_s)
+    finally:
+        os.close(descriptor)
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    """What a program said; anything but events is a word of complaint."""
+    events = []
+    for line in log.read_text().splitlines():
+        if not line.startswith("{"):
+            raise MeasureError("stream", f"{log.stem} said {line[:200]!r}")
+        events.append(json.loads(line))
+    return events
