@@ -7,8 +7,6 @@ machine's testbed, and the private ones stay here. Nothing is judged.
 from __future__ import annotations
 
 import json
-import os
-import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,8 +20,8 @@ from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
 from studies.authenticast1998 import programs
+from studies.authenticast1998.launcher import Launcher, environment
 
-_CODE = Path(__file__).parents[2]
 _TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
 #: Whole packets at the clients; at the server, what tells packets apart and whose they are.
@@ -31,6 +29,8 @@ _WHOLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _HEADERS = Detail(snap_bytes=192, buffer_kib=4096, in_blocks=True)
 #: A stream on processors of 1998 may take so many times its own length, and then some.
 _SLOWER, _SPARE_S = 8.0, 60.0
+#: A client that knows another key waits in vain.
+_NO_ANSWER_S = 10.0
 #: What a negative control has the middle of the wire do.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
@@ -44,12 +44,14 @@ class Workload:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("server")
+        self._nodes = {name: Launcher(site, name) for name in ("server",
+                       *site.network.of_duty("client"))}
         self._public: dict[str, str] = {}
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Nothing: programs live as long as a stream."""
-        return []
+        """On every node, a program that starts others; none lives longer than a stream."""
+        return list(self._nodes.values())
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all clients' streams from their handshake to their end."""
@@ -82,41 +84,32 @@ class Workload:
     def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
                 out: Path) -> None:
         """Start the server and the clients, and wait for the clients' ends."""
-        names = [name for name in logs if name != "server"]
+        documents = self._documents(task, seed, [name for name in logs if name != "server"], out)
+        is_stranger = self._site.fault == "wrong-server-key"
+        deadline_s = _NO_ANSWER_S if is_stranger else (
+            _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
+        with ExitStack() as stack:
+            running = [stack.enter_context(self._nodes[name].running(document, logs[name]))
+                       for name, document in documents.items()]
+            for client in running[1:]:
+                client.wait(deadline_s)
+
+    def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
+                   out: Path) -> dict[str, dict[str, Any]]:
+        """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
-        asked = task["asked"]
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            _TRACE.read_text().split(), asked["frames"], seed)))
-        server = programs.server(task, self._site.devices["server"], trace=trace, clients=names,
-                                 address=self._address("server"), keys=self._folder, seed=seed)
+            _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+        address = self._address("server")
+        server = programs.server(task, self._site.devices["server"], trace=trace, clients=clients,
+                                 address=address, keys=self._folder, seed=seed)
         if self._site.fault == "wrong-server-key":
             self._make_keys(["stranger"])
             server["keys"] = [str(self._folder / "stranger.pem")]
-        deadline_s = _SPARE_S + _SLOWER * asked["frames"] / programs.FRAMES_PER_S
-        with ExitStack() as stack:
-            stack.enter_context(self._program("server", "serve", server, logs["server"]))
-            clients = []
-            for place, name in enumerate(names, 1):
-                document = programs.client(
-                    task, self._site.devices[name], name=name, address=self._address(name),
-                    server_address=self._address("server"), keys=self._folder,
-                    series=out / f"{name}.csv", seed=1000 * seed + place)
-                clients.append(stack.enter_context(
-                    self._program(name, "receive", document, logs[name])))
-            if self._site.fault == "wrong-server-key":
-                deadline_s = 10.0
-            for client in clients:
-                _wait(client, deadline_s)
-
-    @contextmanager
-    def _program(self, node: str, does: str, document: Mapping[str, Any],
-                 log: Path) -> Iterator[Daemon]:
-        file = self._folder / f"{node}.json"
-        file.write_text(json.dumps(document))
-        argv = self._testbed.command(node, [sys.executable, "-m", "protocols.authenticast", does,
-                                            str(file)])
-        with Daemon(f"authenticast ({node})", argv, log, _READY, env=_environment()) as daemon:
-            yield daemon.wait_ready()
+        return {"server": server} | {name: programs.client(
+            task, self._site.devices[name], name=name, address=self._address(name),
+            server_address=address, keys=self._folder, series=out / f"{name}.csv",
+            seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
 
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
@@ -133,7 +126,7 @@ class Workload:
             sys.executable, "-m", "studies.authenticast1998.middle", str(file)])
         self._forward(by_kernel=False)
         try:
-            with Daemon("middle", argv, log, _READY, env=_environment()) as daemon:
+            with Daemon("middle", argv, log, _READY, env=environment()) as daemon:
                 daemon.wait_ready()
                 yield rules
         finally:
@@ -167,19 +160,6 @@ class Workload:
 def _count(snmp: str, counter: str) -> int:
     names, values = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")][:2]
     return int(values[names.index(counter)])
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(_CODE), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _wait(program: Daemon, deadline_s: float) -> None:
-    """Until a program ends by itself; one that does not is ended by who started it."""
-    descriptor = os.pidfd_open(program.pid)
-    try:
-        select.select([descriptor], [], [], deadline_s)
-    finally:
-        os.close(descriptor)
 
 
 def _events(log: Path) -> list[dict[str, Any]]:
