@@ -71,7 +71,8 @@ class Loop:
 
     def __init__(self, command: Callable[[dict[str, Any]], None]) -> None:
         self._command = command
-        self._selector = selectors.DefaultSelector()
+        # To the microsecond: epoll and poll wait for whole milliseconds.
+        self._selector = selectors.SelectSelector()
         self._buffer = b""
         self.ended = False
         self._wake, self._wakes = socket.socketpair()

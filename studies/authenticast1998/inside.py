@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,12 +26,14 @@ from studies.authenticast1998.launcher import Launcher, environment
 _TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
 #: Whole packets at the clients; at the server, what tells packets apart and whose they are.
-_WHOLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
-_HEADERS = Detail(snap_bytes=192, buffer_kib=4096, in_blocks=True)
+_WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
+_HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
 #: A stream on processors of 1998 may take so many times its own length, and then some.
 _SLOWER, _SPARE_S = 8.0, 60.0
 #: A client that knows another key waits in vain.
 _NO_ANSWER_S = 10.0
+#: Programs start one after the other, the server first.
+_SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 51_200_000, 256
 #: What a negative control has the middle of the wire do.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
@@ -44,14 +47,14 @@ class Workload:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("server")
-        self._nodes = {name: Launcher(site, name) for name in ("server",
-                       *site.network.of_duty("client"))}
+        self._launcher = Launcher(site)
         self._public: dict[str, str] = {}
+        self._introduce()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """On every node, a program that starts others; none lives longer than a stream."""
-        return list(self._nodes.values())
+        """What starts programs on nodes; none of these lives longer than a stream."""
+        return [self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all clients' streams from their handshake to their end."""
@@ -88,11 +91,13 @@ class Workload:
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
             _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
+        begin_ns = _begin_ns()
         with ExitStack() as stack:
-            running = [stack.enter_context(self._nodes[name].running(document, logs[name]))
-                       for name, document in documents.items()]
-            for client in running[1:]:
-                client.wait(deadline_s)
+            for place, (name, document) in enumerate(documents.items()):
+                stack.enter_context(self._launcher.running(
+                    name, document, logs[name], begin_ns + place * _APART_NS))
+            for name in [name for name in documents if name != "server"]:
+                self._launcher.wait(name, deadline_s)
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
                    out: Path) -> dict[str, dict[str, Any]]:
@@ -148,6 +153,18 @@ class Workload:
             (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
             self._public[name] = key.public.encode().decode()
 
+    def _introduce(self) -> None:
+        """Have both ends of each wire know the other, for good: nobody asks amid a stream."""
+        network = self._site.network
+        for link in network.links:
+            ends = [end.split("/") for end in link.ends]
+            for (node, port), (other, its_port) in (ends, ends[::-1]):
+                address = network.nodes[other].interfaces[its_port].address or ""
+                hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
+                self._testbed.run(node, ["ip", "neigh", "replace", address.partition("/")[0],
+                                         "lladdr", hardware.strip(), "dev", port, "nud",
+                                         "permanent"])
+
     def _address(self, node: str) -> str:
         return self._site.network.nodes[node].address
 
@@ -155,6 +172,16 @@ class Workload:
         """Datagrams that each node's kernel found no room for, by its own count."""
         return {name: _count(self._testbed.run(name, ["cat", "/proc/net/snmp"]), "RcvbufErrors")
                 for name in names}
+
+
+def _begin_ns() -> int:
+    """A tick of the machine's clock, with time before it to start programs.
+
+    Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps are
+    rounded to them in the same way in every run.
+    """
+    now_ns = time.monotonic_ns()
+    return (now_ns // _SECOND_NS + 2) * _SECOND_NS + now_ns % _TICK_NS
 
 
 def _count(snmp: str, counter: str) -> int:

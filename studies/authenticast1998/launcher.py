@@ -1,4 +1,4 @@
-"""The worker's side of `node`: one program on each node, which starts the protocol's."""
+"""The worker's side of `starter`: the service that starts the protocol's programs on nodes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,21 @@ def environment() -> dict[str, str]:
 
 
 class Launcher:
-    """A service: starts programs on a node without loading them anew each time."""
+    """A service: starts programs on nodes without loading them anew each time."""
 
+    name = "launcher"
     needs: Sequence[str] = ()
 
-    def __init__(self, site: Site, node: str) -> None:
-        self.name = f"launcher ({node})"
+    def __init__(self, site: Site) -> None:
         self._site = site
-        self._node = node
-        self._folder = site.run_folder(node)
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it; the same neighbours stay known, so that nobody has to ask for them again."""
-        with self._site.log("launcher", self._node).open("ab") as log:
+        """Start it."""
+        with self._site.log("launcher", "machine").open("ab") as log:
             self._process = subprocess.Popen(
-                self._site.testbed.command(self._node, [
-                    sys.executable, "-m", "studies.authenticast1998.node"]),
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m",
+                 "studies.authenticast1998.starter"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 env=environment())
 
@@ -60,22 +58,22 @@ class Launcher:
             self._process.wait()
 
     @contextmanager
-    def running(self, document: Mapping[str, Any], log: Path) -> Iterator[Launcher]:
-        """A program of the protocol's while this lasts. Raises MeasureError if it does not run."""
-        file = self._folder / "config.json"
+    def running(self, node: str, document: Mapping[str, Any], log: Path,
+                at_ns: int) -> Iterator[None]:
+        """A program of the protocol's while this lasts, from a time of the machine's clock on."""
+        file = self._site.run_folder(node) / "config.json"
         file.write_text(json.dumps(document))
         does = "serve" if "source" in document else "receive"
-        is_ready = self._ask(run=does, config=str(file), log=str(log))["ready"]
+        self._ask(run=does, node=node, pid=self._site.testbed.node(node).pid, config=str(file),
+                  log=str(log), at_ns=at_ns)
         try:
-            if not is_ready:
-                raise MeasureError("stream", f"{self._node}: {_last_line(log)}")
-            yield self
+            yield
         finally:
-            self._ask(do="stop")
+            self._ask(do="stop", node=node)
 
-    def wait(self, for_s: float) -> bool:
-        """Whether the program has ended by then."""
-        return bool(self._ask(do="wait", for_s=for_s)["ended"])
+    def wait(self, node: str, for_s: float) -> bool:
+        """Whether a node's program has ended by then."""
+        return bool(self._ask(do="wait", node=node, for_s=for_s)["ended"])
 
     def _ask(self, **command: Any) -> dict[str, Any]:
         assert self._process is not None
@@ -86,11 +84,6 @@ class Launcher:
             self._process.stdin.flush()
             answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            raise MeasureError("stream", f"{self.name} has died (log: {self._node}-launcher.log)"
+            raise MeasureError("stream", "the launcher has died (log: machine-launcher.log)"
                                ) from None
         return answer
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text().splitlines()
-    return lines[-1][:300] if lines else "it said nothing"
