@@ -9,6 +9,7 @@ import secrets
 import selectors
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -66,6 +67,15 @@ def send(through: socket.socket, payload: bytes, to: tuple[str, int]) -> None:
         say("error", reason=f"{to[0]}: {error.strerror}")
 
 
+def _is_conversation(descriptor: int) -> bool:
+    """Whether somebody may be at the other end: of a pipe, a socket or a terminal."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
 class Loop:
     """Waits for what is readable and for the next time; signals and the end of input end it."""
 
@@ -82,13 +92,10 @@ class Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
         self._selector.register(self._wake, selectors.EVENT_READ)
-        try:
+        # A file or /dev/null has no commands, and would always seem to be at its end.
+        self._has_input = _is_conversation(0)
+        if self._has_input:
             self._selector.register(0, selectors.EVENT_READ)
-        except (PermissionError, OSError):
-            # A file or /dev/null cannot be waited for: then there are no commands.
-            self._has_input = False
-        else:
-            self._has_input = True
 
     def __enter__(self) -> Self:
         return self

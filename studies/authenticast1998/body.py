@@ -13,7 +13,8 @@ class ClientRecord(RecordPart):
     """One client's packets. All counts are of packets, `lost` by cause; they add up to `sent`.
 
     `sent`, `arrived` and `altered` are from captures, `processed` from what the application got,
-    the rest from the receiver's account. Times are seconds.
+    the rest from the receiver's account. Of those altered on the wire, some got as far as a
+    verdict, and of these some were processed as they came. Times are seconds.
     """
 
     name: str
@@ -23,6 +24,7 @@ class ClientRecord(RecordPart):
     verified: int
     lost: dict[str, int]
     altered: int
+    altered_settled: int
     altered_processed: int
     bytes_processed: int
     duration_s: float
@@ -55,7 +57,7 @@ class Measured(RecordPart):
     schema_: int = Field(SCHEMA, alias="schema")
     seed: int
     retention_share: float
-    goodput_bps: float
+    stream_goodput_bps: float
     delay_median_s: float | None
     delay_p99_s: float | None
     level_share: float | None

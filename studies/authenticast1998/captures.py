@@ -22,7 +22,7 @@ COMMON_BYTES = 120
 
 
 @dataclass(frozen=True)
-class Datagram:
+class WireDatagram:
     """One UDP datagram on its way; cut short where the capture keeps heads."""
 
     source: str
@@ -57,7 +57,7 @@ class DataPacket:
         return self.stream, self.sequence
 
 
-def read(file: Path) -> Iterator[Datagram]:
+def read(file: Path) -> Iterator[WireDatagram]:
     """All UDP datagrams of a capture on Ethernet. Raises MeasureError."""
     data = file.read_bytes()
     if len(data) < _PCAP_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
@@ -73,7 +73,7 @@ def read(file: Path) -> Iterator[Datagram]:
         if len(ip) < _IP_BYTES + _UDP.size or ip[9] != 17:
             continue
         start = (ip[0] & 15) * 4 + _UDP.size
-        yield Datagram(_address(ip[12:16]), _address(ip[16:20]), ip[start:])
+        yield WireDatagram(_address(ip[12:16]), _address(ip[16:20]), ip[start:])
 
 
 def parse(payload: bytes) -> DataPacket | None:

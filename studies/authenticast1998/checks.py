@@ -11,7 +11,7 @@ from scipy import stats
 
 from measure.record import CheckRecord
 from studies.authenticast1998 import captures
-from studies.authenticast1998.captures import Datagram
+from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.factors import Disturbance, Heuristic
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Expectation:
         return cls(level, load.tampered_one_in > 0, wish["scheme"] != "secret-key")
 
 
-def evidence(seen: Sequence[Seen], heads: Sequence[Datagram], addresses: Mapping[str, str],
+def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Mapping[str, str],
              expected: Expectation) -> list[CheckRecord]:
     """All checks of a repetition."""
     made = [_handshake(seen), _signed(seen, expected), _as_announced(seen), _once(seen),
@@ -96,7 +96,7 @@ def _once(seen: Sequence[Seen]) -> CheckRecord:
                        detail=f"{repeated} data packets arrived more than once")
 
 
-def _messages(seen: Sequence[Seen], heads: Sequence[Datagram],
+def _messages(seen: Sequence[Seen], heads: Sequence[WireDatagram],
               addresses: Mapping[str, str]) -> CheckRecord:
     """What reached the server against what its clients have sent, datagram by datagram."""
     at_server = Counter((datagram.source, datagram.payload[:captures.COMMON_BYTES])

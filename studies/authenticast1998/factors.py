@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from studies.parts import Cell, Factor, Level, fixed
+from studies.study import Cell, Factor, Level, fixed
 
 #: By percentage: eleven levels, and further ones where the figure bends.
 PERCENTAGES = (0, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)

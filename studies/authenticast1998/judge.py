@@ -14,9 +14,9 @@ from typing import Any
 from measure.record import CheckRecord
 from studies.authenticast1998 import captures, checks, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
-from studies.authenticast1998.captures import Datagram
+from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.verify import Key, Verified, verify
-from studies.parts import Judged, Repetition
+from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
         "clock_step_s", "failure")
@@ -51,7 +51,7 @@ class Seen:
     sent_ns: Mapping[tuple[int, int], int]
     arrived: Mapping[tuple[int, int], bytes]
     repeated: int
-    whole: Sequence[Datagram]
+    whole: Sequence[WireDatagram]
     verified: Verified
     rows: Sequence[Row]
     account: Mapping[str, Any] | None
@@ -86,6 +86,11 @@ def judge(repetition: Repetition) -> Judged:
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
                       captures=raw.get("captures", ()), raw=kept)
+    said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
+            for event in events if event["event"] == "failed"]
+    if said:
+        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=kept,
+                      status="failed")
     seen = list(_seen(raw, repetition.out))
     heads = list(captures.read(repetition.out / "heads-server.pcap"))
     heuristic, load = repetition.cell.value("heuristic"), repetition.cell.value("load")
@@ -148,7 +153,8 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
     return Measured(
         schema=SCHEMA, seed=raw["seed"],
         retention_share=_mean([client.processed / client.sent for client in clients]),
-        goodput_bps=_mean([8 * client.bytes_processed / client.duration_s for client in clients]),
+        stream_goodput_bps=_mean([8 * client.bytes_processed / client.duration_s
+                                  for client in clients]),
         delay_median_s=_mean([client.delay_median_s for client in clients]),
         delay_p99_s=_mean([client.delay_p99_s for client in clients]),
         level_share=verified / processed if processed else None,
@@ -169,11 +175,12 @@ def _client(one: Seen) -> ClientRecord:
     processed = one.processed
     delays_s = sorted((row.settled_ns - row.sent_ns) / 1e9 for row in processed)
     begin_ns = min(one.sent_ns.values())
-    altered_processed, _ = one.altered_and_settled()
+    altered_processed, altered_settled = one.altered_and_settled()
     return ClientRecord(
         name=one.name, sent=len(one.sent), arrived=len(one.arrived), processed=len(processed),
         verified=sum(row.fate == "verified" for row in processed),
-        lost=account["lost"], altered=len(one.altered), altered_processed=altered_processed,
+        lost=account["lost"], altered=len(one.altered),
+        altered_settled=altered_settled, altered_processed=altered_processed,
         bytes_processed=account["bytes_processed"],
         duration_s=(max(row.settled_ns for row in processed) - begin_ns) / 1e9,
         delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),

@@ -7,8 +7,8 @@ from studies.study import Metric
 RETENTION = Metric("retention_share", "retention", unit="%", scale=100.0, digits=1,
                    short="retention", better="higher", negligible=0.005,
                    heading=("reten-", "tion"))
-GOODPUT = Metric("goodput_bps", "goodput", unit="kbit/s", scale=1e-3, digits=0, short="goodput",
-                 better="higher", negligible=1000.0)
+GOODPUT = Metric("stream_goodput_bps", "goodput", unit="kbit/s", scale=1e-3, digits=0,
+                 short="goodput", better="higher", negligible=1000.0)
 DELAY_MEDIAN = Metric("delay_median_s", "median delay", unit="ms", scale=1e3, digits=1,
                       short="delay", better="lower", negligible=0.001,
                       heading=("median", "delay"))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: A testbed has room for so many clients, and one with more for all.
 _USUAL_CLIENTS = 5
 _PACKETS_PER_FRAME = 3.9
+#: Losses that a wrong packet causes.
+_FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
 class Authenticast1998(Study):
@@ -88,6 +90,16 @@ class Authenticast1998(Study):
         from studies.authenticast1998 import judge
 
         return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
+        clients = measured.clients
+        return {**super().values(measured),
+                "altered_settled_packets": sum(client.altered_settled for client in clients),
+                "altered_processed_packets": sum(client.altered_processed for client in clients),
+                "failed_packets": sum(client.lost[cause] for client in clients
+                                      for cause in _FAILED),
+                "below_floor_s": max(client.below_floor_s for client in clients)}
 
     def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
         """Figures 3 to 9, Table 1, what 1998 did not have, and the claims."""

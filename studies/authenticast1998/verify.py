@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from studies.authenticast1998 import captures
-from studies.authenticast1998.captures import Datagram, DataPacket
+from studies.authenticast1998.captures import DataPacket, WireDatagram
 
 _DSA, _ED25519, HMAC = 1, 3, 16
 _SETTING = struct.Struct("!BBHHH")
@@ -101,7 +101,7 @@ class Key:
             purpose, session, said + block[:1], block[1:])
 
 
-def verify(datagrams: Iterable[Datagram], server: Key, client: Key) -> Verified:
+def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
     """All that a client's capture holds."""
     every = list(datagrams)
     result = Verified()
@@ -119,7 +119,7 @@ def verify(datagrams: Iterable[Datagram], server: Key, client: Key) -> Verified:
     return result
 
 
-def _handshakes(every: list[Datagram], server: Key, client: Key, result: Verified) -> None:
+def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Verified) -> None:
     hellos = {hashlib.sha256(datagram.payload).digest(): datagram.payload for datagram in every
               if datagram.kind == captures.HELLO}
     for datagram in every:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis import standard_report
 from analysis.cells import Cells
 from analysis.present.report import Report
+from studies.authenticast1998.report import claims, figures, tables
+
+if TYPE_CHECKING:
+    from analysis.results import Results
+    from studies.study import Study
 
 
-def report(results: Any, options: Mapping[str, Any], study: Any) -> Report:
-    """The report of a results folder."""
+def report(results: Results | None, options: Mapping[str, Any], study: Study) -> Report:
+    """The report of a results folder. Raises ValueError without one."""
+    if results is None:
+        raise ValueError(f"the study {study.id} has no report without results")
     cells = Cells(results, options.get("baseline", ""))
-    return standard_report.report(cells, study.run_table(cells))
+    return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
+        tables=[*tables.all_of(cells)], figures=[*figures.all_of(cells)],
+        claims=claims.verdicts(cells)))
