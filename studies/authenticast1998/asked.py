@@ -31,7 +31,7 @@ class Asked(AnyAsked):
     delay_bound_ms: float = Field(1000.0, gt=0, description="Bound for controllers with one.")
     load_from_s: float = Field(4.0, ge=0, description="When a load begins, after the start.")
     load_to_s: float = Field(8.0, gt=0, description="When it ends.")
-    first_seed: int = Field(1, ge=0, le=1_000_000, description="Seed of the first repetition; the "
+    first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition; the "
                             "next has the next.")
     server_device: str = Field("ultrasparc-148x2", description="Device of the server.")
     client_device: str = Field("ultrasparc-167", description="Device of every client.")

@@ -61,7 +61,8 @@ class Workload:
         names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
         self._make_keys(["server", *names])
         raw = session.raw
-        seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2] or 0)
+        # A record is called after its repetition, which is its block, too: cells of one are paired.
+        seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
         raw |= {"captures": [], "keys": {name: self._public[name] for name in ("server", *names)},
                 "seed": seed, "addresses": {name: self._address(name)
                                             for name in ("server", *names)}}
