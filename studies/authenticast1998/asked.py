@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from studies.study import Asked as AnyAsked
 
@@ -30,8 +30,16 @@ class Asked(AnyAsked):
                        "conservative (section 4.5). Assumed.")
     delay_bound_ms: float = Field(1000.0, gt=0, description="Bound for controllers with one.")
     load_from_s: float = Field(4.0, ge=0, description="When a load begins, after the start.")
-    load_to_s: float = Field(8.0, gt=0, description="When it ends.")
+    load_to_s: float = Field(8.0, gt=0, validate_default=True, description="When it ends.")
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition; the "
                             "next has the next.")
     server_device: str = Field("ultrasparc-148x2", description="Device of the server.")
     client_device: str = Field("ultrasparc-167", description="Device of every client.")
+
+    @field_validator("load_to_s")
+    @classmethod
+    def _load_lasts(cls, to_s: float, info: ValidationInfo) -> float:
+        from_s = info.data.get("load_from_s", 0.0)
+        if to_s <= from_s:
+            raise ValueError(f"a load has to last; give more than the {from_s:g} s of load_from_s")
+        return to_s

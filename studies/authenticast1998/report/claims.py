@@ -62,7 +62,7 @@ def _more(label: str, metric: Metric, first: tuple[str, str, str],
 
 
 def _steep() -> Iterator[Question]:
-    yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(_LOSS, 1.0))
+    yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(low=_LOSS))
     yield _share("30 % verified", _key(RETENTION, "p30", "5"), Band(high=_LOSS))
     yield _more("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
                 ("p50", "5", "idle"))
@@ -84,7 +84,7 @@ def _blend() -> Iterator[Question]:
 
 def _free() -> Iterator[Question]:
     yield _share("retained without security operations",
-                 _key(RETENTION, "adaptive-1998", "1", "free"), Band(_ALL, 1.0))
+                 _key(RETENTION, "adaptive-1998", "1", "free"), Band(low=_ALL))
     yield Question("99th percentile of the delay more than without heuristics",
                    [_key(DELAY_P99, "adaptive-1998", "1", "free"),
                     _key(DELAY_P99, "p0", "1", "free")], Band(high=0.03), unit_of(DELAY_P99),
@@ -97,7 +97,7 @@ def _drastic() -> Iterator[Question]:
 
 
 def _gap() -> Iterator[Question]:
-    yield _share("retained with LIMIT 90", _key(RETENTION, "adaptive-1998"), Band(_ALL, 1.0))
+    yield _share("retained with LIMIT 90", _key(RETENTION, "adaptive-1998"), Band(low=_ALL))
     yield _share("retained with LIMIT 150", _key(RETENTION, "adaptive-limit-150"),
                  Band(high=_ALL))
     yield Question("largest gap with LIMIT 150", [_key(MAX_GAP, "adaptive-limit-150")],

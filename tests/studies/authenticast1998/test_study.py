@@ -47,6 +47,7 @@ def test_a_user_may_ask_for_any_cell():
 @pytest.mark.parametrize(("sets", "words"), [
     ({"client_device": "pentium"}, "pentium: no such file in topologies/devices"),
     ({"client_device": "today"}, "device today: does not say what dsa-512-sign takes"),
+    ({"load_to_s": "2"}, "--set load_to_s=2: a load has to last"),
     ({"frames": "3"}, "--set frames=3: "), ({"precomputed_ms": "0"}, "--set precomputed_ms=0: ")])
 def test_bad_settings_are_one_line(sets: dict[str, str], words: str):
     """What, where, and what to do."""
