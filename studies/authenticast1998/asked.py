@@ -26,8 +26,8 @@ class Asked(AnyAsked):
                              "without any verification. Assumed.")
     buffer_packets: int = Field(100, ge=2, le=10000, description="Room at the client's socket. "
                                 "Assumed: a gap below 100 was stable (section 5.2).")
-    limit: int = Field(90, ge=1, le=10000, description="LIMIT of the 1998 heuristics, in packets; "
-                       "conservative (section 4.5). Assumed.")
+    limit: int = Field(60, ge=1, le=10000, description="LIMIT of the 1998 heuristics, in packets; "
+                       "conservative (section 4.5): bundles' signatures take room, too. Assumed.")
     delay_bound_ms: float = Field(1000.0, gt=0, description="Bound for controllers with one.")
     load_from_s: float = Field(4.0, ge=0, description="When a load begins, after the start.")
     load_to_s: float = Field(8.0, gt=0, validate_default=True, description="When it ends.")

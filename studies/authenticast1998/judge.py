@@ -43,7 +43,8 @@ class Seen:
     """All that is known of one client's stream, each from where it is known best.
 
     `sent` and `arrived` have the heads of data packets by place, from the captures at the server
-    and at the client; `whole` is the client's capture, `account` what its program said at the end.
+    and at the client; `whole` is the client's capture, `account` what its program said at the end,
+    `gaps` are DELTA by the server's reports.
     """
 
     name: str
@@ -55,8 +56,15 @@ class Seen:
     verified: Verified
     rows: Sequence[Row]
     account: Mapping[str, Any] | None
-    left: Mapping[str, Any]
+    gaps: Sequence[int]
     kernel_drops: int
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Losses by cause: the wire's by both captures, what else never came is the buffer's."""
+        said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
+        air = len(self.sent.keys() - self.arrived.keys())
+        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air} if said else {}
 
     @property
     def altered(self) -> set[tuple[int, int]]:
@@ -124,8 +132,8 @@ def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
             whole=whole, verified=verify(whole, server, Key(raw["keys"][name])),
             rows=list(_rows(out / f"{name}.csv")),
             account=next((event for event in events if event["event"] == "ended"), None),
-            left=next((event for event in raw["events"]["server"] if event["event"] == "left"
-                       and event["client"] == name), {}),
+            gaps=[event["delta"] for event in raw["events"]["server"]
+                  if event["event"] == "report" and event["client"] == name],
             kernel_drops=raw["kernel_drops"][name])
 
 
@@ -179,13 +187,13 @@ def _client(one: Seen) -> ClientRecord:
     return ClientRecord(
         name=one.name, sent=len(one.sent), arrived=len(one.arrived), processed=len(processed),
         verified=sum(row.fate == "verified" for row in processed),
-        lost=account["lost"], altered=len(one.altered),
+        lost=one.lost, altered=len(one.altered),
         altered_settled=altered_settled, altered_processed=altered_processed,
         bytes_processed=account["bytes_processed"],
         duration_s=(max(row.settled_ns for row in processed) - begin_ns) / 1e9,
         delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
         exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
-        max_gap_packets=one.left.get("max_delta", 0),
+        max_gap_packets=max(one.gaps, default=0),
         signatures_verified=account["signatures_verified"])
 
 

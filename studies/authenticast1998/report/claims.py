@@ -97,7 +97,7 @@ def _drastic() -> Iterator[Question]:
 
 
 def _gap() -> Iterator[Question]:
-    yield _share("retained with LIMIT 90", _key(RETENTION, "adaptive-1998"), Band(low=_ALL))
+    yield _share("retained with LIMIT 60", _key(RETENTION, "adaptive-1998"), Band(low=_ALL))
     yield _share("retained with LIMIT 150", _key(RETENTION, "adaptive-limit-150"),
                  Band(high=_ALL))
     yield Question("largest gap with LIMIT 150", [_key(MAX_GAP, "adaptive-limit-150")],

@@ -79,13 +79,13 @@ def test_what_a_signature_takes():
     device = {"work": {"sha1": {"bytes_per_s": 1e6}, "dsa-512-sign": {"seconds": 0.03},
                        "dsa-512-verify": {"seconds": 0.05}}}
     task = {"asked": {"signing": "online", "precomputed_ms": 4.5, "payload_bytes": 1400,
-                      "delay_bound_ms": 1000, "limit": 90},
+                      "delay_bound_ms": 1000, "limit": 60},
             "heuristic": {"controller": {"kind": "blend-1998"}}, "load": {"has_security": True}}
     ends: dict[str, Any] = {"address": "a", "keys": TRACE.parent, "trace": TRACE,
                             "clients": ["c1"], "seed": 1}
     online = programs.server(task, device, **ends)
     assert online["device"]["costs"]["dsa-512-sign"] == 0.03
-    assert online["controller"] == {"kind": "blend-1998", "limit": 90}
+    assert online["controller"] == {"kind": "blend-1998", "limit": 60}
     task["asked"]["signing"] = "precomputed"
     assert programs.server(task, device, **ends)["device"]["costs"]["dsa-512-sign"] == 0.0045
     task["load"]["has_security"] = False
