@@ -142,7 +142,7 @@ def _accounts(one: Seen) -> list[str]:
         "processed, by the application": (processed, one.account["processed"])}
     wrong = [f"{one.name}: {what} is {here}, the account says {there}"
              for what, (here, there) in sides.items() if here != there]
-    # The kernel counts bundles' signatures, too; and no packet is lost there that it does not count.
+    # The kernel counts bundles' signatures, too; no packet is lost there without being counted.
     if not 0 <= lost["buffer"] <= one.kernel_drops:
         wrong.append(f"{one.name}: {lost['buffer']} lost at the buffer, the kernel counts "
                      f"{one.kernel_drops}")
