@@ -78,7 +78,7 @@ class Authenticast1998(Study):
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""
         packets = int(cell.ids["clients"]) * asked.frames * _PACKETS_PER_FRAME
-        return Expected(asked.frames / 29.97, 0.5 + 0.001 * packets,
+        return Expected(asked.frames / 29.97, 0.7 + 0.0014 * packets,
                         packets * (asked.payload_bytes + 300))
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
