@@ -110,7 +110,8 @@ def judge(repetition: Repetition) -> Judged:
         failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
     reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=raw["captures"], raw=kept)
+                  status="failed" if reason else "ok", captures=raw["captures"], raw=kept,
+                  files=[f"{one.name}.csv" for one in seen])
 
 
 def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:

@@ -42,9 +42,11 @@ def client(record: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("heuristic", ["p50", "delayed", "tree-16"])
-def test_everything_is_proven(tampered: dict[str, Record], heuristic: str) -> None:
+def test_everything_is_proven(tampered: dict[str, Record], shared_qop: Qop,
+                              heuristic: str) -> None:
     """Signatures, announcements, order, messages, range, account and level, from captures."""
     record = tampered[heuristic]
+    assert (shared_qop.folder / "tampered" / "files" / record.name / "c1.csv").is_file()
     assert record.status == "ok", record.reason
     assert {check.check for check in record.evidence} == {
         "messages are signed", "every packet is authentic", "algorithm as announced",
