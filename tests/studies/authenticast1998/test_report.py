@@ -20,7 +20,8 @@ STUDY = studies.load("authenticast1998")
 PLAN = plan(RunRequest(STUDY, profile="paper"), {})
 SENT = 1000
 #: Retention and exposure by heuristic: those of one client, as the paper has them.
-RETENTION = {"delayed": 0.5, "adaptive-1998": 1.0, "adaptive-limit-150": 0.9, "p100": 0.25}
+RETENTION = {"delayed": 0.5, "adaptive-1998": 1.0, "adaptive-limit-150": 0.9, "p100": 0.25,
+             "adaptive-gradual": 0.8}
 EXPOSED = {"adaptive-1998": 0.2, "adaptive-gradual": 0.8}
 FATES = {"p20": (80, 20), "secret-key": (0, 100), "delayed": (0, 300), "tree-16": (0, 100),
          "tesla": (0, 100)}
