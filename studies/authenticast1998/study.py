@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from studies.authenticast1998 import factors, network
+from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import Asked
 from studies.authenticast1998.body import Measured
 from studies.authenticast1998.metrics import METRICS, TIMELINES
@@ -100,6 +100,11 @@ class Authenticast1998(Study):
                 "failed_packets": sum(client.lost[cause] for client in clients
                                       for cause in _FAILED),
                 "below_floor_s": max(client.below_floor_s for client in clients)}
+
+    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """The timelines, and by its number whether a packet was retained (Figs. 3 and 8)."""
+        return {**super().series(measured), timelines.FATES: timelines.fates(
+            measured.lost_runs, measured.clients[0].sent)}
 
     def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
         """Figures 3 to 9, Table 1, what 1998 did not have, and the claims."""

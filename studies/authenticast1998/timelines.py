@@ -9,6 +9,8 @@ from typing import Any
 from studies.authenticast1998.body import ChangeRecord
 
 _BIN_S = 1.0
+#: Their name among a record's series.
+FATES = "fates"
 Place = tuple[int, int]
 
 
@@ -49,6 +51,14 @@ def lost_runs(sent: Iterable[Place], processed: set[Place]) -> list[tuple[int, i
         members = [number for _, number in run]
         runs.append((members[0], members[-1]))
     return runs
+
+
+def fates(runs: Iterable[tuple[int, int]], sent: int) -> list[tuple[float, float]]:
+    """Steps by sequence number: 1 for a packet that was retained, 0 for one that was not."""
+    steps = [(0.0, 1.0)]
+    for first, last in runs:
+        steps += [(float(first), 1.0), (float(first), 0.0), (last + 1.0, 0.0), (last + 1.0, 1.0)]
+    return [*steps, (float(sent), 1.0)]
 
 
 def _times(sent_ns: Mapping[Place, int]) -> list[float]:

@@ -19,15 +19,16 @@ from studies.authenticast1998.metrics import (
     GOODPUT,
     LEVEL,
     LEVEL_NOW,
-    RETAINED,
     RETENTION,
     SENT,
 )
+from studies.authenticast1998.timelines import FATES
 
 Ids = tuple[str, str, str]
 _UNACCEPTABLE: Ids = ("p100", "1", "idle")
 _SHOWN: Ids = ("adaptive-1998", "1", "idle")
 _PERCENT = Axis("retention", "%", 100.0)
+_NUMBER = Axis("sequence number")
 
 
 def all_of(cells: Cells) -> Iterator[Figure]:
@@ -42,12 +43,12 @@ def all_of(cells: Cells) -> Iterator[Figure]:
 
 
 def _unacceptable(cells: Cells) -> Iterator[Figure]:
-    points = _timeline(cells, RETAINED, _UNACCEPTABLE)
+    points = _timeline(cells, FATES, _UNACCEPTABLE)
     if points:
         yield Figure("fig-3", "Figure 3: an unacceptable stream",
-                     "One client that verifies every packet: retention, second by second, of the "
-                     "first repetition.", "Retention falls when the buffer is full.",
-                     (_line("Retention", points, Axis("sent at", "s"), _PERCENT),))
+                     "One client that verifies every packet, first repetition: 100 for a packet "
+                     "that was retained.", "Most packets are lost once the buffer is full.",
+                     (_line("Retention", points, _NUMBER, _PERCENT),))
 
 
 def _by_percentage(cells: Cells) -> Iterator[Figure]:
@@ -82,11 +83,13 @@ def _by_clients(cells: Cells, name: str, heuristic: str, title: str,
 
 def _one_stream(cells: Cells) -> Iterator[Figure]:
     titles = {GAP: "Figure 7: gap between sender and receiver (DELTA)",
-              RETAINED: "Figure 8: retention", LEVEL_NOW: "Figure 9: level"}
+              LEVEL_NOW: "Figure 9: level"}
     panels = [_line(title, points, Axis("sent at", "s"), Axis(metric.title, metric.unit,
                                                               metric.scale))
               for metric, title in titles.items()
-              if (points := _timeline(cells, metric, _SHOWN))]
+              if (points := _timeline(cells, metric.name, _SHOWN))]
+    if points := _timeline(cells, FATES, _SHOWN):
+        panels.insert(1, _line("Figure 8: retention", points, _NUMBER, _PERCENT))
     if panels:
         yield Figure("fig-7-8-9", "Figures 7, 8 and 9: one stream under the adaptive blend",
                      "The first client of the first repetition, one client in all.",
@@ -101,12 +104,12 @@ def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
     return value if isinstance(value, Observation) else None
 
 
-def _timeline(cells: Cells, metric: Metric, ids: Ids) -> Sequence[tuple[float, float]]:
+def _timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
     """A timeline of a cell's first good repetition."""
     rows = cells.rows(ids)
     lists: Mapping[str, Iterable[tuple[float, float]]] = \
         cells.results.series[rows[0]] if rows else {}
-    return [(float(at), float(value)) for at, value in lists.get(metric.name, ())]
+    return [(float(at), float(value)) for at, value in lists.get(name, ())]
 
 
 def _line(title: str, points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> Panel:

@@ -113,6 +113,11 @@ def test_lost_packets_are_told_by_runs() -> None:
     assert timelines.lost_runs(sent, set(sent)) == []
 
 
+def test_fates_are_steps() -> None:
+    """A packet is retained or not; a run of lost ones is a step down, and up behind it."""
+    assert timelines.fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1), (6, 1)]
+
+
 def test_time_is_that_of_the_packets() -> None:
     """Reports belong to the packet sealed before them, retention to the second of sealing."""
     sent_ns = {(7, number): number * 400_000_000 for number in range(5)}
