@@ -21,7 +21,7 @@ from studies.adp1987 import judge
 from studies.adp1987.body import Measured
 from studies.study import Judged, Repetition
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 in_one_machine = pytest.mark.asyncio(loop_scope="module")
 
 STUDY = studies.load("adp1987")

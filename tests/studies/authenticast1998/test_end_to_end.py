@@ -10,7 +10,7 @@ import pytest
 from conftest import Qop
 from measure.record import Record
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = "authenticast1998"
 #: Whatever is asked of the clock takes some of its time, and other programs ask, too.
 TICKS_S = 20e-6
