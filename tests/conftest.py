@@ -110,9 +110,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in sorted({marker for file in TESTS.glob("*/**/test_*.py")
                           for marker in markers(file)}):
         config.addinivalue_line("markers", f"{marker}: by the folder that a test is in")
-    if config.getoption("--guests") == "shareable" and "PYTEST_XDIST_WORKER" in os.environ:
+    if config.getoption("--guests") == "shareable" and hasattr(config, "workerinput"):
         # A processor for each: so guests of one test do not wait for those of another.
-        number, processors = int(os.environ["PYTEST_XDIST_WORKER"][2:]), os.sched_getaffinity(0)
+        number, processors = int(config.workerinput["workerid"][2:]), os.sched_getaffinity(0)
         os.sched_setaffinity(0, {sorted(processors)[number % len(processors)]})
 
 
