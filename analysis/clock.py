@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 REAL, VIRTUAL, PROCESSOR = "real", "virtual", "processor"
 #: The one sentence that goes wherever numbers of the virtual clock are shown.
-CAVEAT = ("Virtual time: processors take none of it (cryptography, EAP's public-key work, "
-          "scheduling), so times and overheads are airtime and protocol only.")
+CAVEAT = ("Virtual time: computing (cryptography, EAP's public-key work, scheduling) takes none, "
+          "but for what programs charge a device; times are airtime and protocol.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
     PROCESSOR: ("Processor clock, on trial: time passes by work done, and what waits is skipped; "

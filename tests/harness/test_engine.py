@@ -16,6 +16,7 @@ import studies
 from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
+from harness.commands import options
 from harness.engine import events, preview, profiles, recording, results, stopping
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
@@ -172,10 +173,13 @@ def test_a_repetition_that_a_stopping_rule_comes_to_is_not_overwritten(tmp_path:
     assert not any((tmp_path / "records").iterdir())
 
 
-def test_flagged_repetitions_are_measured_again_once(tmp_path: Path) -> None:
-    """One that was measured alone already stays as it is, flag and all."""
+def test_flagged_repetitions_are_measured_again_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was measured alone already stays as it is, flag and all; or every one, if asked."""
     folder = kept(tmp_path, make("P1", 1), flagged("P1", 2), flagged("P2", 1, alone=True))
     assert [step.name for step in folder.flagged(plan_of())] == ["P1-N2-002"]
+    monkeypatch.setenv("QOP_FLAGGED", "keep")
+    assert folder.flagged(plan_of()) == []
 
 
 @pytest.mark.parametrize(("text", "widths"), [
@@ -450,3 +454,14 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
             plan(asked, {"clock": clock})
     else:
         assert plan(asked, {"clock": clock}).cells
+
+
+def test_a_study_has_a_clock_of_its_own() -> None:
+    """Where nobody says another; so a study of devices runs, and can be planned, as it stands."""
+    study = type("Virtual", (type(STUDY),), {"clock": "virtual"})()
+    assert plan(RunRequest(study), {}).settings.clock == "virtual"
+    assert plan(RunRequest(study), {"clock": "real"}).settings.clock == "real"
+    assert plan(RunRequest(STUDY), {}).settings.clock == "real"
+    for asked, clock in ((study, "virtual"), (STUDY, "real")):
+        option = next(param for param in options.of_run(asked) if param.name == "clock")
+        assert option.default == clock
