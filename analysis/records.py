@@ -18,82 +18,28 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
-from pydantic import BaseModel, ValidationError
 
+from analysis.bodies import Body, ask, body_of, values_of
 from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
-from measure.body import BodyUpgrades, of_today
-from measure.record import Record, RecordError, said
+from measure.record import Record, RecordError
 
 Frame: TypeAlias = pd.DataFrame
 #: Reads one record, whatever its schema; raises RecordError.
 Reader: TypeAlias = Callable[[Path], Record]
 #: Lists by name of each row: numbers, or pairs of time and value.
 Lists: TypeAlias = list[Mapping[str, Any]]
-_T = TypeVar("_T")
 _MEASURED = ("_s", "_bps", "_bytes", "_packets")
 #: Files whose rows are in memory as rows, before they become columns.
 _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
 #: Uses of processor time that are no work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
-
-
-class NamedFactor(Protocol):
-    """What was varied."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in records."""
-
-    @property
-    def title(self) -> str:
-        """What it is called in tables."""
-
-    @property
-    def is_number(self) -> bool:
-        """Whether its levels are numbers."""
-
-    @property
-    def unit(self) -> str:
-        """The unit of these."""
-
-
-class Body(Protocol):
-    """What a study says of its records and their bodies."""
-
-    @property
-    def id(self) -> str:
-        """The study's name in records."""
-
-    @property
-    def factors(self) -> Sequence[NamedFactor]:
-        """What was varied, in the order of a record's cell."""
-
-    @property
-    def measured(self) -> type[BaseModel]:
-        """The class of a record's body."""
-
-    @property
-    def upgrades(self) -> BodyUpgrades:
-        """What makes bodies of earlier schemas those of today."""
-
-    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """One row of numbers in SI units, by name."""
-
-    def impossible(self, measured: Any) -> str:
-        """What cannot be in it, in a few words; empty where nothing is amiss."""
-
-    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """Lists of numbers by name: distributions within the repetition."""
-
-    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Values over time by name: pairs of seconds and value."""
 
 
 @dataclass(frozen=True)
@@ -214,51 +160,14 @@ def _taken(record: Record, body: Any, study: Body, where: str) -> _Taken:
     row = _row(record)
     if body is None:
         return _Taken(row, {}, {})
-    values = _asked(where, study, "values", lambda: _values(body, study))
+    values = ask(where, study, "values", lambda: values_of(body, study))
     twice = row.keys() & values.keys()
     if twice:
         raise RecordError(f"{where}: the study {study.id} calls a value {min(twice)!r}, as every "
                           "record's own column; give it another name")
     return _Taken(row | values,
-                  _asked(where, study, "samples", lambda: dict(study.samples(body))),
-                  _asked(where, study, "series", lambda: dict(study.series(body))))
-
-
-def _asked(where: str, study: Body, what: str, ask: Callable[[], _T]) -> _T:
-    """What a study's own code answers; raises RecordError for whatever it raises."""
-    try:
-        return ask()
-    except Exception as error:  # noqa: BLE001 - it may be anything
-        said_by = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise RecordError(f"{where}: {what} of the study {study.id} cannot read it ({said_by}); "
-                          "correct the study, or move it away") from None
-
-
-def body_of(record: Record, study: Body, where: str) -> Any:
-    """The body of a record as the study's own class; raises RecordError where it cannot be."""
-    factors = [factor.name for factor in study.factors]
-    if record.study.id != study.id or list(record.cell) != factors:
-        raise RecordError(f"{where}: of the study {record.study.id} with factors "
-                          f"{', '.join(record.cell)}, not of {study.id} with {', '.join(factors)}; "
-                          "not counted, move it away")
-    for name, value in (("repetition", record.repetition), ("elapsed_s", record.elapsed_s)):
-        if value < 0:
-            raise RecordError(f"{where}: {name} is {value}, which cannot be; measure again")
-    if record.measured is None:
-        return None
-    try:
-        document = of_today(record.measured, study.measured, study.upgrades)
-    except RecordError as error:
-        raise RecordError(f"{where}: {error}") from None
-    try:
-        body = study.measured.model_validate(document)
-    except ValidationError as error:
-        raise RecordError(f"{where}: measured.{said(error)}; not what the study "
-                          f"{record.study.id} measures, move it away or measure again") from None
-    amiss = _asked(where, study, "impossible", lambda: study.impossible(body))
-    if amiss:
-        raise RecordError(f"{where}: {amiss}; measure again")
-    return body
+                  ask(where, study, "samples", lambda: dict(study.samples(body))),
+                  ask(where, study, "series", lambda: dict(study.series(body))))
 
 
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
@@ -274,15 +183,6 @@ def _column(name: str, values: list[Any]) -> Any:
         return ["" if value is None else str(value) for value in values]
     if name.endswith(_MEASURED) or not isinstance(first, int) or None in values:
         return np.array(values, dtype=np.float64)  # None becomes NaN
-    return values
-
-
-def _values(body: Any, study: Body) -> dict[str, Any]:
-    values = {name: printable(value) if isinstance(value, str) else value
-              for name, value in study.values(body).items()}
-    for name, value in values.items():
-        if value is not None and not isinstance(value, str | int | float):
-            raise TypeError(f"{name} is {value!r:.40}, no number")
     return values
 
 

@@ -14,10 +14,11 @@ from typing import Protocol
 import numpy as np
 
 from analysis import records as reading
+from analysis.bodies import Body, body_of
 from analysis.clock import separated
 from analysis.errors import NothingToReport
 from analysis.metrics import Metric
-from analysis.records import Body, Frame, Lists, Reader
+from analysis.records import Frame, Lists, Reader
 from analysis.text import natural, printable
 from measure.manifest import FILE, FactorRecord, LevelRecord, Manifest
 from measure.record import Record, record_name
@@ -199,7 +200,7 @@ def from_records(records: Sequence[Record], study: StudyParts,
     """The same from records in memory; raises RecordError for one that cannot be."""
     if not records:
         raise NothingToReport("nothing was measured; there is no table to show")
-    bodies = [(record, reading.body_of(record, study, record.name)) for record in records]
+    bodies = [(record, body_of(record, study, record.name)) for record in records]
     return _results(reading.from_records(bodies, study), study, manifest)
 
 

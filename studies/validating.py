@@ -30,6 +30,7 @@ REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--h
 LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study"))
 #: Keys of a profile's file, which settings of a workload stand beside.
 PROFILE_KEYS = frozenset(("title", "repetitions", "warm_up", "set", "only"))
+CLOCKS = ("real", "virtual", "processor")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _OVERRIDDEN = ("testbed", "judge")
@@ -62,6 +63,9 @@ def _title(study: Study) -> Problems:
         text: Any = getattr(study, part)
         if not isinstance(text, str) or not text.strip() or "\n" in text:
             yield f"{part} is {text!r}, not a line of text"
+    clock: Any = study.clock
+    if clock not in CLOCKS:
+        yield f"clock is {clock!r}, not one of {', '.join(CLOCKS)}"
     if type(study.version) is not int or study.version < 1:
         yield f"version is {study.version!r}, not a number from 1"
 

@@ -77,6 +77,8 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
     "an option without dashes": (changed(STUDY, '"--requests"', '"requests"'), "two dashes"),
     "a setting with a profile's key": (
         changed(STUDY, SETTING, "repetitions: int = Field(50, ge=2,"), "profiles have a key"),
+    "a clock that there is not": (
+        changed(STUDY, CLASSES, '    clock = "sundial"\n' + CLASSES), "clock is 'sundial'"),
     "no study.py": ({name: text for name, text in FILES.items() if name != STUDY}, "no study.py"),
     "a testbed that fails": (changed(STUDY, CHAIN, 'return {}["chain"]'), "testbed: KeyError"),
     "a testbed that is none": (changed(STUDY, CHAIN, "return None"), "testbed: AttributeError"),
