@@ -1,6 +1,7 @@
 """Checks that a study is whole before anything is asked of it: parts, names, options, module.
 
-What only shows once a study is asked for levels, cells and testbeds, the engine checks in a plan.
+What only shows once a study is asked for levels, cells and testbeds, the engine checks in a plan: a
+report needs no level of the checkout.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Factor, Lab, LevelError, ReportOption, StudyError
+from studies.parts import Asked, Factor, Lab, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -195,15 +196,6 @@ def _baseline(study: Study) -> Problems:
     for part in ("baseline", "baseline_digests"):
         yield from _of_factors(study, part, getattr(study, part))
     yield from _of_factors(study, "lab.levels", study.lab.levels)
-    for factor in study.factors:
-        level = study.baseline.get(factor.name)
-        try:
-            ids = [each.id for each in factor.read((level,), ())] if level is not None else []
-        except LevelError as error:
-            yield f"baseline: factor {factor.name}: {str(error).partition('; ')[0]}"
-        else:
-            if level is not None and level not in ids:
-                yield f"baseline: factor {factor.name} has no level {level!r}"
 
 
 def _of_factors(study: Study, part: str, texts: Mapping[str, str]) -> Problems:

@@ -114,6 +114,9 @@ def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequenc
 def _ask_study(made: Plan) -> None:
     """Ask a study all that it is asked before and while a plan is measured: mistakes show here."""
     study = made.study
+    for factor in study.factors:
+        if factor.name in study.baseline:
+            read(study, factor, [study.baseline[factor.name]], where=f"{study.id}, baseline")
     with of_study(study, "cells"):
         _check_cells(study, made.cells)
     with of_study(study, "testbed"):
