@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
@@ -71,6 +71,8 @@ class Study:
     #: Negative controls by name, each with what it spoils, in words for `--help`.
     faults: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
+    #: The clock that it is measured by unless the user says otherwise.
+    clock: ClassVar[Literal["real", "virtual", "processor"]] = "real"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     inside: ClassVar[str]

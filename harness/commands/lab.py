@@ -59,7 +59,7 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)
-    plan = request.plan(_request(chosen, own), {"on": on, "builder": builder})
+    plan = request.plan(_request(chosen, own), {"on": on, "builder": builder, "clock": "real"})
     network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
     if node not in network.nodes:

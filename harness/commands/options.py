@@ -181,14 +181,14 @@ def engine(study: Study) -> list[click.Parameter]:
                      type=click.IntRange(2, 999), help="Where --until-ci gives up on a cell."),
         # What it was called at first.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
-        *_about_the_run(),
+        *_about_the_run(study),
     ]
 
 
-def _about_the_run() -> list[click.Parameter]:
-    """Options that do not depend on the study."""
+def _about_the_run(study: Study) -> list[click.Parameter]:
+    """Options that are the same for every study, but for the clock that is its own."""
     return [
-        click.Option(["--clock"], type=click.Choice(get_args(Clock)), default="real",
+        click.Option(["--clock"], type=click.Choice(get_args(Clock)), default=study.clock,
                      show_default=True, help="Virtual time skips what waits, and computing takes "
                      "none of it; by the processor clock computing takes as long as the work that "
                      "was done, whatever else the host does."),

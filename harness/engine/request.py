@@ -54,7 +54,10 @@ class RunRequest:
 
 
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
-    """The plan of a request; `settings` are the engine's own. Raises UserError."""
+    """The plan of a request; `settings` are the engine's own. Raises UserError.
+
+    Without a clock among them, the study's own counts.
+    """
     study = request.study
     profile = profiles.load(study, request.profile)
     with of_user():
@@ -62,7 +65,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
-            **settings))
+            **{"clock": study.clock, **settings}))
         _check_cells(study, made.cells)
         variants.named(made)
         _check_devices(made)

@@ -15,6 +15,7 @@ import studies
 from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
+from harness.commands import options
 from harness.engine import events, preview, profiles, recording, results, stopping
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
@@ -361,3 +362,14 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
             plan(asked, {"clock": clock})
     else:
         assert plan(asked, {"clock": clock}).cells
+
+
+def test_a_study_has_a_clock_of_its_own() -> None:
+    """Where nobody says another; so a study of devices runs, and can be planned, as it stands."""
+    study = type("Virtual", (type(STUDY),), {"clock": "virtual"})()
+    assert plan(RunRequest(study), {}).settings.clock == "virtual"
+    assert plan(RunRequest(study), {"clock": "real"}).settings.clock == "real"
+    assert plan(RunRequest(STUDY), {}).settings.clock == "real"
+    for asked, clock in ((study, "virtual"), (STUDY, "real")):
+        option = next(param for param in options.of_run(asked) if param.name == "clock")
+        assert option.default == clock
