@@ -94,7 +94,8 @@ class Worker:
         install(self.job_dir / "conf" / conf if conf else None, mount)
         site = Site(self.testbed, self.job["tasks"], self.job.get("options", {}),
                     self.job.get("secrets", {}), frozenset(self.job.get("withhold", ())), mount,
-                    self.logs, clock=self.clock, devices=self.job.get("devices", {}))
+                    self.logs, clock=self.clock, devices=self.job.get("devices", {}),
+                    fault=self.job.get("fault", ""))
         workload = self._workload_class(site)
         self._stack.enter_context(Starter(workload.services(), site.withhold))
         self._workload = workload

@@ -22,6 +22,8 @@ class Site:
     `tasks` are those of every cell that this testbed serves, by the cell's name. `mount` has the
     rendered files of every node, `logs` takes the logs of daemons. `withhold` names services that
     are left out on purpose. `devices` are documents by node, for programs that charge their work.
+    `fault` is the negative control that is asked for, "" without: a study's own are its workload's
+    to do.
     """
 
     testbed: Testbed
@@ -33,6 +35,7 @@ class Site:
     logs: Path
     clock: str = "real"
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fault: str = ""
 
     @property
     def network(self) -> Network:

@@ -184,7 +184,8 @@ class TestbedClient:
             "options": dict(spec.options), "devices": devices(spec),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "secrets": made, "withhold": secrets.withheld(plan.settings.fault)}
+            "secrets": made, "withhold": secrets.withheld(plan.settings.fault),
+            "fault": plan.settings.fault or ""}
 
     def _send(self, **command: Any) -> None:
         assert self._running is not None
