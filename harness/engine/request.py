@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness import secrets
 from harness.engine import profiles, variants
 from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
@@ -68,6 +69,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
             **{"clock": study.clock, **settings}))
         _check_cells(study, made.cells)
         variants.named(made)
+        secrets.make(study.fault(made.settings.fault))
         _check_devices(made)
         _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
     return made

@@ -12,6 +12,7 @@ from harness.errors import UserError
 from harness.render import Renderer, inventory
 from policies import load_all
 from studies.qop2007.controls import FAULTS
+from studies.study import Fault, StudyError
 from topologies import shapes
 from topologies.loader import load_network
 from topologies.model import Interface, Network, Node
@@ -110,22 +111,31 @@ def test_a_study_whose_role_fails_is_one_line(tmp_path: Path) -> None:
 
 def test_each_control_spoils_exactly_one_secret() -> None:
     """A negative control changes one value, or leaves a service out; none does nothing."""
-    assert secrets.effects() == FAULTS.keys()
-    for fault in FAULTS:
+    for name, fault in FAULTS.items():
         made = secrets.make(fault)
         station = {key: value for key, value in made["station"].items() if key != "trust"}
         spoilt = [key for key in station if station[key] != made["network"][key]]
         spoilt += ["trust"] * (made["station"]["trust"] != "ca")
         spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
-        assert len(spoilt) + len(secrets.withheld(fault)) == 1, fault
+        assert len(spoilt) + len(fault.withhold) == 1, name
 
 
 def test_without_a_control_nothing_is_spoilt() -> None:
-    """Both ends agree; a control that only a study knows spoils nothing here."""
-    for fault in (None, "a-study's-own"):
+    """Both ends agree, also under a control that is the workload's to do."""
+    for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
         assert made["station"] == {**made["network"], "trust": "ca"}
         assert made["gateway"] == {"peers": "known"}
         assert len(set(made["mobile_ip"].values())) == 1
-        assert secrets.withheld(fault) == []
+
+
+def test_a_study_says_what_its_control_spoils() -> None:
+    """A fresh value is as long as the right one, a given one is taken, an unknown one refused."""
+    made = secrets.make(Fault("", {"station.radius_secret": "", "network.eap_identity": "mallory"}))
+    assert made["station"]["radius_secret"] != made["network"]["radius_secret"]
+    assert len(made["station"]["radius_secret"]) == len(made["network"]["radius_secret"])
+    assert made["network"]["eap_identity"] == "mallory"
+    for lacking in ("station.pasword", "statoin.trust", "trust"):
+        with pytest.raises(StudyError, match=f"{lacking}.*which there is not; choose from"):
+            secrets.make(Fault("", {lacking: ""}))
