@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 REAL, VIRTUAL, PROCESSOR = "real", "virtual", "processor"
 #: The one sentence that goes wherever numbers of the virtual clock are shown.
-CAVEAT = ("Virtual time: computing takes none of it (cryptography, EAP's public-key work, "
-          "scheduling) but what programs charge to their device, so times and overheads are "
-          "airtime, protocol and that only.")
+CAVEAT = ("Virtual time: computing takes none of it (cryptography, scheduling) but what programs "
+          "charge to a device; times and overheads are of air, wires and protocols.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
     PROCESSOR: ("Processor clock, on trial: time passes by work done, and what waits is skipped; "

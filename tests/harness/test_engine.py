@@ -364,6 +364,20 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
         assert plan(asked, {"clock": clock}).cells
 
 
+def test_the_plan_says_what_wires_do() -> None:
+    """In words, each once; wires as quick as the processor are not mentioned."""
+    made = plan_of()
+    assert made.manifest.wires == []
+    scenario = made.levels["scenario"][0].value
+    first, *others = scenario.network.links
+    links = [dataclasses.replace(first, rate_bps=1e7, delay_ms=0.5, wire="lan"),
+             *(dataclasses.replace(link, loss_percent=2.0) for link in others)]
+    network = dataclasses.replace(scenario.network, links=links)
+    level = scenario_level(dataclasses.replace(scenario, network=network))
+    wires = plans.with_levels(made, scenario=[level]).manifest.wires
+    assert wires == (["2 % loss"] if others else []) + ["lan (10 Mbit/s, 0.5 ms)"]
+
+
 def test_a_study_has_a_clock_of_its_own() -> None:
     """Where nobody says another; so a study of devices runs, and can be planned, as it stands."""
     study = type("Virtual", (type(STUDY),), {"clock": "virtual"})()
