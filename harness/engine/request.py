@@ -25,6 +25,7 @@ from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from topologies import checks
 from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
@@ -68,6 +69,9 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **{"clock": study.clock, **settings}))
         _check_cells(study, made.cells)
+        for testbed in made.testbeds.values():
+            network = testbed.spec.network
+            checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         _check_devices(made)

@@ -23,9 +23,11 @@ from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
 from measure import record
 from measure.record import Record
+from studies import parts as study_parts
 from studies import records as stored
 from studies.qop2007.factors import scenario_level
 from topologies.loader import load_device
+from topologies.model import Interface, Link, Network, Node
 
 STUDY = studies.load("qop2007")
 
@@ -362,6 +364,21 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
             plan(asked, {"clock": clock})
     else:
         assert plan(asked, {"clock": clock}).cells
+
+
+@pytest.mark.parametrize(("node", "end", "words"), [
+    ({"address": "10.0.0.1/99"}, "b/left", "qop2007: network pair: a/right"),
+    ({"address": "10.0.0.1/24"}, "nobody/left", "'nobody/left' names no interface")])
+def test_a_network_that_a_study_composes_is_checked(node: dict[str, str], end: str,
+                                                    words: str) -> None:
+    """As those of files are: one line before anything starts, not a machine that will not do."""
+    composed = Network("pair", {"a": Node([], {"right": Interface(**node)}),
+                                "b": Node([], {"left": Interface("10.0.0.2/24")})},
+                       [Link(["a/right", end])])
+    study = type("Composed", (type(STUDY),), {
+        "testbed": lambda *_: study_parts.TestbedSpec(composed)})()
+    with pytest.raises(UserError, match=words):
+        plan(RunRequest(study), {})
 
 
 def test_the_plan_says_what_wires_do() -> None:
