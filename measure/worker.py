@@ -1,7 +1,7 @@
 """The worker is the process inside a machine: it builds the network and does as the harness says.
 
 `python3 -m measure.worker JOB_DIR` as root. JSON lines come in and go out (see `session`);
-docs/architecture.md describes them (seam 4). The end of input means: clean up.
+docs/architecture.md describes them (seam 5). The end of input means: clean up.
 """
 
 from __future__ import annotations
