@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import render
+from harness.engine import variants
 from harness.engine.machine import Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
@@ -182,6 +183,7 @@ class TestbedClient:
             "network": loader.to_json(spec.network),
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
+            "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": devices(spec),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
