@@ -134,7 +134,7 @@ class Report:
     @property
     def claims_counted(self) -> str:
         """How many claims there are, in words."""
-        return f"{self.claimant} {len(self.claims)} claims".strip()
+        return f"{self.claimant} {_counted(len(self.claims), 'claim')}".strip()
 
     def tally(self) -> dict[str, int]:
         """How many claims have which verdict."""

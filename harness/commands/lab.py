@@ -54,8 +54,8 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
          **own: Any) -> int:
     """Bring a testbed up, connect its user, and open a shell on a node.
 
-    In the shell every node's name is a command: 'ha-a' goes to the home agent, 'ha-a ip route' runs
-    one command there. With COMMAND, run that instead of a shell and print its output.
+    In the shell every node's name is a command: 'NODE' goes to that node, 'NODE ip route' runs one
+    command there. With COMMAND, run that instead of a shell and print its output.
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)

@@ -149,9 +149,15 @@ def _what(error: ErrorDetails) -> str:
 def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """The levels of a factor that are to be measured."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
-    if not names and not files:
+    is_of_profile = not names and not files
+    if is_of_profile:
         names = [str(level) for level in profile.only.get(factor.name, ())]
-    levels = list(factor.read(names, files))[-1 if request.is_single else 0:]
+    try:
+        levels = list(factor.read(names, files))[-1 if request.is_single else 0:]
+    except StudyError as error:
+        how = f"profile {request.profile}: only.{factor.name}: " if is_of_profile and names else \
+            _named_by(factor, names, str(error), is_single=request.is_single)
+        raise StudyError(f"{how}{error}") from None
     where = f"{request.study.id}, factor {factor.name}"
     if not levels:
         raise UserError(f"{where}: has no levels; nothing would be measured")
@@ -163,6 +169,16 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
     return levels
+
+
+def _named_by(factor: Factor, names: Sequence[str], said: str, *, is_single: bool) -> str:
+    """The option that named the level which an error begins with; "" where a file is wrong."""
+    if not any(said.startswith(f"{name}: ") for name in names
+               if not name.endswith((".yml", ".yaml"))):
+        return ""
+    if is_single:
+        return f"--{factor.name} "
+    return f"{factor.option} " if factor.option else f"--only {factor.name}="
 
 
 def _check_devices(made: Plan) -> None:

@@ -7,6 +7,7 @@ body holds all service times and the length of the queue over time; a model says
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -310,6 +311,14 @@ def test_lines_without_points_are_left_out() -> None:
 FURTHER: dict[str, Any] = {
     "asked": {"requests": 50, "medium": "wired"}, "wires": ["1 ms", "lan (10 Mbit/s)"],
     "devices": {"old": {"name": "old", "work": 2}, "new": {"name": "new"}}}
+
+
+def test_claims_are_counted_in_words(cells: Cells) -> None:
+    """One claim is no claims."""
+    made = a_report(cells)
+    assert made.claims_counted == "1 claim"
+    twice = dataclasses.replace(made, claims=made.claims * 2, claimant="Their")
+    assert twice.claims_counted == "Their 2 claims"
 
 
 def test_the_report_says_settings_wires_and_devices() -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import studies
+from harness.commands import lab
 from import_graph import ROOT
 from studies import Study
+from topologies.loader import load_network, network_names
 
 ROOMS = ("harness", "measure", "analysis", "topologies", "policies", "guest")
 #: Data that studies use: a policy says its own name there, a scenario its own.
@@ -108,3 +110,11 @@ def test_data_and_other_words_pass(file: str, line: str, tmp_path: Path) -> None
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(f"{line}\n")
     assert list(named(words(studies.load("qop2007")), tmp_path)) == []
+
+
+def test_the_labs_help_is_every_studys() -> None:
+    """It names no node: another study's testbed has others."""
+    nodes = {name for network in network_names() for name in load_network(network).nodes
+             if "-" in name}
+    assert "ha-a" in nodes
+    assert not [name for name in nodes if name in (lab.command.help or "")]
