@@ -9,6 +9,10 @@ class MeasureError(RuntimeError):
     """
 
     def __init__(self, stage: str, reason: str) -> None:
-        super().__init__(reason)
+        # All arguments go to the base class, so that the error survives pickling.
+        super().__init__(stage, reason)
         self.stage = stage
         self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling, Scheduling
 
 import shared
 from measure import record
@@ -19,6 +21,8 @@ from measure.record import Record
 PROJECT = Path(__file__).parent.parent
 # Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
+# What waited for the processor is right all the same; measured once more, it would only be slower.
+KEEP_FLAGGED = {"QOP_FLAGGED": "keep"}
 # No test bounds a time: not that of an example, nor that of making one.
 settings.register_profile("qop", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("qop")
@@ -41,15 +45,19 @@ class Qop:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start it and go on."""
         return subprocess.Popen(self.argv(*arguments), cwd=self.folder, text=True,
-                                env={**os.environ, "PYTHONPATH": str(PROJECT)},
+                                env=self.environment(),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __call__(self, *arguments: str,
                  timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         return subprocess.run(self.argv(*arguments), cwd=self.folder, text=True, timeout=timeout_s,
-                              capture_output=True, check=False,
-                              env={**os.environ, "PYTHONPATH": str(PROJECT)})
+                              capture_output=True, check=False, env=self.environment())
+
+    @staticmethod
+    def environment() -> dict[str, str]:
+        """What it finds in its environment."""
+        return {**KEEP_FLAGGED, **os.environ, "PYTHONPATH": str(PROJECT)}
 
     def run(self, out: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str],
                                                       dict[str, Record]]:
@@ -92,8 +100,9 @@ TESTS = Path(__file__).parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`./qop test` runs what boots guests by itself, after everything else."""
-    parser.addoption("--guests", choices=("with", "without", "only"), default="with",
-                     help="also, not or only run tests that boot guests")
+    parser.addoption("--guests", choices=("with", *CHOICES), default="with",
+                     help="also, not or only run tests that boot guests; of these, only those that "
+                          "may run beside others, or those that may not")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -101,6 +110,33 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in sorted({marker for file in TESTS.glob("*/**/test_*.py")
                           for marker in markers(file)}):
         config.addinivalue_line("markers", f"{marker}: by the folder that a test is in")
+    if config.getoption("--guests") == "shareable" and hasattr(config, "workerinput"):
+        # A processor for each: so guests of one test do not wait for those of another.
+        number, processors = int(config.workerinput["workerid"][2:]), os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {sorted(processors)[number % len(processors)]})
+
+
+#: Which tests `--guests` chooses, by whether they boot guests and whether these may be disturbed.
+CHOICES: dict[str, Callable[[bool, bool], bool]] = {
+    "without": lambda boots, _: not boots, "only": lambda boots, _: boots,
+    "shareable": lambda boots, shareable: boots and shareable,
+    "exclusive": lambda boots, shareable: boots and not shareable}
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Guests that go on beside each other have an order of their own."""
+    return GuestScheduling(config, log) if config.getoption("--guests") == "shareable" else None
+
+
+class GuestScheduling(LoadScopeScheduling):
+    """Hands out tests one by one, but files whose tests share what is dear to make as a whole."""
+
+    TOGETHER = ("adp1987/test_guest.py", "test_box.py", "test_builders.py", "test_container.py",
+                "test_end_to_end.py", "test_sampling.py", "test_scenarios.py", "test_virtual.py")
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, _ = nodeid.partition("::")
+        return path if path.endswith(self.TOGETHER) else nodeid
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -111,8 +147,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(marker)
     if (guests := config.getoption("--guests")) == "with":
         return
-    chosen = [item for item in items
-              if bool(item.get_closest_marker("guest")) == (guests == "only")]
+    chosen = [item for item in items if CHOICES[guests](
+        bool(item.get_closest_marker("guest")), bool(item.get_closest_marker("shareable")))]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
 
@@ -152,16 +188,19 @@ VIRTUAL = ("--clock", "virtual")
 @pytest.fixture(scope="session")
 def measured(shared_qop: Qop) -> dict[str, Record]:
     """A run in real time, whose folder `measured` many tests look at: its records by name."""
-    done, records = shared_qop.run("measured", "--policies", ",".join(MEASURED), "--scenarios",
-                                   "N2,R1", "--repetitions", "1")
-    assert done.returncode == 0, done.stderr
-    return records
+    def measure() -> dict[str, Record]:
+        done, records = shared_qop.run("measured", "--policies", ",".join(MEASURED), "--scenarios",
+                                       "N2,R1", "--repetitions", "1")
+        assert done.returncode == 0, done.stderr
+        return records
+
+    return shared.once("measured", measure)
 
 
 @pytest.fixture(scope="session")
-def shared_qop(tmp_path_factory: pytest.TempPathFactory) -> Qop:
-    """The command line in a folder that all tests of a session share."""
-    return Qop(tmp_path_factory.mktemp("shared"))
+def shared_qop(shared_folder: Path) -> Qop:
+    """The command line in a folder that all tests of a run share, whatever process they are in."""
+    return Qop(shared.folder("qop"))
 
 
 def checks(found: Record) -> dict[str, str]:

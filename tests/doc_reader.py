@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import Qop
+from conftest import KEEP_FLAGGED, PATIENCE_S, Qop
 from doc_commands import PROJECT, Block, Command
 
 
@@ -39,7 +39,7 @@ class Reader:
         os.close(theirs)
         return process, ours
 
-    def type(self, command: Command, then: bytes = b"", timeout_s: float = 300) -> None:
+    def type(self, command: Command, then: bytes = b"", timeout_s: float = PATIENCE_S) -> None:
         """Run a command to its end, `then` answering its first prompt; it does as the page says."""
         process, terminal = self.start(command.text)
         alarm = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
@@ -62,7 +62,7 @@ class Reader:
         self.here = Path(self._state.read_text().rstrip("\n"))
 
     @contextmanager
-    def staying(self, command: Command, timeout_s: float = 300) -> Iterator[None]:
+    def staying(self, command: Command, timeout_s: float = PATIENCE_S) -> Iterator[None]:
         """A command that stays on; from when it has printed what the page shows, until Ctrl-C."""
         process, terminal = self.start(command.text)
         alarm = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
@@ -112,5 +112,5 @@ def _files(project: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     """A user's, not that of these tests; on a terminal without abilities, of 80 columns."""
     ours = ("PYTEST", "PYTHON", "VIRTUAL_ENV", "COLUMNS", "LINES")
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)},
-            "TERM": "dumb"}
+    theirs = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**KEEP_FLAGGED, **theirs, "TERM": "dumb"}

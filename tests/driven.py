@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from conftest import PATIENCE_S
 from guest.boot import Guest, boot
 from guest.image import ensure
 from topologies.loader import to_json
 from topologies.model import Network
 
 PROJECT = Path(__file__).parent.parent
-_DEADLINE_S = 120.0
 
 
 def job(network: Network, inside: str, **more: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Driven:
     async def event(self, name: str) -> dict[str, Any]:
         """The next event of a name; those before it are in `events`, too."""
         while True:
-            async with asyncio.timeout(_DEADLINE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 line = await self.guest.stdout.readline()
             assert line, self.guest.console(40)
             said: dict[str, Any] = json.loads(line)

@@ -10,10 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from conftest import PATIENCE_S
+
 # What the boot loader says (guest/vagrant/root/boot/grub/grub.cfg), well before the kernel.
 FIRST_WORDS = "starting Debian"
-#: Seconds for each step; emulated in software on a busy machine, a start takes a minute or two.
-FIRMWARE_S, START_S, LOGIN_S = 30, 400, 120
+#: How long a hypervisor that works may take to its boot loader; software may take its time.
+FIRMWARE_S = {"kvm": 30.0, "tcg": PATIENCE_S}
 
 
 class Box:
@@ -45,7 +47,7 @@ class Box:
         if self._keyboard is not None:
             self._keyboard.close()
 
-    def ssh(self, command: str, timeout_s: float = 600,
+    def ssh(self, command: str, timeout_s: float = PATIENCE_S,
             data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run a shell command as the user vagrant, as `vagrant ssh -c` does."""
         return subprocess.run([*self._ssh(), command], input=data, capture_output=True,
@@ -65,7 +67,7 @@ class Box:
                 self._port = ssh.getsockname()[1]
                 self._keyboard = socket.create_connection(console.getsockname())
             self._processes.append(machine)
-            if self._says(FIRST_WORDS, FIRMWARE_S):
+            if self._says(FIRST_WORDS, FIRMWARE_S[self.accelerator]):
                 return
             machine.kill()
             machine.wait()
@@ -74,7 +76,8 @@ class Box:
 
     def _boot(self, accelerator: str, ssh: int, console: int) -> subprocess.Popen[bytes]:
         self._console.write_bytes(b"")
-        argv = ["qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-smp", "2",
+        processors = str(len(os.sched_getaffinity(0)))
+        argv = ["qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-smp", processors,
                 "-m", "2048", "-nodefaults", "-display", "none", "-nic", "none",
                 "-drive", f"file={self.disk},if=virtio,format=qcow2,snapshot=on",
                 "-chardev",
@@ -89,11 +92,11 @@ class Box:
 
     def _log_in(self) -> None:
         """On the console, to have an ssh server answer on the port; then by ssh."""
-        self._await("login: ", START_S)
+        self._await("login: ")
         self._type("vagrant")
-        self._await("Password: ", LOGIN_S)
+        self._await("Password: ")
         self._type("vagrant")
-        self._await(r"vagrant@qop:~\$ ", LOGIN_S)
+        self._await(r"vagrant@qop:~\$ ")
         # The client first: what it sends waits for the server, but not the other way round.
         options = ["IdentitiesOnly=yes", "StrictHostKeyChecking=no", "BatchMode=yes",
                    f"UserKnownHostsFile={self.folder / 'known_hosts'}", "ConnectTimeout=120"]
@@ -106,7 +109,7 @@ class Box:
         # Host keys are made at the first start, which takes a while.
         self._type("sudo systemctl start ssh && "
                    "sudo sh -c 'exec /usr/sbin/sshd -i <>/dev/virtio-ports/ssh >&0'")
-        until = time.monotonic() + LOGIN_S
+        until = time.monotonic() + PATIENCE_S
         while not self._control.exists():
             said = (self.folder / "ssh.log").read_text()
             assert self._processes[-1].poll() is None, f"ssh: {said}\n{self._tail()}"
@@ -117,8 +120,8 @@ class Box:
         assert self._keyboard is not None
         self._keyboard.sendall(line.encode() + b"\r")
 
-    def _await(self, pattern: str, seconds: float) -> None:
-        assert self._says(pattern, seconds), f"no {pattern!r} in {seconds} s: {self._tail()}"
+    def _await(self, pattern: str) -> None:
+        assert self._says(pattern, PATIENCE_S), f"no {pattern!r}: {self._tail()}"
 
     def _says(self, pattern: str, seconds: float) -> bool:
         until = time.monotonic() + seconds

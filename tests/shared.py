@@ -24,6 +24,13 @@ def in_folder(factory: pytest.TempPathFactory) -> Path:
     return _folder
 
 
+def folder(name: str) -> Path:
+    """A folder of this name that all of the run's processes know."""
+    assert _folder is not None, "ask inside a test or a fixture"
+    (_folder / name).mkdir(exist_ok=True)
+    return _folder / name
+
+
 def once(name: str, make: Callable[[], T]) -> T:
     """What `make` returns, which must be good for pickle; made by the first process that asks."""
     assert _folder is not None, "ask inside a test or a fixture"

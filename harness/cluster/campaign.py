@@ -19,7 +19,7 @@ from harness.cluster.connection import WorkerFailed, WorkerLost, connected
 from harness.cluster.session import ShareProcess
 from harness.cluster.shares import LOSSES, Shares, how_many
 from harness.cluster.wire import Finished, Said, Share
-from harness.engine import disk_full, recording
+from harness.engine import contention, disk_full, recording
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.results import ResultsFolder
@@ -190,8 +190,7 @@ class ClusterCampaign:
             environment = {**entry.environment, "worker": worker.label}
             self._note(entry.model_copy(update={"environment": environment}), finished)
             self._running[worker.label].discard(entry.name)
-            is_flagged = bool(environment.get("flags")) and not environment.get("alone")
-            self._shares.finish(entry.name, flagged=is_flagged)
+            self._shares.finish(entry.name, flagged=contention.is_due_again(environment))
         return finished.number
 
     def _note(self, entry: Record, finished: Finished) -> None:

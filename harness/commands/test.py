@@ -1,4 +1,4 @@
-"""`qop test`: the project's own tests, first those without guests side by side, then the others."""
+"""`qop test`: the project's own tests, those that may not be disturbed last and by themselves."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from harness.errors import UserError
 
 #: pytest's exit status when nothing was selected.
 NOTHING = 5
+#: Tests with guests that go on beside each other, at most; each has a processor to itself.
+GUESTS_AT_ONCE = 2
 #: With these, whatever fails ends the tests.
 STOPS = {"-x", "--exitfirst", "--maxfail=1"}
 #: These want to see a single process, or run no test.
@@ -40,7 +42,9 @@ def command(arguments: tuple[str, ...]) -> int:
 
 
 def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What pytest is told, one start after the other: a guest wants the processor to itself.
+    """What pytest is told, one start after the other.
+
+    What measures in time wants the whole machine to itself; other guests want a processor.
 
     Files that are named are tested in one process: by the time that another one has started, most
     of them are through, and their output is seen as it comes.
@@ -48,12 +52,14 @@ def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if TOGETHER & set(arguments) or any(map(_is_file, arguments)):
         yield ()
         return
+    processors = len(os.sched_getaffinity(0))
     # Each process begins with files of its own, so that what a file's tests share is made once.
-    yield ("--guests=without", "--numprocesses", str(len(os.sched_getaffinity(0))),
-           "--dist=worksteal")
+    yield "--guests=without", "--numprocesses", str(processors), "--dist=worksteal"
     # The documented way to leave them out; whatever else selects none of them just takes longer.
     if "not guest" not in arguments:
-        yield "--guests=only",
+        yield ("--guests=shareable", "--numprocesses", str(min(processors, GUESTS_AT_ONCE)),
+               "--no-loadscope-reorder")  # the dear ones are among the first files
+        yield "--guests=exclusive",
 
 
 def _is_file(argument: str) -> bool:

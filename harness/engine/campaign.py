@@ -271,7 +271,7 @@ class Campaign:
             if is_kept:
                 self.results.keep(entry, out)
             self.results.log(step.cell.name, _line(entry))
-        if entry.environment.get("flags") and not exclusive:
+        if contention.is_due_again(entry.environment):
             self._again.append(step)
         recording.announce(self.plan.study, entry, self.events, is_kept=is_kept)
         if is_kept:

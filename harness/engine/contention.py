@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,15 @@ def judge(waits: Waits, stamps: Mapping[str, float], stages: Sequence[Stage]) ->
             if share > stage.limit:
                 passed.append(stage.name)
     return {**shares, "limits": passed, "severity": round(severity, 3)}
+
+
+def is_due_again(environment: Mapping[str, Any]) -> bool:
+    """Whether a record's circumstances have it measured once more, exclusively.
+
+    It is flagged, and had others beside it. QOP_FLAGGED=keep leaves it at the one measurement.
+    """
+    return (bool(environment.get("flags")) and not environment.get("alone")
+            and os.environ.get("QOP_FLAGGED") != "keep")
 
 
 def first(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.engine import disk_full, events, packing
+from harness.engine import contention, disk_full, events, packing
 from harness.engine.plan import Plan, Step
 from harness.errors import UserError
 from harness.portable import checksums
@@ -123,7 +123,7 @@ class ResultsFolder:
         before = read_manifest(self.path)
         return [step for step in plan.steps()
                 if (good := self._good(step, before)) is not None
-                and good.environment.get("flags") and not good.environment.get("alone")]
+                and contention.is_due_again(good.environment)]
 
     def keeps_captures(self, entry: Record) -> bool:
         """Whether a repetition's captures are to be kept."""

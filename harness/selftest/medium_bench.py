@@ -123,7 +123,8 @@ def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470
     return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
 
 
-async def run(trial: MediumTrial, built: image.Image, processor: int) -> Outcome:
+async def run(trial: MediumTrial, built: image.Image, processor: int,
+              clock: boot.Clock = "real") -> Outcome:
     """Do a trial in a guest. Raises UserError if it comes to nothing."""
     with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
         job = Path(work, "job")
@@ -133,7 +134,8 @@ async def run(trial: MediumTrial, built: image.Image, processor: int) -> Outcome
         console.touch()
         command = [str(machine.TESTBED_PYTHON), "-m", "measure.air", "/host"]
         async with await boot.boot(built, job, cpu=processor, console_log=console,
-                                   scratch=Path(work, "scratch"), command=command) as guest:
+                                   scratch=Path(work, "scratch"), command=command,
+                                   clock=clock) as guest:
             said = [json.loads(line) async for line in guest.stdout]
             end = await guest.wait()
         if not end.ok:

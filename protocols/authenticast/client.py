@@ -48,7 +48,9 @@ class Client:
         self._random = random
         self._session: SessionSecrets | None = None
         self._stream = 0
+        #: A hello without an answer yet, and the one that the session came from.
         self._asking: Asking | None = None
+        self._answered: Asking | None = None
         self._asked_private = b""
         self._proof_key = b""
         self._control: bytes = b""
@@ -63,12 +65,8 @@ class Client:
     # --- what the program calls --------------------------------------------------------------
 
     def start(self, now_ns: int) -> list[Effect]:
-        """Ask for a stream, a new one if there was one."""
+        """Ask for a stream; one that there is stays in force until the new one is agreed."""
         self._asking = Asking(self.policy, self.wish, self._crypto, self._random, now_ns)
-        self.receiver = self._session = None
-        self.ended = False
-        self._report_ns = None
-        self._control, self._end = b"", None
         self._retry_ns = now_ns + RETRY_NS
         return [Send(self._asking.datagram), Note("asked", {"server": self.policy.server})]
 
@@ -81,7 +79,7 @@ class Client:
         before = self.receiver.account.arrivals.accepted
         effects = self.receiver.receive(datagram, now_ns, dropped, arrived_ns)
         if self.receiver.account.arrivals.accepted > before:
-            self._heard_ns = now_ns
+            self._hear(now_ns)
         return effects + self._report_if_due(now_ns)
 
     def dropped(self, total: int) -> None:
@@ -107,7 +105,7 @@ class Client:
         if isinstance(received.message, Change):
             return self._changed(received.message, received, self._session, now_ns)
         if session.is_sealed(self._crypto, self._session.server_key, received):
-            self._heard_ns = now_ns
+            self._hear(now_ns)
             if isinstance(received.message, Bye) and self._end is None:
                 # Packets before its end may still wait in the data port's buffer.
                 self._end, self._retry_ns, self._data_ns = received.message.end, None, now_ns
@@ -143,52 +141,72 @@ class Client:
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Whatever is due: retransmissions, reports, a new hello where the server is silent."""
-        if self.ended or self._asking is None:
+        if self.ended:
             return []
         effects: list[Effect] = []
         if self.receiver is not None:
             effects += self.receiver.tick(now_ns)
             if self._end is not None:
                 effects += self._finish_if_over(now_ns)
-            elif now_ns - self._heard_ns >= SILENCE_NS:
+            elif self._asking is None and now_ns - self._heard_ns >= SILENCE_NS:
                 return [*effects, Note("silence", {"seconds": SILENCE_NS / 1e9}),
                         *self.start(now_ns)]
         if self._retry_ns is not None and self._retry_ns <= now_ns:
             self._retry_ns = now_ns + RETRY_NS
-            effects.append(Send(self._control or self._asking.datagram))
+            effects += [Send(self._control)] if self._control else []
+            effects += [Send(self._asking.datagram)] if self._asking is not None else []
         return effects + self._report_if_due(now_ns)
 
     def deadline_ns(self) -> int | None:
         """When `tick` is due next."""
         times = [self._retry_ns, self._report_ns]
         if self.receiver is not None and not self.ended:
-            times += [self.receiver.deadline_ns(), self._heard_ns + SILENCE_NS]
-            times += [] if self._end is None else [self._data_ns + self._quiet_ns(self.receiver)]
+            times += [self.receiver.deadline_ns()]
+            if self._end is not None:
+                times.append(self._data_ns + self._quiet_ns(self.receiver))
+            elif self._asking is None:
+                times.append(self._heard_ns + SILENCE_NS)
         return min((time for time in times if time is not None), default=None)
 
     # --- what the server says ----------------------------------------------------------------
 
     def _granted(self, ack: HelloAck, received: Received, now_ns: int) -> list[Effect]:
         if self._asking is None or not self._asking.is_answer(ack):
-            return []
-        if self._session is not None:
-            return self._confirm()
+            is_repeated = self._answered is not None and self._answered.is_answer(ack)
+            return self._confirm() if is_repeated else []
         try:
             made, terms = self._asking.agree(ack, received, now_ns)
             receiver = Receiver(self._crypto, self.policy.server_keys, terms, self.wish.permitted,
                                 self._random(SECRET_BYTES))
         except ValueError as error:
             return [Note("refused", {"reason": str(error)})]
+        replaced = self._replaced(now_ns)
         self._session, self._stream, self.receiver = made, ack.stream, receiver
+        self._answered, self._asking = self._asking, None
         self._heard_ns, self._controls, self._reports, self._reported = now_ns, 0, 0, 0
-        self._control = b""
+        self._control = self._proof_key = self._asked_private = b""
         self._retry_ns, self._report_ns = None, now_ns + REPORT_NS
         granted = Note("granted", {
             "stream": ack.stream, "scheme": ack.setting.scheme.name.lower(),
             "algorithm": ack.setting.algorithm.name.lower()})
         # A secret key is never made unasked: whoever starts with one asks at once.
         asks = self.wish.setting.scheme is Scheme.SECRET_KEY
-        return [*self._confirm(), granted, *(self.dial(self.wish, now_ns) if asks else [])]
+        return [*replaced, *self._confirm(), granted,
+                *(self.dial(self.wish, now_ns) if asks else [])]
+
+    def _replaced(self, now_ns: int) -> list[Effect]:
+        """The stream that ends here, with its account: numbers start again with the next one."""
+        receiver = self.receiver
+        if receiver is None:
+            return []
+        return [*receiver.finish(receiver.account.arrivals.end, now_ns),
+                Note("replaced", {"stream": self._stream, **receiver.summary()})]
+
+    def _hear(self, now_ns: int) -> None:
+        """The server still has our stream: whatever was asked for meanwhile is not needed."""
+        self._heard_ns, self._asking = now_ns, None
+        if not self._control:
+            self._retry_ns = None
 
     def _confirm(self) -> list[Effect]:
         assert self._session is not None
@@ -215,6 +233,7 @@ class Client:
         except ValueError as error:
             return [Note("refused", {"reason": str(error)})]
         self._proof_key = key
+        self._hear(now_ns)
         if change.answers >= self._controls:
             self._control, self._retry_ns = b"", None
         return [*self._acknowledge(agreed), Note("changed", {

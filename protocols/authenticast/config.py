@@ -79,6 +79,7 @@ class ServerConfig:
     source: Constant | Frames
     device: ModelledProcessor
     start_with: int
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class ClientConfig:
     receive_buffer_bytes: int | None
     series: Path | None
     device: ModelledProcessor
+    seed: int | None
 
 
 def load_server(path: Path) -> ServerConfig:
@@ -116,7 +118,8 @@ def load_server(path: Path) -> ServerConfig:
     config = ServerConfig(
         reader.take("address", address), reader.take("port", _PORT), policy,
         _controller(reader), _source(reader.inner("source"), path.parent),
-        _device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1))
+        _device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1),
+        _seed(reader))
     reader.end()
     return config
 
@@ -135,7 +138,7 @@ def load_client(path: Path) -> ClientConfig:
         (server.take("address", address), server.take("port", whole(1, 65535))), policy,
         reader.take("receive_buffer_bytes", _or_none(whole(2048, 1 << 30)), None),
         reader.take("series", _or_none(lambda value: path.parent / text(value)), None),
-        _device(reader.inner("device", {})))
+        _device(reader.inner("device", {})), _seed(reader))
     server.end()
     reader.end()
     return config
@@ -188,6 +191,10 @@ def _by_algorithm(keys: list[VerifyingKey]) -> dict[Algorithm, VerifyingKey]:
 
 def _schemes(reader: Fields) -> frozenset[Scheme]:
     return frozenset(reader.take("schemes", several(one_of(SCHEMES)), list(SCHEMES)))
+
+
+def _seed(reader: Fields) -> int | None:
+    return reader.take("seed", _or_none(whole(0, 1 << 62)), None)
 
 
 def _tesla(reader: Fields) -> Schedule:

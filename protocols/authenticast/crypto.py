@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, padding, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.authenticast.settings import SIGNATURES, Algorithm
@@ -128,6 +132,28 @@ def _check_bits(algorithm: Algorithm, bits: int) -> None:
                         f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
 
 
+def _half_bytes(key: VerifyingKey) -> int:
+    """How long each of a DSA or ECDSA signature's two numbers is at most."""
+    if isinstance(key.public, dsa.DSAPublicKey):
+        return -(-key.public.parameters().parameter_numbers().q.bit_length() // 8)
+    return -(-key.bits // 8)
+
+
+def _of_one_length(signature: bytes, key: VerifyingKey) -> bytes:
+    """Both numbers one after the other: DER is a byte or two longer or shorter by chance."""
+    half = _half_bytes(key)
+    return b"".join(number.to_bytes(half, "big") for number in decode_dss_signature(signature))
+
+
+def _in_der(signature: bytes, key: VerifyingKey) -> bytes:
+    """As the library takes it. Raises InvalidSignature for another length."""
+    half = _half_bytes(key)
+    if len(signature) != 2 * half:
+        raise InvalidSignature
+    return encode_dss_signature(int.from_bytes(signature[:half], "big"),
+                                int.from_bytes(signature[half:], "big"))
+
+
 class Crypto:
     """The operations of one program; `charged_as` renames, e.g. DSA to `dsa-512`."""
 
@@ -147,9 +173,9 @@ class Crypto:
         if isinstance(private, rsa.RSAPrivateKey):
             return private.sign(message, padding.PKCS1v15(), _SHA256)
         if isinstance(private, ec.EllipticCurvePrivateKey):
-            return private.sign(message, ec.ECDSA(_SHA256))
+            return _of_one_length(private.sign(message, ec.ECDSA(_SHA256)), key.public)
         if isinstance(private, dsa.DSAPrivateKey):
-            return private.sign(message, _SHA256)
+            return _of_one_length(private.sign(message, _SHA256), key.public)
         return private.sign(message)
 
     def verify(self, key: VerifyingKey, message: bytes, signature: bytes) -> bool:
@@ -162,9 +188,9 @@ class Crypto:
             if isinstance(public, rsa.RSAPublicKey):
                 public.verify(signature, message, padding.PKCS1v15(), _SHA256)
             elif isinstance(public, ec.EllipticCurvePublicKey):
-                public.verify(signature, message, ec.ECDSA(_SHA256))
+                public.verify(_in_der(signature, key), message, ec.ECDSA(_SHA256))
             elif isinstance(public, dsa.DSAPublicKey):
-                public.verify(signature, message, _SHA256)
+                public.verify(_in_der(signature, key), message, _SHA256)
             else:
                 public.verify(signature, message)
         except InvalidSignature:

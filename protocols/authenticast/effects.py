@@ -41,8 +41,9 @@ class Send:
 
 @dataclass(frozen=True)
 class Deliver:
-    """The application is to process a packet."""
+    """The application is to process a packet; each stream has numbers of its own."""
 
+    stream: int
     sequence: int
     payload: bytes
     frame: int
@@ -55,6 +56,7 @@ class Deliver:
 class Lose:
     """A packet that arrived is not processed."""
 
+    stream: int
     sequence: int
     fate: Fate
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import secrets
 import selectors
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +24,11 @@ _MAX_WAIT_S = 3600.0
 def now_ns() -> int:
     """Nanoseconds since 1970 that never jump: wall clock at the start plus what has passed."""
     return _EPOCH_NS + time.monotonic_ns()
+
+
+def random_bytes(seed: int | None) -> Callable[[int], bytes]:
+    """The system's random bytes; those of a seed are repeatable, and so no secret."""
+    return secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
 
 
 def wait_until(due_ns: int) -> None:
@@ -59,12 +67,22 @@ def send(through: socket.socket, payload: bytes, to: tuple[str, int]) -> None:
         say("error", reason=f"{to[0]}: {error.strerror}")
 
 
+def _is_conversation(descriptor: int) -> bool:
+    """Whether somebody may be at the other end: of a pipe, a socket or a terminal."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
 class Loop:
     """Waits for what is readable and for the next time; signals and the end of input end it."""
 
     def __init__(self, command: Callable[[dict[str, Any]], None]) -> None:
         self._command = command
-        self._selector = selectors.DefaultSelector()
+        # To the microsecond: epoll and poll wait for whole milliseconds.
+        self._selector = selectors.SelectSelector()
         self._buffer = b""
         self.ended = False
         self._wake, self._wakes = socket.socketpair()
@@ -74,13 +92,10 @@ class Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
         self._selector.register(self._wake, selectors.EVENT_READ)
-        try:
+        # A file or /dev/null has no commands, and would always seem to be at its end.
+        self._has_input = _is_conversation(0)
+        if self._has_input:
             self._selector.register(0, selectors.EVENT_READ)
-        except (PermissionError, OSError):
-            # A file or /dev/null cannot be waited for: then there are no commands.
-            self._has_input = False
-        else:
-            self._has_input = True
 
     def __enter__(self) -> Self:
         return self

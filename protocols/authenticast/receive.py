@@ -6,10 +6,10 @@ own buffer, and are lost there when it is full. Messages have a socket of their 
 
 from __future__ import annotations
 
-import secrets
 import socket
 import struct
 import time
+import zlib
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,7 +18,15 @@ from protocols.authenticast.config import ClientConfig, load_client, take_wish
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Deliver, Effect, Lose, Note, Send
 from protocols.authenticast.fields import ConfigError, Fields, one_of
-from protocols.authenticast.loop import Loop, bind, now_ns, say, send, wait_until
+from protocols.authenticast.loop import (
+    Loop,
+    bind,
+    now_ns,
+    random_bytes,
+    say,
+    send,
+    wait_until,
+)
 from protocols.authenticast.processor import Processor
 
 _MAX_DATAGRAM = 65535
@@ -71,7 +79,7 @@ class Receiving:
         self._config = config
         self._processor = Processor(config.device.costs, 1, config.device.steal, now_ns())
         self._crypto = Crypto(self._processor.charge, config.device.charged_as)
-        self._client = Client(config.policy, self._crypto, secrets.token_bytes)
+        self._client = Client(config.policy, self._crypto, random_bytes(config.seed))
         self._control = bind(config.address, config.port)
         self._data = DataPort(config.address, config.policy.data_port,
                               config.receive_buffer_bytes)
@@ -82,7 +90,7 @@ class Receiving:
         """Until the stream's end, a signal, `stop` or the end of input."""
         if self._config.series is not None:
             self._series = self._config.series.open("w")
-            self._series.write("sequence,sent_ns,settled_ns,fate\n")
+            self._series.write("stream,sequence,sent_ns,settled_ns,fate,crc32\n")
         try:
             with self._loop as loop, self._control, self._data.socket:
                 loop.watch(self._control)
@@ -142,12 +150,13 @@ class Receiving:
 
     @staticmethod
     def _write(effect: Deliver | Lose, series: TextIO) -> None:
-        sent_ns: int | str = ""
+        sent_ns, crc32 = "", ""
         if isinstance(effect, Deliver):
-            sent_ns, fate = effect.sent_ns, "verified" if effect.verified else "unverified"
+            sent_ns, fate = str(effect.sent_ns), "verified" if effect.verified else "unverified"
+            crc32 = f"{zlib.crc32(effect.payload):08x}"
         else:
             fate = effect.fate.value
-        series.write(f"{effect.sequence},{sent_ns},{now_ns()},{fate}\n")
+        series.write(f"{effect.stream},{effect.sequence},{sent_ns},{now_ns()},{fate},{crc32}\n")
 
     def _obey(self, command: dict[str, Any]) -> None:
         if command == {"do": "stop"}:

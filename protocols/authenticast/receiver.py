@@ -273,8 +273,8 @@ class Receiver:
                     "scheme": packet.scheme.name.lower(),
                     "algorithm": packet.algorithm.name.lower()}))
             if fate.is_processed:
-                effects.append(Deliver(packet.sequence, packet.payload, packet.frame, packet.flags,
-                                       packet.sent_ns, fate is Fate.VERIFIED))
+                effects.append(Deliver(packet.stream, packet.sequence, packet.payload, packet.frame,
+                                       packet.flags, packet.sent_ns, fate is Fate.VERIFIED))
             else:
-                effects.append(Lose(packet.sequence, fate))
+                effects.append(Lose(packet.stream, packet.sequence, fate))
         return effects

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from protocols.authenticast.config import ServerConfig, load_server
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Effect, Note, Send
-from protocols.authenticast.loop import Loop, bind, now_ns, say, send
+from protocols.authenticast.loop import Loop, bind, now_ns, random_bytes, say, send
 from protocols.authenticast.processor import Processor
 from protocols.authenticast.server import Server
 from protocols.authenticast.source import Item
@@ -41,7 +40,7 @@ class Serving:
                                     now_ns())
         self._server = Server(config.policy, Crypto(self._processor.charge,
                                                     config.device.charged_as),
-                              secrets.token_bytes, config.controller)
+                              random_bytes(config.seed), config.controller)
         self._socket = bind(config.address, config.port)
         self._feeds: dict[str, _Feed] = {}
         self._later: list[tuple[int, int, list[Effect]]] = []

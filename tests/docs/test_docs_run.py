@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +12,24 @@ import pytest
 
 import doc_commands
 import rendering
-from doc_commands import CHECKOUT, SHELLS
+import shared
+from doc_commands import CHECKOUT, SHELLS, Command
 from doc_reader import Reader
 
 PAGES = doc_commands.pages()
+#: Where several pages look at the same run: the first one measures, the others go on from there.
+EXAMPLE = Path("results/example")
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("page", [page for page in PAGES if doc_commands.commands(page)
                                   or doc_commands.commands(page, "terminal")])
 def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     """Every command of a page, in its order, in a fresh copy of the checkout."""
     reader = Reader(tmp_path)
+    if measuring := list(filter(measures_example, doc_commands.commands(page))):
+        shutil.copytree(example(measuring[0]), reader.folder / EXAMPLE)
     for block in doc_commands.blocks(page):
         if block.language not in SHELLS:
             if block.file:
@@ -33,7 +40,29 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     assert reader.left_over() == []
 
 
+def measures_example(command: Command) -> bool:
+    """Whether this is the run that several pages look at."""
+    return "qop run " in command.text and command.text.endswith(f" --out {EXAMPLE}")
+
+
+def example(command: Command) -> Path:
+    """The folder of that run, measured by whoever is first; no page has another command for it."""
+    folder = shared.once("example", lambda: measured(command))
+    said = {each.text for page in PAGES for each in filter(
+        measures_example, doc_commands.commands(page))}
+    assert said == {command.text}
+    return folder
+
+
+def measured(command: Command) -> Path:
+    """The example's folder after its command was given in a fresh copy of the checkout."""
+    reader = Reader(shared.folder("example-run"))
+    reader.type(command)
+    return reader.folder / EXAMPLE
+
+
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_more_machines(tmp_path: Path) -> None:
     """The cluster's commands: those that lend a machine stay on while the others measure."""
     reader = Reader(tmp_path)

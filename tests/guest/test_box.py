@@ -89,6 +89,7 @@ def test_vagrantfile_is_valid(tmp_path, environment) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_box_is_what_vagrant_takes(made, tmp_path) -> None:
     """Three files, the disk of the announced kind and size."""
     with tarfile.open(made) as packed:
@@ -106,6 +107,7 @@ def test_box_is_what_vagrant_takes(made, tmp_path) -> None:
 
 @needs_vagrant
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_vagrant_takes_the_box(made, tmp_path, qop) -> None:
     """The page's commands for Vagrant, beside a box; to start it, they would need a hypervisor."""
     (tmp_path / "Vagrantfile").symlink_to(PROJECT / "Vagrantfile")
@@ -135,6 +137,7 @@ def checkout() -> bytes:
 @needs_qemu
 @needs_vagrant
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.slow
 def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     """From its boot loader to a record: P1 in N2, proven, without any network to the outside."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
-from conftest import MEASURED, PROJECT, Qop
+from conftest import MEASURED, PATIENCE_S, Qop
 from measure.record import Record
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 
 def test_one_testbed_serves_a_policy_in_all_its_scenarios(
@@ -46,13 +45,15 @@ IMPATIENT = ("import sys; import studies; from harness import cli; "
              "sys.exit(cli.main())")
 
 
-def test_what_waited_for_the_processor_is_flagged_and_measured_again_exclusively(qop: Qop) -> None:
+def test_what_waited_for_the_processor_is_flagged_and_measured_again_exclusively(
+        qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flagged repetition is repeated at the end, exclusively, once; its flag is not hidden."""
+    monkeypatch.setenv("QOP_FLAGGED", "")
     argv = ["run", "--out", "out", "--policies", "P1", "--scenarios", "N2", "--repetitions", "1",
             "--stream-bytes", "200k"]
     done = subprocess.run([sys.executable, "-c", IMPATIENT, *argv], cwd=qop.folder, text=True,
-                          capture_output=True, check=False, timeout=200,
-                          env={**os.environ, "PYTHONPATH": str(PROJECT)})
+                          capture_output=True, check=False, timeout=PATIENCE_S,
+                          env=qop.environment())
     assert done.returncode == 0, done.stderr
     assert "[1/2]" in done.stderr and "[2/2]" in done.stderr
     assert "measured exclusively; flagged: waited for the processor" in done.stderr

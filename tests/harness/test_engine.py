@@ -89,10 +89,13 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         folder.adopt(other)
 
 
-def test_flagged_repetitions_are_measured_again_once(tmp_path: Path) -> None:
-    """One that was measured alone already stays as it is, flag and all."""
+def test_flagged_repetitions_are_measured_again_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was measured alone already stays as it is, flag and all; or every one, if asked."""
     folder = kept(tmp_path, make("P1", 1), flagged("P1", 2), flagged("P2", 1, alone=True))
     assert [step.name for step in folder.flagged(plan_of())] == ["P1-N2-002"]
+    monkeypatch.setenv("QOP_FLAGGED", "keep")
+    assert folder.flagged(plan_of()) == []
 
 
 @pytest.mark.parametrize(("text", "widths"), [

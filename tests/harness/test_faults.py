@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import plans
-from conftest import PROJECT, Qop, wait_until
+from conftest import PATIENCE_S, Qop, wait_until
 from fabricated import failed, make
 from harness import render, secrets
 from harness.engine import contention, disk_full, packing
@@ -400,37 +400,38 @@ def test_every_kind_is_injected_as_often() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_bench_faults_finds_nothing(qop: Qop) -> None:
     """Every kind once: nothing lost, nothing doubled, nothing left over."""
-    done = qop("bench", "faults", "--faults", str(len(faults.KINDS)), "--seed", "2",
-               timeout_s=900)
+    done = qop("bench", "faults", "--faults", str(len(faults.KINDS)), "--seed", "2")
     assert done.returncode == 0, done.stderr
     sums = next(line for line in done.stdout.splitlines() if line.startswith("all "))
     assert sums.split() == ["all", str(len(faults.KINDS)), "0", "0", "0", "0"]
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("daemon", ["hostapd", "wpa_supplicant"])
-def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop, daemon: str) -> None:
+@pytest.mark.shareable
+def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     """What it served fails with a reason; the repetitions after it find a fresh testbed."""
     arguments = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P2",
-                 "--repetitions", "6", "--stream-bytes", "200k")
+                 "--repetitions", "8", "--stream-bytes", "200k")
     running = subprocess.Popen(
         [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE)
-    plan = plans.plan_of("P2")
-    target = faults.Target(qop.folder / "out", Ledger(qop.folder / "out"), plan, Random(1), None,
-                           running.pid)
-    wait_until(lambda: target.ledger.look() and target.ledger.names, 120)
-    assert sabotage.order(target.guests[0], sabotage.kill_daemon([daemon]), 10)
-    _, errors = running.communicate(timeout=300)
+        env=qop.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    target = faults.Target(qop.folder / "out", Ledger(qop.folder / "out"), plans.plan_of("P2"),
+                           Random(1), None, running.pid)
+    for daemon in ("hostapd", "wpa_supplicant"):
+        good = len(target.ledger.look() and target.ledger.names)
+        # One more that is right, on a testbed that is a fresh one after the first daemon.
+        wait_until(lambda more=good + 1: target.ledger.look() and len(target.ledger.names) >= more)
+        wait_until(lambda name=daemon: any(
+            sabotage.order(pid, sabotage.kill_daemon([name]), 10) for pid in target.guests))
+    _, errors = running.communicate(timeout=PATIENCE_S)
     records = qop.records("out")
     bad = [entry for entry in records.values() if entry.status != "ok"]
-    # One that was flagged as well is measured again, exclusively, and may be right by now.
-    assert "FAILED" in errors and len(records) == 6 and len(bad) <= 2, errors
-    assert all(entry.reason for entry in bad) and running.returncode == bool(bad)
-    assert records["P2-N2-006"].status == "ok"
+    assert errors.count("FAILED") >= 2 and len(records) == 8 and 2 <= len(bad) <= 4, errors
+    assert all(entry.reason for entry in bad) and running.returncode == 1
+    assert records["P2-N2-008"].status == "ok"
     done = qop(*arguments)
     assert done.returncode == 0, done.stderr
     assert all(found.status == "ok" for found in qop.records("out").values())
@@ -438,23 +439,20 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop, daemon: str
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("by_s", [-HOUR_S, 7.0, 48 * HOUR_S])
-async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: Path,
-                                                                      by_s: float) -> None:
+@pytest.mark.shareable
+async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: Path) -> None:
     """Between two, the next is right or says what failed; during one, it is never called right."""
     plan = plans.plan_of("P8", asked={"stream_bytes": "300k"})
     machine, made = embedded(), secrets.make()
     [planned], [cell] = plan.testbeds.values(), plan.cells
     testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
-    order = f"date -s @$(( $(date +%s) + {by_s:.0f} ))"
-    later = f"(sleep 0.3; {order}) >/dev/null 2>&1 &"
 
     async def measured(name: str) -> Judged | None:
         try:
             out = await testbed.measure(name, plan.study.task(cell, plan.asked),
                                         plan.study.deadline_s(cell, plan.asked))
             return judge(Repetition(cell, plan.asked, out, made))
-        except (testbeds.TestbedFailed, testbeds.TestbedLost, MeasureError) as failure:
+        except (testbeds.TestbedFailed, MeasureError) as failure:
             assert str(failure)
             return None
 
@@ -462,28 +460,20 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
         await testbed.open(made, render.Renderer(made, tmp_path))
         first = await measured("untouched")
         assert first is not None and first.status == "ok", first
-        said = await testbed.shell(node="ap-a", argv=["sh", "-c", order])
-        assert said["status"] == 0, said
-        between = await measured("after")
-        assert between is None or between.status == "ok" or between.reason
-        await testbed.shell(node="ap-a", argv=["sh", "-c", later])
-        during = await measured("during")
-        assert during is None or (during.status == "failed" and during.reason)
-        for judged in (between, during):
-            assert judged is None or all(p.duration_s >= 0 for p in judged.measured.phases)
+        for by_s in (-HOUR_S, 7.0, 48 * HOUR_S):
+            order = f"date -s @$(( $(date +%s) + {by_s:.0f} ))"
+            said = await testbed.shell(node="ap-a", argv=["sh", "-c", order])
+            assert said["status"] == 0, said
+            between = await measured(f"after-{by_s}")
+            assert between is None or between.status == "ok" or between.reason
+            later = f"(sleep 0.3; {order}) >/dev/null 2>&1 &"
+            await testbed.shell(node="ap-a", argv=["sh", "-c", later])
+            during = await measured(f"during-{by_s}")
+            assert during is None or (during.status == "failed" and during.reason)
+            for judged in (between, during):
+                assert judged is None or all(p.duration_s >= 0 for p in judged.measured.phases)
     finally:
         await testbed.close()
-
-
-@pytest.mark.guest
-def test_a_full_disk_is_one_line_and_the_run_goes_on(tmp_path: Path) -> None:
-    """A disk of its own is filled under a run; with room again, the same command completes it."""
-    stop, tally = faults_bench.threading.Event(), faults_bench.Tally()
-    kinds = [kind for kind in faults.KINDS if kind.name in ("disk full", "file size limit")]
-    core = min(os.sched_getaffinity(0))
-    faults_bench.Lane(tmp_path / "lane", core, kinds, tally, "1", stop, 2).work()
-    assert tally.total["injected"] == len(kinds)
-    assert not any(tally.total[what] for what in faults_bench.FINDINGS), tally.counts
 
 
 def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

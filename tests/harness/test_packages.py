@@ -405,6 +405,7 @@ def locked(name: str) -> str:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_a_testbed_that_names_packages_has_them(qop: Qop) -> None:
     """Its guest runs the program and imports the module, another lacks both; records tell which."""
     own = qop.folder / "qop2007"

@@ -15,25 +15,27 @@ from harness.commands import test as testing
 
 PROJECT = conftest.PROJECT
 CPUS = str(len(os.sched_getaffinity(0)))
-WITHOUT = ("--guests=without", "--numprocesses", CPUS, "--dist=worksteal")
-ONLY = ("--guests=only",)
+TWO = str(min(2, int(CPUS)))
+ALL = [("--guests=without", "--numprocesses", CPUS, "--dist=worksteal"),
+       ("--guests=shareable", "--numprocesses", TWO, "--no-loadscope-reorder"),
+       ("--guests=exclusive",)]
 ITSELF = Path(__file__).relative_to(PROJECT)
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [
-    ((), [WITHOUT, ONLY]),
-    (("-k", "medium", "-x"), [WITHOUT, ONLY]),
-    (("tests/harness",), [WITHOUT, ONLY]),
-    (("-m", "qop2007"), [WITHOUT, ONLY]),
-    (("-m", "not guest"), [WITHOUT]),
+    ((), ALL),
+    (("-k", "medium", "-x"), ALL),
+    (("tests/harness",), ALL),
+    (("-m", "qop2007"), ALL),
+    (("-m", "not guest"), ALL[:1]),
     ((str(ITSELF), "-x"), [()]),
     ((f"{ITSELF}::test_nothing", "--pdb"), [()]),
     (("-k", "medium", "--pdb"), [()]),
     (("--co", "-q"), [()]),
 ])
-def test_guests_have_the_processor_to_themselves(
+def test_what_is_run_beside_what(
         arguments: Sequence[str], expected: list[tuple[str, ...]]) -> None:
-    """What boots guests comes last and one by one; files that are named are run as they stand."""
+    """What measures in time comes last, by itself; files that are named are run as they stand."""
     assert list(testing.passes(arguments)) == expected
 
 
@@ -59,16 +61,18 @@ def test_a_test_has_the_markers_of_its_folders(path: str, expected: list[str]) -
 
 
 @pytest.mark.parametrize(("options", "expected"), [
-    (["--guests=without"], {"test_here"}), (["--guests=only"], {"test_there"}),
-    ([], {"test_here", "test_there"}), (["-m", "room_harness"], {"test_here", "test_there"}),
-    (["-m", "room_harness", "--guests=only"], {"test_there"}),
+    (["--guests=without"], {"test_here"}), (["--guests=only"], {"test_there", "test_beside"}),
+    (["--guests=shareable"], {"test_beside"}), (["--guests=exclusive"], {"test_there"}),
+    ([], {"test_here", "test_there", "test_beside"}),
+    (["-m", "room_harness", "--guests=only"], {"test_there", "test_beside"}),
     (["-m", "room_measure"], set()),
 ])
 def test_tests_are_chosen(options: list[str], expected: set[str], tmp_path: Path) -> None:
-    """By whether they boot guests and by their folder's marker, for real pytest."""
+    """By whether they boot guests, may be disturbed, and by their folder's marker."""
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = --strict-markers\nasyncio_mode = auto\n"
-        "asyncio_default_fixture_loop_scope = function\nmarkers =\n    guest: boots a guest\n")
+        "asyncio_default_fixture_loop_scope = function\nmarkers =\n    guest: boots a guest\n"
+        "    shareable: may be disturbed\n")
     tests = tmp_path / "tests"
     (tests / "harness").mkdir(parents=True)
     (tests / "conftest.py").write_text((conftest.TESTS / "conftest.py").read_text())
@@ -76,10 +80,46 @@ def test_tests_are_chosen(options: list[str], expected: set[str], tmp_path: Path
         (tests / room).mkdir(exist_ok=True)
         (tests / room / f"test_{room}.py").touch()
     (tests / "harness" / "test_harness.py").write_text(
-        "import pytest\ndef test_here(): pass\n@pytest.mark.guest\ndef test_there(): pass\n")
+        "import pytest\ndef test_here(): pass\n@pytest.mark.guest\ndef test_there(): pass\n"
+        "@pytest.mark.guest\n@pytest.mark.shareable\ndef test_beside(): pass\n")
     done = subprocess.run([sys.executable, "-m", "pytest", "--co", "-q", *options], cwd=tmp_path,
                           capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
     seen = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert seen == expected, done.stdout + done.stderr
     assert done.returncode == (0 if expected else 5)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
+    """Of two that go on beside each other neither waits for the other; a shared fixture is one."""
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+        "markers =\n    guest: boots a guest\n    shareable: may be disturbed\n")
+    (tmp_path / "conftest.py").write_text((conftest.TESTS / "conftest.py").read_text())
+    (tmp_path / "test_box.py").write_text(
+        "import os, pathlib, pytest\npytestmark = [pytest.mark.guest, pytest.mark.shareable]\n"
+        "def say(what):\n"
+        "    with (pathlib.Path(__file__).parent / 'said').open('a') as said:\n"
+        "        said.write(f'{what} {sorted(os.sched_getaffinity(0))}\\n')\n"
+        "@pytest.fixture(scope='module')\ndef made(): say('made')\n"
+        "@pytest.mark.parametrize('number', range(9))\ndef test_box(made, number): pass\n")
+    (tmp_path / "test_others.py").write_text(
+        "from test_box import pytestmark, say\nimport pytest\n"
+        "@pytest.mark.parametrize('number', range(9))\ndef test_core(number): say('core')\n")
+    [_, shareable, _] = testing.passes(())
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *shareable], cwd=tmp_path, capture_output=True,
+        text=True, check=False, env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = (tmp_path / "said").read_text().splitlines()
+    assert sum(line.startswith("made") for line in said) == 1
+    where = {line.partition(" ")[2] for line in said}
+    assert len(where) == 2 and not any("," in processors for processors in where)
+
+
+def test_files_that_are_kept_together_are_there() -> None:
+    """One that is renamed does not fall apart unnoticed."""
+    there = [str(path) for path in conftest.TESTS.rglob("test_*.py")]
+    assert all(any(path.endswith(name) for path in there)
+               for name in conftest.GuestScheduling.TOGETHER)

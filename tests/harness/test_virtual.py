@@ -9,7 +9,7 @@ from measure.record import Record
 from plans import body
 from topologies.loader import load_medium
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 RUN = (*VIRTUAL, "--policies", "P1,P8", "--scenarios", "N2,R1", "--repetitions", "1",
        "--stream-bytes", "1M")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import threading
 import time
@@ -255,3 +256,10 @@ def test_data_goes_to_its_file(log: Path, tmp_path: Path) -> None:
         assert data.read_bytes() == b"ready\0\xff"
         assert daemon.output() == ["ready"]
     assert log.read_bytes() == b"ready\n"
+
+
+def test_reason_survives_the_way_to_another_process() -> None:
+    """A judge raises it in a process of its own; stage and reason arrive."""
+    arrived = pickle.loads(pickle.dumps(MeasureError("data", "no packet comes back")))
+    assert (str(arrived), arrived.stage, arrived.reason) == (
+        "no packet comes back", "data", "no packet comes back")

@@ -66,6 +66,7 @@ def counted(folder: Path, point: str, session: str, kind: tuple[bool, bool]) -> 
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("point", ["air", "wire"])
 @pytest.mark.parametrize("session", KINDS)
 def test_what_the_policy_has_is_thinned_out(kept: Path, session: str, point: str) -> None:
@@ -75,6 +76,7 @@ def test_what_the_policy_has_is_thinned_out(kept: Path, session: str, point: str
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize(("session", "kind", "point"), [
     ("P1", (True, False), "air"),   # in clear where it should be encrypted
     ("P1", (False, True), "air"),   # outside the tunnel

@@ -207,8 +207,24 @@ def test_a_server_that_was_restarted():
     ends.run(8000 * MS)
     assert ends.events("silence")
     assert ends.server.clients == ["client"]
+    assert ends.events("replaced")[0]["processed"] == 10
     ends.stream(10)
     assert ends.finish()["processed"] == 10
+
+
+def test_a_server_that_speaks_again():
+    """Whoever asked anew for want of a sign of life keeps the stream it has, without a loss."""
+    ends = Ends(wish()).start()
+    ends.stream(10)
+    ends.wire["down"] = broken
+    ends.run(7000 * MS)
+    assert ends.events("silence")
+    ends.stream(10)
+    ends.wire["down"] = passes
+    ends.run(3000 * MS)
+    assert len(ends.events("stream")) == 1
+    assert not ends.events("replaced")
+    assert ends.finish()["processed"] == 20
 
 
 def test_a_pause_is_no_end():

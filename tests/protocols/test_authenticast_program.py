@@ -151,11 +151,11 @@ def over_sockets(port: int, **changes: object) -> dict:
 class Program:
     """A program of ours, and what it says."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, stdin: int = subprocess.PIPE) -> None:
         environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "protocols.authenticast", *arguments], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            stdin=stdin, stdout=subprocess.PIPE, env=environment)
         self.events: list[dict] = []
 
     def until(self, event: str) -> dict:
@@ -173,7 +173,8 @@ class Program:
 
     def end(self) -> int:
         """Its exit status."""
-        self.process.stdin.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self.events += [json.loads(line) for line in self.process.stdout]
         self.process.stdout.close()
         return self.process.wait()
@@ -199,9 +200,9 @@ def test_a_stream_over_sockets(folder):
     assert server.until("left")["reason"] == "the client is done"
     assert server.end() == 0
     rows = (folder / "series.csv").read_text().splitlines()
-    assert rows[0] == "sequence,sent_ns,settled_ns,fate"
+    assert rows[0] == "stream,sequence,sent_ns,settled_ns,fate,crc32"
     assert len(rows) == 151
-    assert all(row.endswith(",verified") for row in rows[1:])
+    assert all(row.split(",")[4] == "verified" for row in rows[1:])
 
 
 def test_the_kernels_own_buffer_loses(folder):
@@ -240,3 +241,14 @@ def test_nobody_listens_to_the_program(folder):
     assert client.end() == 0
     server.process.stdin.close()
     assert server.process.wait() == 0
+
+
+def test_no_input_is_no_end(folder):
+    """Started without anybody to give commands, a program goes on until it is stopped."""
+    server = Program("serve", str(write(folder, "server", SERVER)), stdin=subprocess.DEVNULL)
+    port = server.until("ready")["port"]
+    client = Program("receive", str(write(folder, "client", over_sockets(port))),
+                     stdin=subprocess.DEVNULL)
+    assert client.until("ended")["sent"] == 150
+    server.process.terminate()
+    assert client.end() == server.end() == 0

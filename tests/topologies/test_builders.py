@@ -291,6 +291,7 @@ def nodes_of(scenario: str) -> dict[str, Node]:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_interfaces_and_addresses(builder: str, scenario: str, seen) -> None:
     """Every node has its interfaces by their names, with their addresses, and no other address."""
@@ -308,6 +309,7 @@ def test_interfaces_and_addresses(builder: str, scenario: str, seen) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_radios_and_their_addresses(builder: str, scenario: str, seen) -> None:
     """Each node has its own radios: a station's is a client, an access point's is one."""
@@ -326,6 +328,7 @@ def test_radios_and_their_addresses(builder: str, scenario: str, seen) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_bridges_and_namespaces(builder: str, scenario: str, seen) -> None:
     """Wire and radio of an access point are on its bridge; all access points are in one place."""
@@ -340,6 +343,7 @@ def test_bridges_and_namespaces(builder: str, scenario: str, seen) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_routes(builder: str, scenario: str, seen) -> None:
     """Everybody's default route is the gateway, and further routes are as the files say."""
@@ -353,6 +357,7 @@ def test_routes(builder: str, scenario: str, seen) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_air(builder: str, scenario: str, seen) -> None:
     """The medium is ours alone: a class a transmitter on the air, nothing shapes a station."""
@@ -373,6 +378,7 @@ def test_the_air(builder: str, scenario: str, seen) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_both_builders_build_the_same(scenario: str, seen) -> None:
     """Links, routes, radios and queues agree in all that is not made up anew each time."""
@@ -402,6 +408,7 @@ def on(shared_qop: Qop, measured: dict[str, Record]) -> Callable[[str], dict[str
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_policies_are_measured_and_proven(builder: str, on) -> None:
     """Every record is ok, all of its evidence holds, and it says who built its network."""
     records = on(builder)
@@ -415,6 +422,7 @@ def test_policies_are_measured_and_proven(builder: str, on) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_both_builders_have_the_same_evidence(on) -> None:
     """The same checks hold in the same cells, and negotiations take as many packets."""
     one, other = (on(there(name)) for name in NAMES)
@@ -427,6 +435,7 @@ def test_both_builders_have_the_same_evidence(on) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 def test_a_withheld_daemon_is_missed(qop: Qop) -> None:
     """Without the RADIUS server P8 fails on Mininet-WiFi, too; the record says who is silent."""
     done, records = qop.run("fault", *VIRTUAL, "--builder", there(MININET_WIFI), "--policies",
@@ -483,6 +492,7 @@ with hwsim_mgmt.in_path():
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_hwsim_mgmt_makes_and_removes_radios(tmp_path: Path) -> None:
     """Real radios: made with their numbers, heard at a signal, removed by name and by number."""
     said = await in_guest(MININET, HELPER, tmp_path)
@@ -523,6 +533,7 @@ radios()
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_radios_of_mininet_wifi_go_with_their_testbed(tmp_path: Path) -> None:
     """None is left at the end, twice in one process; those of a killed one go at the next start."""
     radios = str(sum(bool(i.radio) for node in nodes_of("N2").values()

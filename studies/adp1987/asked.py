@@ -1,0 +1,26 @@
+"""Settings of the study's workload: how many messages, which seed, what the paper leaves open."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from studies import study
+
+
+class Asked(study.Asked):
+    """What a repetition is asked for."""
+
+    messages: int = Field(
+        10_000, ge=100, le=10_000, json_schema_extra={"option": "--messages"},
+        description="Messages of a trace, 100 to 10000; the paper's had 10000.")
+    proof_messages: int = Field(
+        200, ge=20, le=1000,
+        description="Messages of the phase that is captured whole, for evidence.")
+    trace_seed: int = Field(1, ge=0, le=1_000_000, json_schema_extra={"option": "--trace-seed"},
+                            description="Decides the traces and what messages hold.")
+    rsa_bits: Literal[512, 1024] = Field(
+        512, description="Size of the RSA keys that are charged; the paper says none.")
+    bound_bytes: int = Field(24_576, ge=8192, le=57_344,
+                             description="User data that makes a queue full.")

@@ -1,0 +1,59 @@
+"""The body of this study's records, and the metrics and lists in it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from analysis.metrics import Metric
+from measure.record import RecordPart
+
+THROUGHPUT = Metric("throughput_bytes_per_s", "throughput", unit="kB/s", scale=1e-3, short="T",
+                    better="higher", stops=True, digits=0)
+LATENCY = Metric("latency_s", "latency of urgent messages", unit="ms", scale=1e3, short="L",
+                 better="lower", stops=True, digits=1, heading=("latency",))
+ESTABLISHMENT = Metric("establishment_s", "establishment of the channel", unit="ms", scale=1e3,
+                       short="C", better="lower", digits=1, heading=("establish-", "ment"))
+UTILISATION = Metric("utilisation_share", "utilisation of the sender", unit="%", scale=100,
+                     short="utilisation", better="lower", digits=1, heading=("utili-", "sation"))
+ADP_BYTES = Metric("adp_message_bytes", "user data of an ADP message", unit="B", digits=0,
+                   short="size", heading=("ADP", "message"))
+METRICS = (THROUGHPUT, LATENCY, ESTABLISHMENT, UTILISATION, ADP_BYTES)
+LATENCIES = Metric("latencies_s", "latencies of urgent messages", unit="ms", scale=1e3, digits=1)
+#: After which shares of a trace Figure 3 is taken.
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+class PrefixRecord(RecordPart):
+    """What the first so many messages of the trace come to."""
+
+    messages: int
+    throughput_bytes_per_s: float | None
+    latency_s: float | None
+
+
+class AttackRecord(RecordPart):
+    """A negative control: how often it was tried, and how often it was let through."""
+
+    fault: str
+    tried: int
+    accepted: int
+    detail: str
+
+
+class Measured(RecordPart):
+    """What a repetition measured; what it has no part of is empty."""
+
+    throughput_bytes_per_s: float | None = None
+    latency_s: float | None = None
+    latency_median_s: float | None = None
+    latency_deviation_s: float | None = None
+    establishment_s: float | None = None
+    utilisation_share: float | None = None
+    adp_message_bytes: float | None = None
+    messages_per_adp_message: float | None = None
+    offered_bytes_per_s: float | None = None
+    overloaded: bool = False
+    causes: dict[str, int] = Field(default_factory=dict)
+    latencies_s: list[float] = Field(default_factory=list)
+    prefixes: list[PrefixRecord] = Field(default_factory=list)
+    attack: AttackRecord | None = None

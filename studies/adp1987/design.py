@@ -1,0 +1,112 @@
+"""The experiments' design: factors, their levels, and one factor at a time as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from studies.adp1987.traces import TRACES, TraceKind
+from studies.study import Cell, Factor, Level, StudyError, fixed
+
+NOMINAL_URGENCY = "U3"
+#: Share of urgent messages in the ALL trace (Table 1).
+URGENCY = {"U1": 0.0008, "U2": 0.03, "U3": 0.10, "U4": 0.19, "U5": 0.27}
+RATES = (0.5, 1.0, 1.5, 2.0)
+TIMEOUTS_MS = (1, 10, 40, 60, 100, 200)
+SCOPES = {"NE": "none", "PE": "trailer", "FE": "all"}
+#: Device by level of the paper's factor Y, and what computes today.
+DEVICES = {"HW": "sun3-50", "SW": "sun3-50-des-routine", "today": "epyc-core"}
+PROTOCOLS = {"1987": "adp-1987", "modern": "adp"}
+#: Traces of Figures 4 to 6.
+_BY_RATE, _BY_TIMEOUT = ("ALL", "ND"), ("ALL", "TCP", "ND")
+_FIGURE_4_MS = 40
+
+
+def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+    """The paper's traces by name, a user's own by their capture files."""
+    from studies.adp1987 import captured
+
+    known = fixed([Level(name, f"{kind.mean_bytes} B, {kind.interarrival_s * 1e3:g} ms")
+                   for name, kind in TRACES.items()])
+    own = [captured.level(file) for file in files]
+    for level in own:
+        if level.id in TRACES:
+            raise StudyError(f"--trace {level.id}: is a trace of the paper's; call the file "
+                             "something else")
+    return [*(known(names, ()) if names or not files else ()), *own]
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+FACTORS = (
+    Factor("trace", "Trace", read=_traces, option="--traces", file_option="--trace",
+           help=f"Traces, of {', '.join(TRACES)}.",
+           file_help="A capture of your own whose packets are the messages. May be repeated."),
+    Factor("urgency", "Urgency", plural="urgencies", read=fixed(
+        [Level(name, f"{share:.2%} of ALL's messages" if name != NOMINAL_URGENCY else
+               "10 % of ALL's, other traces' own") for name, share in URGENCY.items()])),
+    Factor("rate", "Rate", is_number=True, unit="of the nominal", read=fixed(
+        [Level(_number(rate), number=rate) for rate in RATES])),
+    Factor("scope", "Encryption", read=fixed([
+        Level("NE", "none"), Level("PE", "trailer"), Level("FE", "all")])),
+    Factor("technology", "Technology", plural="technologies", read=fixed([
+        Level("HW", "DES chip"), Level("SW", "DES routine"), Level("today", "a core of today's")])),
+    Factor("queue", "Queueing", plural="kinds of queueing",
+           read=fixed([Level("ON"), Level("OFF")])),
+    Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed(
+        [Level(str(value), number=value) for value in TIMEOUTS_MS])),
+    Factor("protocol", "Protocol", read=fixed([
+        Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305")])),
+)
+NAMES = tuple(factor.name for factor in FACTORS)
+
+
+def ids(trace: str, **changes: str) -> tuple[str, ...]:
+    """A cell's ids: a trace's nominal levels (Table 1) but for `changes`."""
+    nominal = {"trace": trace, "urgency": NOMINAL_URGENCY, "rate": "1", "scope": "PE",
+               "technology": "HW", "queue": "ON", "timeout": nominal_timeout(trace),
+               "protocol": "1987"}
+    return tuple((nominal | changes).values())
+
+
+def nominal_timeout(trace: str) -> str:
+    """The nominal timeout (ms) of a trace; that of ALL for a user's own."""
+    kind: TraceKind = TRACES.get(trace, TRACES["ALL"])
+    return _number(kind.timeout_s * 1e3)
+
+
+def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every cell of these traces, each as often as a table or figure has it."""
+    for trace in traces:
+        yield ids(trace)
+        if trace in ("ALL", "ND") or trace not in TRACES:
+            yield from (ids(trace, scope=scope, queue=queue)
+                        for scope in SCOPES for queue in ("OFF", "ON"))
+        if trace in ("ALL", "ND"):
+            yield ids(trace, technology="SW")
+        if trace == "ALL":
+            yield from (ids(trace, urgency=urgency) for urgency in URGENCY)
+            yield from (ids(trace, technology="today", protocol=protocol, scope=scope)
+                        for protocol in PROTOCOLS for scope in ("PE", "FE"))
+            yield ids(trace, technology="today", scope="NE")
+        if trace in _BY_RATE:
+            yield from (ids(trace, rate=_number(rate), queue=queue, timeout=str(_FIGURE_4_MS))
+                        for rate in RATES for queue in ("ON", "OFF"))
+        if trace in _BY_TIMEOUT:
+            yield from (ids(trace, timeout=str(value)) for value in TIMEOUTS_MS)
+
+
+def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+    """The design's cells of the levels that were chosen, each once."""
+    by_id = {name: {level.id: level for level in levels[name]} for name in NAMES}
+    for row in dict.fromkeys(design([level.id for level in levels["trace"]])):
+        if all(level in by_id[name] for name, level in zip(NAMES, row, strict=True)):
+            yield Cell({name: by_id[name][level] for name, level in zip(NAMES, row, strict=True)})
+
+
+def is_paced(row: Mapping[str, Any]) -> bool:
+    """Whether a cell is of latency alone, as those are where the rate is another than nominal."""
+    return str(row["rate"]) != "1"

@@ -1,0 +1,182 @@
+"""The endpoint is an ADP host whose every operation takes its device's time.
+
+A host has one thread, as the kernel of 1987 had: while it handles a message, or a datagram is on
+the wire, nothing else is done.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from protocols.adp.config import Config, load
+from protocols.adp.crypto import Operation
+from protocols.adp.effects import Effect
+from protocols.adp.network import Datagrams
+from protocols.adp.program import HostEndpoint
+from studies.adp1987.processor import DatagramWire, PacedProcessor, sharp_timers
+
+#: Sequence number and check in 1987, the tag today: what stands behind the last user message.
+_TRAILER_BYTES = 16
+
+
+def costs(work: Mapping[str, Mapping[str, Any]], rsa_bits: int) -> dict[str, tuple[float, float]]:
+    """Seconds of an operation and of a byte of it, by operation, from a device's document.
+
+    What takes a time to set up and a time a byte has two figures, `NAME-operation` and `NAME`. RSA
+    is of the size that the paper may have had; what is really computed is of 1024 bits.
+    """
+    table: dict[str, tuple[float, float]] = {}
+    for name, figure in work.items():
+        operation = name.removesuffix("-operation").replace(f"rsa-{rsa_bits}-", "rsa-")
+        each, byte = table.get(operation, (0.0, 0.0))
+        rate = figure.get("bytes_per_s")
+        table[operation] = (each + (figure.get("seconds") or 0.0), byte + (1 / rate if rate else 0))
+    return table
+
+
+class PacedDatagrams(Datagrams):
+    """The network below: a datagram goes when its processor is done with it, which then waits.
+
+    With a `fault`, somebody is on the way.
+    """
+
+    def __init__(self, config: Config, processor: PacedProcessor, wire: DatagramWire,
+                 fault: str = "") -> None:
+        super().__init__(config.network.kind, config.network.number,
+                         config.addresses[config.host])
+        self._processor, self._wire, self._fault = processor, wire, fault
+        self._gone: list[tuple[bytes, str]] = []
+        #: When the last one went, before it was on the wire.
+        self.sent_ns = 0
+
+    def send(self, payload: bytes, address: str) -> None:
+        """Hand a datagram on, and wait until its last fragment has left."""
+        self.sent_ns = self._processor.settle()
+        for copy in on_the_way(payload, self._fault):
+            self._put(copy, address)
+        if self._fault == "stale-channel":
+            self._gone.append((payload, address))
+
+    def again(self) -> None:
+        """Send all that was sent once more, as somebody who has kept it would."""
+        for payload, address in self._gone:
+            self._put(payload, address)
+
+    def _put(self, payload: bytes, address: str) -> None:
+        self._wire.sent(self._processor.now_ns)
+        super().send(payload, address)
+        self._processor.owe(self._wire.takes_ns(len(payload)))
+        self._processor.settle()
+
+
+def on_the_way(payload: bytes, fault: str) -> list[bytes]:
+    """What arrives of a datagram; only those that carry user messages are worth the trouble."""
+    if not int.from_bytes(payload[2:4]):
+        return [payload]
+    if fault == "replayed":
+        return [payload, payload]
+    place = {"altered": -1, "unprotected-body": -1 - _TRAILER_BYTES}.get(fault)
+    if place is None:
+        return [payload]
+    altered = bytearray(payload)
+    altered[place] ^= 0x01
+    return [bytes(altered)]
+
+
+class PacedEndpoint(HostEndpoint):
+    """A host with a modelled processor, at whose exact time everything is done.
+
+    `heard` gets what it reports, with the time (ns).
+    """
+
+    def __init__(self, job: Mapping[str, Any],
+                 heard: Callable[[Effect, int], None]) -> None:
+        config = load(Path(job["config"]))
+        sharp_timers()
+        self.processor = PacedProcessor(costs(job["work"], job["rsa_bits"]))
+        self.wire = DatagramWire(job["wire"], Path(job["stamps"]), Path(job["peer_stamps"]))
+        self.datagrams = PacedDatagrams(config, self.processor, self.wire, job.get("fault", ""))
+        self._peer = job["peer"]
+        self._is_receiving = False
+        self._heard = heard
+        super().__init__(config, self.datagrams, self._meter, self._settle)
+
+    @property
+    def now_s(self) -> float:
+        """The exact time, as the protocol takes it."""
+        return self.processor.now_ns / 1e9
+
+    def read(self) -> None:
+        """Take what has arrived."""
+        received = self.datagrams.receive()
+        if received is None:
+            return
+        payload, address = received
+        source = self._hosts.get(address, address)
+        self.processor.reach(self.wire.arrived_ns(len(payload), self.processor.now_ns)
+                             if source == self._peer else time.monotonic_ns())
+        self._is_receiving = True
+        self.perform(self.host.receive(payload, source, self.now_s))
+        self.processor.settle()
+        self._is_receiving = False
+
+    @property
+    def off_time(self) -> dict[str, int]:
+        """Datagrams that came: all, before their wire lets them, and after."""
+        return {"arrived": self.wire.arrived, "early": self.wire.early, "late": self.wire.late}
+
+    def due_ns(self) -> int | None:
+        """When there is something to do by itself."""
+        deadline_s = self.host.deadline_s()
+        return None if deadline_s is None else round(deadline_s * 1e9)
+
+    def tick(self) -> None:
+        """Do what is due at the exact time."""
+        due_ns = self.due_ns()
+        if due_ns is not None and due_ns <= self.processor.now_ns:
+            # Rounded to a nanosecond, a deadline may be a hair before itself.
+            deadline_s = self.host.deadline_s()
+            self.perform(self.host.tick(max(self.now_s, deadline_s or 0.0)))
+            self.processor.settle()
+
+    def serve_until(self, until_ns: int | None, files: Sequence[Any] = ()) -> bool:
+        """Take what arrives and do what is due until a time, or until a file has something.
+
+        Whether a file has.
+        """
+        while until_ns is None or self.processor.now_ns < until_ns:
+            next_ns = min((at for at in (until_ns, self.due_ns()) if at is not None), default=None)
+            left_s = None if next_ns is None else max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
+            ready, _, _ = select.select([self.datagrams.fileno(), *files], [], [], left_s)
+            if self.datagrams.fileno() in ready:
+                self.read()
+            elif ready:
+                return True
+            elif next_ns is not None:
+                self.processor.reach(next_ns)
+            self.tick()
+        return False
+
+    def _meter(self, operation: Operation, size: int) -> None:
+        way = "receive" if self._is_receiving else "send"
+        if operation in (Operation.USER_MESSAGE, Operation.ADP_MESSAGE):
+            # A user message is paid for when its process hands it over, not when it is shipped.
+            if operation is Operation.ADP_MESSAGE or self._is_receiving:
+                self.processor.charge(f"{operation}-{way}")
+        else:
+            self.processor.charge(operation.value, size)
+
+    def _settle(self, effect: Effect) -> None:
+        """What is delivered is there when all that was done for it is over."""
+        self._heard(effect, self.processor.settle())
+
+
+def read_job(path: str) -> dict[str, Any]:
+    """What a host is told, from a file."""
+    job: dict[str, Any] = json.loads(Path(path).read_text())
+    return job

@@ -1,0 +1,231 @@
+"""The study's part inside the machine: two hosts, a channel between them, a trace over it.
+
+A repetition has three phases on one channel: a short one that is captured whole and proves what is
+protected, the trace in its own time (latency), and the trace as fast as it is taken (throughput).
+Nothing is judged here. Standard library and the protocol only.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from measure.capture import WHOLE, Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.workload import Service, Session, Site
+from protocols.adp.keys import generate
+from studies.adp1987 import attacks, traces
+
+PROTOCOL = 253
+OWNER = "xena"
+OWNERS = {"alpha": ("alice", OWNER), "beta": ("bob",), "mid": ("mallory",)}
+_PEERS = {"alpha": "beta", "beta": "alpha", "mid": "beta"}
+#: First fragments, which hold the frame's header: enough to count by.
+FIRST_FRAGMENTS = f"ip proto {PROTOCOL} and ip[6:2] & 0x1fff == 0"
+_HEADERS = Detail(snap_bytes=128, buffer_kib=4096, in_blocks=True)
+_RETRY_S = 10.0
+
+
+class Workload:
+    """Two hosts of a kernel session each, and messages from one to the other."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._keys: dict[str, Path] = {}
+        self._is_still = False
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """None: a kernel session is a repetition's own."""
+        return []
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """Establish, prove, replay twice."""
+        session.raw["captures"] = []
+        if not self._is_still:
+            _quiet(self._site)
+            self._is_still = True
+        hosts = HostPrograms(self._site, task, out, self._key_folder(task["protocol"], out))
+        # A task may have a control of its own: tests have several in one machine.
+        fault = task.get("fault", self._site.fault)
+        if fault:
+            attacks.run(fault, hosts,
+                        lambda part: self._captured(WHOLE, part, out, session), session)
+            return
+        with ExitStack() as stack:
+            receiver = stack.enter_context(hosts.program("receiver", "beta"))
+            sender = stack.enter_context(hosts.program("sender", "alpha"))
+            with self._captured(WHOLE, "proof", out, session):
+                session.stamp("establish")
+                sender.do("establish")
+                session.stamp("proof")
+                sender.do("proof")
+            with self._captured(_HEADERS, "traffic", out, session):
+                for phase in hosts.phases[1:]:
+                    session.stamp(phase)
+                    sender.do(phase)
+                settle()
+            session.stamp("end")
+            sender.end()
+            receiver.end()
+
+    @contextmanager
+    def _captured(self, detail: Detail, part: str, out: Path, session: Session) -> Iterator[None]:
+        expression = f"ip proto {PROTOCOL}" if detail is WHOLE else FIRST_FRAGMENTS
+        with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)], detail,
+                       part=part, out=out, logs=self._site.logs,
+                       summaries=session.raw["captures"]):
+            yield
+
+    def _key_folder(self, version: str, out: Path) -> Path:
+        """The owners' keys of this run, made once, with a copy for whoever judges."""
+        if version not in self._keys:
+            folder = self._site.mount / f"keys-{version}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for owners in OWNERS.values():
+                for owner in owners:
+                    generate(version, folder, owner)
+            self._keys[version] = folder
+        for file in self._keys[version].iterdir():
+            shutil.copyfile(file, out / file.name)
+        return self._keys[version]
+
+
+class HostPrograms:
+    """Configurations and jobs of a repetition's hosts, as files in its folder."""
+
+    def __init__(self, site: Site, task: Mapping[str, Any], out: Path, keys: Path) -> None:
+        self.site, self.task, self.out, self.keys = site, task, out, keys
+        #: Of the repetition: each has a trace of its own, and the same one each time.
+        number = out.name.rpartition("-")[2]
+        self.seed = task["seed"] * 1000 + (int(number) if number.isdigit() else 0)
+        self.phases = ["proof", "latency", *(["throughput"] if task["saturated"] else [])]
+        for phase in self.phases:
+            count = task["proof_messages"] if phase == "proof" else task["messages"]
+            (out / f"{phase}.json").write_text(json.dumps({
+                "saturated": phase == "throughput",
+                "messages": [(message.at_s, message.bytes, message.urgent)
+                             for message in messages(task, self.seed)[:count]]}))
+
+    def job(self, role: str, host: str, **changes: Any) -> Path:
+        """What a program is told."""
+        forged = changes.get("fault") == "forged-owner"
+        path = self.out / f"{role}-job.json"
+        path.write_text(json.dumps({
+            "config": str(self.config(host, forged=forged)), "owner": OWNER, "seed": self.seed,
+            "work": self.site.devices[host]["work"], "rsa_bits": self.task["rsa_bits"],
+            "wire": self.task["wire"], "log": str(self.out / f"{role}.json.gz"),
+            "stamps": self._stamps(host), "peer": _PEERS[host],
+            "peer_stamps": self._stamps(_PEERS[host]),
+            "phases": {phase: str(self.out / f"{phase}.json") for phase in self.phases},
+            **changes}))
+        return path
+
+    def _stamps(self, host: str) -> str:
+        """Where a host says when it sent what."""
+        return str(self.out / f"{host}.stamps")
+
+    def config(self, host: str, *, forged: bool = False) -> Path:
+        """A host's configuration, beside the keys; forged, its owner has somebody else's."""
+        task = self.task
+        owners = [{"name": owner, **({"private_key": f"{owner}.pem"} if place == host else
+                                     {"public_key": f"{owner}.pub.pem"})}
+                  for place, names in OWNERS.items() for owner in names]
+        if forged:
+            owners = [{"name": OWNER, "private_key": "mallory.pem"} if owner["name"] == OWNER
+                      else owner for owner in owners]
+        path = self.keys / f"{host}.json"
+        path.write_text(json.dumps({
+            "protocol": task["protocol"], "host": host,
+            "network": {"kind": "ip", "protocol": PROTOCOL}, "owners": owners,
+            "hosts": [{"name": place, "address": self.site.network.nodes[place].address,
+                       "kernel_owner": names[0]} for place, names in OWNERS.items()],
+            "scope": task["scope"], "queue": task["queue"], "timeout_s": task["timeout_s"],
+            "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S}))
+        return path
+
+    def program(self, role: str, host: str, **changes: Any) -> HostProgram:
+        """A program of the study's on a host."""
+        argv = [sys.executable, "-m", f"studies.adp1987.{role}",
+                str(self.job(role, host, **changes))]
+        return HostProgram(role, self.site.testbed.command(host, argv), self.site.log(role, host))
+
+
+class HostProgram:
+    """A running program: told what to do by lines, which it answers. A context manager."""
+
+    def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
+        self._name, self._log = name, log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=errors, text=True)
+        self.expect("ready")
+
+    def __enter__(self) -> HostProgram:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def do(self, command: str) -> None:
+        """Have it do something to its end. Raises MeasureError."""
+        self.tell(command)
+        self.expect(f"done {command}")
+
+    def tell(self, command: str) -> None:
+        """Have it begin something. Raises MeasureError."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._gone() from None
+
+    def end(self) -> None:
+        """Have it write its log and end. Raises MeasureError."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if self._process.wait():
+            raise self._gone()
+
+    def expect(self, line: str) -> None:
+        """Wait for what it says. Raises MeasureError."""
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != line:
+            raise self._gone()
+
+    def _gone(self) -> MeasureError:
+        last = (self._log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
+        return MeasureError("data", f"the {self._name} has ended: {last} (log: {self._log.name})")
+
+
+def _quiet(site: Site) -> None:
+    """Have the two hosts send nothing of their own: each knows the other, and has no IPv6."""
+    testbed, nodes = site.testbed, site.network.nodes
+    ends = {"alpha": "to-beta", "beta": "to-alpha"}
+    for host, port in ends.items():
+        peer = _PEERS[host]
+        mac = testbed.run(peer, ["cat", f"/sys/class/net/{ends[peer]}/address"]).strip()
+        testbed.run(host, ["sysctl", "-qw", f"net.ipv6.conf.{port}.disable_ipv6=1"])
+        testbed.run(host, ["ip", "neigh", "replace", nodes[peer].address, "lladdr", mac,
+                           "dev", port, "nud", "permanent"])
+
+
+def messages(task: Mapping[str, Any], seed: int) -> list[traces.TraceMessage]:
+    """The trace of a repetition: made here, or the user's own, at the cell's rate."""
+    if task["own_trace"]:
+        return [traces.TraceMessage(at_s / task["rate"], size, urgent)
+                for at_s, size, urgent in task["own_trace"]]
+    return traces.generate(task["trace"], task["messages"], seed, urgent=task["urgent"],
+                           load=task["rate"])

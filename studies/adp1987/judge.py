@@ -1,0 +1,94 @@
+"""The judge makes a record's body of what a repetition left: logs for times, captures for proof."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from studies.adp1987 import attacked, evidence, logs, matrix
+from studies.adp1987.body import SHARES, Measured, PrefixRecord
+from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
+from studies.study import Judged, Repetition
+
+_RECORDED_RAW = ("stamps", "processor_s", "failure", "attack")
+#: What is kept beside the record, so that whoever has it can judge anew.
+_FILES = ("sender.json.gz", "receiver.json.gz", "later.json.gz", "sender-job.json", "proof.json",
+          "latency.json", "throughput.json", "xena.pub.pem", "bob.pem")
+#: A processor that is busy for all of a trace has more of it than it can take.
+_OVERLOADED = 0.98
+
+
+def judge(repetition: Repetition) -> Judged:
+    """What the repetition came to. Raises MeasureError, OSError."""
+    out = repetition.out
+    raw = json.loads((out / "raw.json").read_text())
+    circumstances: dict[str, Any] = {
+        "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
+        "files": [name for name in _FILES if (out / name).exists()],
+        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
+    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    hosts = logs.read(out)
+    seed = json.loads((out / "sender-job.json").read_text())["seed"]
+    proof = evidence.gather(out, task, hosts, seed)
+    fault = raw.get("attack", "")
+    measured = Measured(attack=attacked.record(fault, proof, out)) if fault else _measured(hosts)
+    checks = evidence.checks(proof, None if fault else out / "traffic-alpha.pcap")
+    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
+    reasons = [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
+                  **circumstances)
+
+
+def _measured(hosts: HostLogs) -> Measured:
+    latency, throughput = hosts.phases["latency"], hosts.phases.get("throughput")
+    waits = _waits(latency.messages)
+    rate = _rate(throughput.messages) if throughput else None
+    span_ns = latency.messages[-1].due_ns
+    offered = latency.user_bytes / (span_ns / 1e9)
+    utilisation = latency.busy_ns / latency.lasted_ns
+    return Measured(
+        throughput_bytes_per_s=rate, latency_s=fmean(waits) if waits else None,
+        latency_median_s=median(waits) if waits else None,
+        latency_deviation_s=pstdev(waits) if waits else None,
+        establishment_s=hosts.establishment_ns / 1e9 if hosts.establishment_ns else None,
+        utilisation_share=utilisation,
+        adp_message_bytes=latency.user_bytes / len(latency.shipments),
+        messages_per_adp_message=len(latency.messages) / len(latency.shipments),
+        offered_bytes_per_s=offered,
+        overloaded=utilisation >= _OVERLOADED or (rate is not None and offered > rate),
+        causes=dict(Counter(shipment.cause for shipment in latency.shipments)),
+        latencies_s=waits, prefixes=_prefixes(latency, throughput))
+
+
+def _waits(messages: Sequence[LoggedMessage]) -> list[float]:
+    """Latencies of urgent messages (s): from their process to the one at the other end."""
+    return [(message.delivered_ns - message.due_ns) / 1e9 for message in messages
+            if message.urgent and message.delivered_ns is not None]
+
+
+def _rate(messages: Sequence[LoggedMessage]) -> float | None:
+    """User data delivered a second, while the sender never idles.
+
+    What is left in the queue when the trace ends would wait for its timeout: it does not count.
+    """
+    ends_ns = messages[-1].handed_ns
+    counted = [message for message in messages if message.sent_ns <= ends_ns] or messages
+    last_ns = max((message.delivered_ns or 0 for message in counted), default=0)
+    return sum(message.bytes for message in counted) / (last_ns / 1e9) if last_ns else None
+
+
+def _prefixes(latency: LoggedPhase, throughput: LoggedPhase | None) -> list[PrefixRecord]:
+    records = []
+    for share in SHARES:
+        count = max(1, round(share * len(latency.messages)))
+        waits = _waits(latency.messages[:count])
+        records.append(PrefixRecord(
+            messages=count, latency_s=fmean(waits) if waits else None,
+            throughput_bytes_per_s=_rate(throughput.messages[:count]) if throughput else None))
+    return records

@@ -1,0 +1,126 @@
+"""A host that an owner talks to, and that passes itself off as that owner elsewhere.
+
+`python3 -m studies.adp1987.mallory JOB.json` on host `mid`: a lawful user with keys of her own.
+With the protocol of 1987 she has the owner sign what another host wants signed; a line on standard
+input starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from protocols.adp import packets
+from protocols.adp.config import Config, load
+from protocols.adp.crypto import Crypto
+from protocols.adp.effects import Scope
+from protocols.adp.network import Datagrams
+from protocols.adp.packets import Flag, Frame, Kind, Proof
+from protocols.adp.suite import Identity, Tools
+from protocols.adp.suite_1987 import Suite1987
+from protocols.adp.suite_modern import SuiteModern
+from studies.adp1987.endpoint import read_job
+
+_NUMBER = 9  # that she gives to whom she claims to be
+_PATIENCE_S = 30.0
+TEXT = b"not from xena at all"
+
+
+class Mallory:
+    """Her own program on the protocol's parts."""
+
+    def __init__(self, config: Config, owner: str) -> None:
+        self._config, self._owner = config, owner
+        self._session = os.urandom(8)
+        self._challenge: bytes | None = None
+        identity = Identity("mid", "mallory", config.keys, self._session)
+        tools = Tools(identity, config.directory, Crypto(lambda _operation, _size: None),
+                      self._random, Scope.TRAILER, 64)
+        self._is_old = config.version == "adp-1987"
+        self._suite: Any = (Suite1987(tools, checksum=False) if self._is_old
+                            else SuiteModern(tools))
+        self._datagrams = Datagrams(config.network.kind, config.network.number,
+                                    config.addresses["mid"])
+
+    def go(self) -> None:
+        """Open a channel to beta, have the owner sign, and use the signature there."""
+        keys, channel = self._open("beta")
+        proof = self._lured(keys.theirs if self._is_old else None)
+        frame = self._frame(channel)
+        self._send("beta", self._sealed(keys, frame, (Proof(_NUMBER, self._owner,
+                                                            proof.signature),), TEXT))
+
+    def _random(self, size: int) -> bytes:
+        """Random bytes, or what she wants others to sign."""
+        return os.urandom(size) if self._challenge is None else self._challenge
+
+    def _open(self, host: str) -> tuple[Any, bytes]:
+        """A channel of her own, as anybody may have."""
+        request, keys = self._suite.request(host)
+        frame = self._frame(request.channel, Flag.REQUEST, request=request.encoded)
+        self._send(host, frame.clear() if keys is None else self._sealed(keys, frame))
+        keys = self._suite.acknowledged(request, keys, self._received(host))
+        self._send(host, self._sealed(keys, self._frame(request.channel)))
+        return keys, request.channel
+
+    def _lured(self, challenge: bytes | None) -> Proof:
+        """What the owner signs for her, having come to talk to her."""
+        request = self._received("alpha")
+        self._challenge = challenge
+        keys, acknowledgement = self._suite.accept("alpha", request)
+        self._challenge = None
+        frame = self._frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
+        self._send("alpha", self._sealed(keys, frame))
+        while True:
+            answer = self._received("alpha")
+            body = packets.parse_body(keys.open(answer.clear(), answer), answer.count,
+                                      self._suite.padding)
+            for proof in body.proofs:
+                if proof.name == self._owner:
+                    return proof
+
+    def _frame(self, channel: bytes, flags: int = 0, request: bytes = b"",
+               acknowledgement: bytes = b"") -> Frame:
+        return Frame(self._suite.version, Kind.DATA, flags, 0, channel, self._session, request,
+                     acknowledgement)
+
+    def _sealed(self, keys: Any, frame: Frame, proofs: tuple[Proof, ...] = (),
+                text: bytes | None = None) -> bytes:
+        records = [] if text is None else [packets.encode_record(_NUMBER, b"bob", 7, text)]
+        whole = replace(frame, flags=frame.flags | self._suite.flags(private=False),
+                        count=len(records))
+        body = packets.encode_body(proofs, (), records)
+        return whole.clear() + bytes(keys.seal(whole.clear(), body, private=False))
+
+    def _send(self, host: str, payload: bytes) -> None:
+        self._datagrams.send(payload, self._config.addresses[host])
+
+    def _received(self, host: str) -> Frame:
+        """The next message of a host's. Raises TimeoutError."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            select.select([self._datagrams.fileno()], [], [], left_s)
+            received = self._datagrams.receive()
+            if received is not None and received[1] == self._config.addresses[host]:
+                return packets.parse(received[0])
+        raise TimeoutError(f"nothing from {host}")
+
+
+def main(path: str) -> int:
+    """Wait for the word, and try."""
+    job = read_job(path)
+    mallory = Mallory(load(Path(job["config"])), job["owner"])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        mallory.go()
+        print(f"done {line.strip()}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,70 @@
+"""What must stand for a cell, and what its workload is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from studies.adp1987.asked import Asked
+from studies.adp1987.design import (
+    DEVICES,
+    NOMINAL_URGENCY,
+    PROTOCOLS,
+    SCOPES,
+    URGENCY,
+    is_paced,
+)
+from studies.study import Cell
+from studies.study import TestbedSpec as Spec
+from topologies import shapes
+from topologies.loader import load_wire
+from topologies.model import Interface, Network, Node, Wire
+
+#: The paper's Ethernet, and for today's processors today's.
+WIRES = {"today": str(Path(__file__).parent / "wires" / "lan-1g.yml")}
+PAPER_WIRE = "lan-10m"
+_PLACES = {"alpha": {"to-beta": "10.9.0.1/24", "to-mid": "10.9.1.1/24"},
+           "beta": {"to-alpha": "10.9.0.2/24", "to-mid": "10.9.2.1/24"},
+           "mid": {"to-alpha": "10.9.1.2/24", "to-beta": "10.9.2.2/24"}}
+#: The middle host is known by one address, which the others reach by their own wire to it.
+_ROUTES = {"beta": {"10.9.1.0/24": "10.9.2.2"}, "mid": {"10.9.0.2/32": "10.9.2.1",
+                                                       "10.9.0.1/32": "10.9.1.1"}}
+
+
+def wire_of(cell: Cell) -> Wire:
+    """The Ethernet of a cell's time."""
+    return load_wire(WIRES.get(cell.ids["technology"], PAPER_WIRE))
+
+
+def network(wire: Wire) -> Network:
+    """Three hosts with a wire between any two; the third one is there for attacks."""
+    nodes = {name: Node(["host"], {port: Interface(address=address)
+                                   for port, address in ports.items()},
+                        routes=_ROUTES.get(name, {})) for name, ports in _PLACES.items()}
+    ends = (("alpha", "beta"), ("alpha", "mid"), ("beta", "mid"))
+    links = [shapes.link(f"{one}/to-{other}", f"{other}/to-{one}", wire) for one, other in ends]
+    return Network("three-hosts", nodes, links)
+
+
+def testbed(cell: Cell) -> Spec:
+    """The hosts with the cell's device; a testbed a trace, so that traces go side by side."""
+    device = DEVICES[cell.ids["technology"]]
+    return Spec(network(wire_of(cell)), devices=dict.fromkeys(_PLACES, device),
+                options={"trace": cell.ids["trace"]})
+
+
+def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
+    """The protocol's settings, the wire as its driver knows it, and the trace."""
+    ids, wire = cell.ids, wire_of(cell)
+    urgency = ids["urgency"]
+    return {
+        "protocol": PROTOCOLS[ids["protocol"]], "scope": SCOPES[ids["scope"]],
+        "queue": ids["queue"] == "ON", "timeout_s": float(ids["timeout"]) / 1e3,
+        "bound_bytes": asked.bound_bytes, "rsa_bits": asked.rsa_bits,
+        "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
+        "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
+        "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
+        "messages": asked.messages, "proof_messages": asked.proof_messages,
+        "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
+        "saturated": not is_paced(ids)}

@@ -1,0 +1,138 @@
+"""Measure what the protocols' operations take on this machine, for a device's file.
+
+`python3 -m studies.adp1987.measure_device` prints figures in processor time of this implementation
+in Python; what the system takes for datagrams is not in them.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from protocols.adp.context import Settings
+from protocols.adp.crypto import Crypto, RsaPrivate
+from protocols.adp.effects import Deliver, Effect, Message, Scope, Send
+from protocols.adp.host import Host, make
+from protocols.adp.keys import RSA_BITS
+from protocols.adp.suite import Directory
+
+_ROUNDS, _LARGE, _BATCH = 2000, 16_384, 11
+_PRIMES = {512: (2**255 + 95, 2**256 - 189), 1024: (2**511 + 111, 2**512 - 569)}
+
+
+def seconds(operation: Callable[[], object], rounds: int = _ROUNDS) -> float:
+    """Processor time of an operation: the best of five means, so that nothing else is in it."""
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(rounds):
+            operation()
+        best = min(best, (time.process_time() - start) / rounds)
+    return best
+
+
+def cryptography() -> dict[str, float]:
+    """Seconds by figure; those that end in `_byte` are of one byte."""
+    crypto = Crypto(lambda _operation, _size: None)
+    key, small, large = b"8 bytes!", bytes(16), bytes(_LARGE)
+    signer, aead = Ed25519PrivateKey.generate(), ChaCha20Poly1305(bytes(32))
+    verifier, signature = signer.public_key(), signer.sign(small)
+    figures: dict[str, float] = {}
+    for bits, (p, q) in _PRIMES.items():
+        # As much work as with primes, whatever comes of it.
+        private = RsaPrivate(p, q, 65537)
+        public = type(private.public)(p * q, 65537)
+        block = bytes(public.size - 1) + b"2"
+        figures[f"rsa-{bits}-private"] = seconds(partial(crypto.rsa_private, private, block), 200)
+        figures[f"rsa-{bits}-public"] = seconds(partial(crypto.rsa_public, public, block), 200)
+    figures |= {
+        "x25519": seconds(partial(crypto.x25519_public, bytes(32))),
+        "ed25519-sign": seconds(partial(crypto.sign, signer, small)),
+        "ed25519-verify": seconds(partial(crypto.verify, verifier, signature, small))}
+    bulk: dict[str, Callable[[bytes], object]] = {
+        "des": partial(crypto.des_encrypt, key),
+        "chacha20-poly1305": partial(crypto.seal, aead, 1, clear=b""), "sha256": crypto.digest}
+    for name, run in bulk.items():
+        each = seconds(partial(run, small))
+        figures[f"{name}_byte"] = (seconds(partial(run, large), 200) - each) / _LARGE
+        figures[f"{name}-operation"] = each
+    return figures
+
+
+def messages() -> dict[str, float]:
+    """What a host does for a user message and an ADP message beside cryptography, each way."""
+    one, many = _trip(1), _trip(_BATCH)
+    figures = {}
+    for way, alone, together in zip(("send", "receive"), one, many, strict=True):
+        user = (together - alone) / (_BATCH - 1)
+        figures[f"user-message-{way}"] = user
+        figures[f"adp-message-{way}"] = alone - user
+    return figures
+
+
+def _trip(batch: int) -> tuple[float, float]:
+    """Processor time at either end for an ADP message of so many user messages."""
+    alpha, beta = _hosts()
+    effects: list[Effect] = []
+    spent = [0.0, 0.0]
+    for number in range(_ROUNDS // batch + 1):
+        start = time.process_time()
+        for place in range(batch):
+            effects = alpha.send(Message("a", "beta", "b", 7, bytes(100),
+                                         urgent=place == batch - 1), number)
+        spent[0] += time.process_time() - start
+        sent = [effect.payload for effect in effects if isinstance(effect, Send)]
+        start = time.process_time()
+        delivered = [effect for payload in sent
+                     for effect in beta.receive(payload, "alpha", number)]
+        spent[1] += time.process_time() - start
+        if number and sum(isinstance(effect, Deliver) for effect in delivered) != batch:
+            raise RuntimeError("a message was not delivered")
+    rounds = _ROUNDS // batch + 1
+    return spent[0] / rounds, spent[1] / rounds
+
+
+def _hosts() -> tuple[Host, Host]:
+    keys = {name: _rsa() for name in ("a", "b")}
+    directory = Directory({"alpha": "a", "beta": "b"},
+                          {name: key.public for name, key in keys.items()})
+    rng = random.Random(1)  # noqa: S311 - nothing is protected here
+    alpha, beta = (make("adp-1987", host=host, keys={owner: keys[owner]}, directory=directory,
+                        settings=Settings(scope=Scope.NONE), random=rng.randbytes,
+                        meter=lambda _operation, _size: None)
+                   for host, owner in (("alpha", "a"), ("beta", "b")))
+    ends = {"alpha": alpha, "beta": beta}
+    waiting = [("alpha", effect) for effect in alpha.open("beta", ["a"], 0.0)]
+    while waiting:
+        source, effect = waiting.pop(0)
+        if isinstance(effect, Send):
+            answers = ends[effect.host].receive(effect.payload, source, 0.0)
+            answers += ends[effect.host].tick(1.0)
+            waiting += [(effect.host, answer) for answer in answers]
+    return alpha, beta
+
+
+def _rsa() -> RsaPrivate:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    numbers = rsa.generate_private_key(65537, RSA_BITS).private_numbers()
+    return RsaPrivate(numbers.p, numbers.q, numbers.public_numbers.e)
+
+
+def main() -> int:
+    """Print the figures, one a line."""
+    for name, value in {**cryptography(), **messages()}.items():
+        operation, _, byte = name.partition("_")
+        shown = f"bytes_per_s: {1 / value:.3g}" if byte else f"seconds: {value:.3g}"
+        sys.stdout.write(f"{operation}: {{{shown}}}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

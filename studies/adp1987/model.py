@@ -1,0 +1,119 @@
+"""The model: two hosts and a wire as a recursion over messages, by a device's costs.
+
+It stands beside what is measured, and the device's figures are fitted with it. What the programs do
+message by message, it adds up; it knows no packets, no cryptography, no kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from studies.adp1987.traces import TraceMessage
+
+#: A fragment's share of a frame, and what frame, IP header and the wire take beside it, in bytes.
+FRAGMENT_BYTES, FRAME_BYTES = 1480, 58
+#: Of an ADP message without user messages (frame, body's counts, trailer), and of a user message.
+ADP_BYTES, RECORD_BYTES = 20 + 2 + 16, 9 + 3
+WIRE_BPS = 10e6
+
+
+@dataclass(frozen=True)
+class ModelCosts:
+    """Seconds on a host's processor: see topologies/devices/sun3-50.yml."""
+
+    user_send: float
+    adp_send: float
+    adp_receive: float
+    user_receive: float
+    des: float
+    des_byte: float
+
+
+@dataclass(frozen=True)
+class ModelSetting:
+    """What a cell asks of the protocol."""
+
+    scope: str = "PE"
+    queue: bool = True
+    timeout_s: float = 0.04
+    bound_bytes: int = 24_576
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """What comes of it, in SI units."""
+
+    throughput: float
+    latency_s: float
+    adp_bytes: float
+    utilisation: float
+    latencies_s: tuple[float, ...] = ()
+
+
+def wire_s(size: int) -> float:
+    """What a datagram's fragments take on the wire."""
+    return (size + -(-size // FRAGMENT_BYTES) * FRAME_BYTES) * 8 / WIRE_BPS
+
+
+class _Sender:
+    def __init__(self, costs: ModelCosts, setting: ModelSetting) -> None:
+        self.costs, self.setting = costs, setting
+        self.now = self.busy = self.receiver = self.delivered = 0.0
+        self.latencies: list[float] = []
+        self.sizes: list[int] = []
+        self.queue: list[tuple[float, int, bool]] = []
+        self.bytes, self.due = 0, float("inf")
+
+    def crypto(self, size: int) -> float:
+        scope = self.setting.scope
+        length = {"NE": 0, "PE": 16, "FE": size}[scope]
+        return (self.costs.des + self.costs.des_byte * length) if length else 0.0
+
+    def ship(self) -> None:
+        costs, users = self.costs, self.bytes
+        size = ADP_BYTES + users + RECORD_BYTES * len(self.queue)
+        self.now += costs.adp_send + self.crypto(size)
+        self.busy += costs.adp_send + self.crypto(size) + wire_s(size)
+        self.now += wire_s(size)  # the driver waits until the last fragment is gone
+        self.receiver = (max(self.receiver, self.now) + costs.adp_receive + self.crypto(size)
+                         + costs.user_receive * len(self.queue))
+        self.latencies += [self.receiver - at for at, _, urgent in self.queue if urgent]
+        self.sizes.append(users)
+        self.queue, self.bytes, self.due = [], 0, float("inf")
+
+    def hand_over(self, at: float, size: int, *, urgent: bool) -> None:
+        setting = self.setting
+        self.now += self.costs.user_send
+        self.busy += self.costs.user_send
+        overflows = bool(self.queue) and self.bytes + size > setting.bound_bytes
+        if overflows:
+            self.ship()
+        self.queue.append((at, size, urgent))
+        self.bytes += size
+        self.due = min(self.due, self.now + setting.timeout_s)
+        # What makes the queue overflow counts as urgent, and does not fit in with the others.
+        if urgent or overflows or not setting.queue or self.bytes >= setting.bound_bytes:
+            self.ship()
+
+    def until(self, time: float) -> None:
+        if self.due <= time:
+            self.now = max(self.now, self.due)
+            self.ship()
+
+
+def run(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting, *,
+        saturated: bool) -> ModelResult:
+    """A trace through the model; `saturated`: each message comes as soon as the last is taken."""
+    sender = _Sender(costs, setting)
+    for message in trace:
+        at = sender.now if saturated else message.at_s
+        sender.until(max(at, sender.now))
+        sender.now = max(sender.now, at)
+        sender.hand_over(at, message.bytes, urgent=message.urgent)
+    if sender.queue:
+        sender.until(float("inf") if saturated else sender.due)
+    total = sum(message.bytes for message in trace)
+    return ModelResult(total / sender.receiver, fmean(sender.latencies or [0.0]),
+                       fmean(sender.sizes), sender.busy / sender.now, tuple(sender.latencies))

@@ -1,0 +1,95 @@
+"""The paper's printed values in SI units, by the ids of our cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped,unused-ignore]
+
+from analysis.cells import Ids, Key
+from analysis.claims.verdict import Claim
+from studies.adp1987.body import ADP_BYTES, LATENCY, THROUGHPUT, UTILISATION
+from studies.adp1987.design import ids
+
+_FOLDER = Path(__file__).parent
+QUEUES = ("OFF", "ON")
+T, L = THROUGHPUT.name, LATENCY.name
+
+
+@dataclass(frozen=True)
+class PaperValues:
+    """By table, then by metric and cell; and what stands alone."""
+
+    tables: Mapping[str, Mapping[Key, float]]
+    establishment_s: float
+    figure_7_ms: Mapping[str, Any]
+    inconsistent: tuple[str, ...]
+
+    @property
+    def all(self) -> Mapping[Key, float]:
+        """Every printed value; where tables disagree, that of the first."""
+        merged: dict[Key, float] = {}
+        for table in self.tables.values():
+            merged = {**table, **merged}
+        return merged
+
+
+@cache
+def load() -> PaperValues:
+    """Everything that the paper printed, but for its claims."""
+    raw = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
+    return PaperValues(
+        {"2": dict(_table_2(raw)), "3": dict(_scopes(raw["table_3"], "ALL")),
+         "4": dict(_scopes(raw["table_4"], "ND")), "5": dict(_table_5(raw)),
+         "6": dict(_table_6(raw)), "utilisation": dict(_utilisation(raw))},
+        raw["establishment_s"], raw["figure_7"], tuple(raw["inconsistent"]))
+
+
+@cache
+def claims() -> Mapping[str, Claim]:
+    """The paper's conclusions by their numbers."""
+    raw = yaml.safe_load((_FOLDER / "claims.yml").read_text(encoding="utf-8"))
+    return {name: Claim(name, entry["says"], entry["where"]) for name, entry in raw.items()}
+
+
+def scope_ids(trace: str, scope: str, queue: str) -> Ids:
+    """A cell of Table 3 or 4."""
+    return ids(trace, scope=scope, queue=queue)
+
+
+def _values(cell: Ids, throughput: float, latency: float) -> Iterator[tuple[Key, float]]:
+    yield (T, *cell), throughput * 1e3
+    yield (L, *cell), latency / 1e3
+
+
+def _table_2(raw: Any) -> Iterator[tuple[Key, float]]:
+    for trace, (size, throughput, latency) in raw["table_2"].items():
+        yield (ADP_BYTES.name, *ids(trace)), size
+        yield from _values(ids(trace), throughput, latency)
+
+
+def _scopes(table: Any, trace: str) -> Iterator[tuple[Key, float]]:
+    for scope, row in table.items():
+        for queue, throughput, latency in zip(QUEUES, row["T"], row["L"], strict=True):
+            yield from _values(scope_ids(trace, scope, queue), throughput, latency)
+
+
+def _table_5(raw: Any) -> Iterator[tuple[Key, float]]:
+    for trace, row in raw["table_5"].items():
+        for technology, throughput, latency in zip(("HW", "SW"), row["T"], row["L"], strict=True):
+            yield from _values(ids(trace, technology=technology), throughput, latency)
+
+
+def _table_6(raw: Any) -> Iterator[tuple[Key, float]]:
+    for urgency, (throughput, latency) in raw["table_6"].items():
+        yield from _values(ids("ALL", urgency=urgency), throughput, latency)
+
+
+def _utilisation(raw: Any) -> Iterator[tuple[Key, float]]:
+    for scope, row in raw["utilisation"].items():
+        for queue, percent in zip(QUEUES, row, strict=True):
+            yield (UTILISATION.name, *scope_ids("ND", scope, queue)), percent / 100

@@ -1,0 +1,51 @@
+"""The receiving host: it takes what arrives and writes down when each message was there.
+
+`python3 -m studies.adp1987.receiver JOB.json`; the end of standard input writes the log.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+from protocols.adp.effects import Deliver, Effect, Note
+from studies.adp1987.endpoint import PacedEndpoint, read_job
+
+
+class TraceSink:
+    """The acceptor of the channel."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.log: dict[str, Any] = {"delivered": [], "notes": []}
+        self.endpoint = PacedEndpoint(job, self._heard)
+
+    def serve(self) -> None:
+        """Take what arrives until nobody wants anything any more."""
+        while not (self.endpoint.serve_until(None, [sys.stdin]) and not sys.stdin.read(1)):
+            pass
+        self.log["off_time"] = self.endpoint.off_time
+
+    def _heard(self, effect: Effect, at_ns: int) -> None:
+        if isinstance(effect, Deliver):
+            self.log["delivered"].append((at_ns, len(effect.data), zlib.crc32(effect.data),
+                                          effect.source, effect.source_host))
+        elif isinstance(effect, Note):
+            self.log["notes"].append([effect.event, effect.fields])
+
+
+def main(path: str) -> int:
+    """Run a receiver to the end of its input."""
+    job = read_job(path)
+    receiver = TraceSink(job)
+    print("ready", flush=True)
+    receiver.serve()
+    Path(job["log"]).write_bytes(gzip.compress(json.dumps(receiver.log).encode(), mtime=0))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

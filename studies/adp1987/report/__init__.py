@@ -1,0 +1,41 @@
+"""The study's report: the paper's tables and figures, published beside measured, and its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from analysis import standard_report
+from analysis.cells import Cells
+from analysis.run_table import Beside
+from studies.adp1987 import published
+from studies.adp1987.report import claims, figures, paper_tables, ranking
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+    from studies.study import Study
+
+_CAVEAT = ("Virtual time on modelled processors: operations take what the device's file says, "
+           "packets what the wire says, and nothing else takes any.")
+_SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, that of its DES "
+          "routine to ALL's in Table 5; the traces' burstiness and urgent shares are chosen by "
+          "Tables 2 and 3. Tables 4 and 6, ND in Table 5 and the utilisations are predictions.")
+
+
+def report(study: Study, results: Results | None, options: Mapping[str, Any]) -> Report:
+    """Tables 2 to 6, Figures 3 to 7, claims. Raises ValueError."""
+    if results is None:
+        raise ValueError(f"the study {study.id} has no report without results")
+    cells = Cells(results, options.get("baseline", ""))
+    paper = published.load()
+    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper))
+    extras = standard_report.Extras(
+        tables=tables, figures=tuple(figures.figures(cells, paper)),
+        claims=claims.verdicts(cells), beside=Beside(published=paper.all))
+    made = standard_report.report(cells, study.run_table(cells), extras)
+    return replace(made, caveat=_CAVEAT, claimant="the 1987 paper's",
+                   facts=(*made.facts, ("Fit and prediction", _SPLIT),
+                          ("Inconsistent in print", " ".join(paper.inconsistent))),
+                   printed=tuple(table.id for table in tables))

@@ -1,0 +1,132 @@
+"""The paper's claims D1 to D8, as questions to the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.cells import Cells, Ids, Key, Observation
+from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about
+from analysis.claims.verdict import Verdict, judge
+from analysis.statistics import Sample
+from studies.adp1987 import published
+from studies.adp1987.body import ESTABLISHMENT, UTILISATION
+from studies.adp1987.design import TIMEOUTS_MS, URGENCY, ids
+from studies.adp1987.published import L, T, scope_ids
+
+#: "Little", "halved", "ruinous" and "next to nothing" in numbers.
+_LITTLE, _HALVED, _RUINED, _NOTHING = 0.95, 0.55, 0.2, 0.01
+_MS = Unit("ms", 1e3)
+_REASONS = {
+    "D5": "which messages are urgent is drawn at random here; the paper's were chosen, nobody "
+          "knows how, and their places matter more than their share, as its authors say",
+    "D6": "the paper says no key size; what is charged is RSA of 512 bits on a 68020, measured in "
+          "1999 with a better routine than 1987's may have been",
+    "D7": "the traces are generated, and their bursts are not those of the one that was measured"}
+
+
+def verdicts(cells: Cells) -> tuple[Verdict, ...]:
+    """One a claim, in the paper's order."""
+    questions = {"D1": _scope, "D2": _queue, "D3": _software, "D4": _timeout, "D5": _urgency,
+                 "D6": _establishment, "D7": _distribution, "D8": _utilisation}
+    observations = _observations(cells)
+    return tuple(judge(claim, list(questions[name]()), observations, _REASONS.get(name, ""))
+                 for name, claim in published.claims().items())
+
+
+def _observations(cells: Cells) -> Mapping[Key, Observation]:
+    """The metrics', and the median and deviation of the latency."""
+    further = {(name, *cell): cells.value(name, cell) for cell in cells.results.cells
+               for name in ("latency_median_s", "latency_deviation_s")}
+    return {**cells.observations,
+            **{key: value for key, value in further.items() if isinstance(value, Observation)}}
+
+
+def _ratio(label: str, metric: str, above: Ids, below: Ids, band: Band) -> Question:
+    return Question(label, [(metric, *above)], band, TIMES, below=[(metric, *below)])
+
+
+def _scope() -> Iterator[Question]:
+    for trace in ("ALL", "ND"):
+        plain = scope_ids(trace, "NE", "ON")
+        yield _ratio(f"{trace}: T of PE / NE", T, scope_ids(trace, "PE", "ON"), plain,
+                     Band(_LITTLE, 1 / _LITTLE))
+        yield _ratio(f"{trace}: T of FE / NE", T, scope_ids(trace, "FE", "ON"), plain,
+                     Band(high=_HALVED))
+
+
+def _queue() -> Iterator[Question]:
+    def more_for_latency(means: Sample) -> Any:
+        return (means[..., 0] / means[..., 1]) / (means[..., 2] / means[..., 3])
+
+    for trace in ("ALL", "ND"):
+        for scope in ("NE", "PE", "FE"):
+            off, on = (scope_ids(trace, scope, queue) for queue in ("OFF", "ON"))
+            yield _ratio(f"{trace} {scope}: T with / without", T, on, off, Band(low=1.0))
+            yield Question(f"{trace} {scope}: gain in L / gain in T",
+                           [(L, *off), (L, *on), (T, *on), (T, *off)], Band(low=1.0), TIMES,
+                           more_for_latency)
+
+
+def _software() -> Iterator[Question]:
+    for trace in ("ALL", "ND"):
+        yield _ratio(f"{trace}: T of SW / HW", T, ids(trace, technology="SW"), ids(trace),
+                     Band(high=_RUINED))
+        yield _ratio(f"{trace}: L of SW / HW", L, ids(trace, technology="SW"), ids(trace),
+                     Band(low=1 / _RUINED))
+
+
+def _timeout() -> Iterator[Question]:
+    def dip(means: Sample) -> Any:
+        ends = np.minimum(means[..., 0], means[..., -1])
+        return ends - means[..., 1:-1].min(axis=-1)
+
+    for trace in ("ALL", "TCP", "ND"):
+        yield _ratio(f"{trace}: T at 200 / 100 ms", T, ids(trace, timeout="200"),
+                     ids(trace, timeout="100"), Band(_LITTLE, 1 / _LITTLE))
+        yield Question(f"{trace}: L at the ends less its minimum between", _keys(L, [
+            ids(trace, timeout=str(value)) for value in TIMEOUTS_MS]), MORE, _MS, dip)
+
+
+def _urgency() -> Iterator[Question]:
+    def rise(means: Sample) -> Any:
+        return np.diff(means, axis=-1).max(axis=-1)
+
+    def fall(means: Sample) -> Any:
+        return -np.diff(means, axis=-1).min(axis=-1)
+
+    rows = [ids("ALL", urgency=urgency) for urgency in URGENCY]
+    yield Question("largest rise of T with more urgency", _keys(T, rows), MORE,
+                   Unit("kB/s", 1e-3), rise)
+    yield Question("largest fall of L with more urgency", _keys(L, rows), MORE, _MS, fall)
+
+
+def _establishment() -> Iterator[Question]:
+    yield Question("C", [(ESTABLISHMENT.name, *ids("ALL"))],
+                   about(published.load().establishment_s), _MS, _first)
+
+
+def _distribution() -> Iterator[Question]:
+    said = published.load().figure_7_ms
+    for name, key in ((L, "mean"), ("latency_median_s", "median"),
+                      ("latency_deviation_s", "deviation")):
+        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, _first)
+
+
+def _utilisation() -> Iterator[Question]:
+    def difference(means: Sample) -> Any:
+        return means[..., 0] - means[..., 1]
+
+    yield Question("ND: utilisation of PE less NE", _keys(UTILISATION.name, [
+        scope_ids("ND", scope, "ON") for scope in ("PE", "NE")]), Band(-_NOTHING, _NOTHING),
+        PERCENT, difference)
+
+
+def _keys(metric: str, cells: Sequence[Ids]) -> list[Key]:
+    return [(metric, *cell) for cell in cells]
+
+
+def _first(means: Sample) -> Any:
+    return means[..., 0]

@@ -1,0 +1,72 @@
+"""How near print is: throughputs within 15 %, and the order of latencies that the paper decides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from analysis.cells import Cells, Key, Observation
+from analysis.numbers import exact
+from analysis.table import Column, Entry, Table
+from studies.adp1987.body import LATENCY, THROUGHPUT
+from studies.adp1987.published import PaperValues
+
+#: What the issue asks for.
+_NEAR = 0.15
+_RANKED = ("3", "4", "5", "6")
+
+
+def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
+    """Throughputs of Tables 3 and 4 one by one, and how many pairs of latencies are in order."""
+    rows = [row for table in ("3", "4") for key, value in paper.tables[table].items()
+            if key[0] == THROUGHPUT.name and (row := _near(cells, table, key, value))]
+    if rows:
+        near = sum(row[-1].text == "yes" for row in rows)
+        yield Table("table-fit", "Throughput against print, fitted and predicted", (
+            Column("cell", "Cell"), Column("kind", "Table 3 is the fit"),
+            Column("throughput_bytes_per_s", "throughput", "kB/s", 1e-3, 0),
+            Column("deviation_share", "deviation", "%", 100, 1),
+            Column("near", "within 15 %")), tuple(rows),
+            f"{near} of {len(rows)} cells are within 15 % of print.", clock=cells.results.clock,
+            source="the 1987 paper")
+    ranked = [row for table in _RANKED if (row := _ranked(cells, paper, table))]
+    if ranked:
+        yield Table("table-ranking", "Latencies in the paper's order", (
+            Column("table", "Table"), Column("pairs", "pairs that the paper decides", digits=0),
+            Column("agree", "in its order", digits=0), Column("others", "in another order")),
+            tuple(ranked), "Pairs of cells of one table with different printed latencies.",
+            clock=cells.results.clock)
+
+
+def mean(cells: Cells, key: Key) -> float | None:
+    """A cell's mean, None where there is none."""
+    value = cells.value(key[0], key[1:])
+    return value.estimate.mean if isinstance(value, Observation) else None
+
+
+def _near(cells: Cells, table: str, key: Key, printed: float) -> tuple[Entry, ...] | None:
+    measured = mean(cells, key)
+    if measured is None:
+        return None
+    deviation = measured / printed - 1
+    return (Entry(f"{key[1]} {key[4]} queueing {key[6].lower()}"),
+            Entry("fit" if table == "3" else "prediction"), exact(measured, printed),
+            exact(deviation), Entry("yes" if abs(deviation) <= _NEAR else "no"))
+
+
+def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] | None:
+    printed = {key: value for key, value in paper.tables[table].items()
+               if key[0] == LATENCY.name and mean(cells, key) is not None}
+    decided = [(one, other) for one, other in itertools.combinations(printed, 2)
+               if printed[one] != printed[other]]
+    if not decided:
+        return None
+    others = [f"{_short(one)} and {_short(other)}" for one, other in decided
+              if (printed[one] < printed[other])
+              is not ((mean(cells, one) or 0) < (mean(cells, other) or 0))]
+    return (Entry(table), exact(len(decided)), exact(len(decided) - len(others)),
+            Entry("; ".join(others) or "none"))
+
+
+def _short(key: Key) -> str:
+    return "/".join((key[1], key[2], key[4], key[5], key[6]))

@@ -1,0 +1,131 @@
+"""The sending host: it hands over a trace's messages and writes down what became of them.
+
+`python3 -m studies.adp1987.sender JOB.json`; a phase's name on standard input starts it, its end is
+said on standard output. The end of input writes the log.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from protocols.adp.effects import Cause, Effect, Message, Note, Send
+from studies.adp1987.endpoint import PacedEndpoint, read_job
+from studies.adp1987.payload import Payload
+from studies.adp1987.traces import TraceMessage
+
+#: What is under way has arrived by then; virtual time makes waiting free.
+_QUIET_S = 3.0
+_ESTABLISH_S = 20.0
+
+
+class TraceReplay:
+    """The initiator of the channel, with one owner's processes on it."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self._payload = Payload(job["seed"])
+        self.log: dict[str, Any] = {"phases": {}, "errors": []}
+        self._shipped: list[tuple[int, int, int, str]] = []
+        self.endpoint = PacedEndpoint(job, self._heard)
+
+    def establish(self) -> None:
+        """Ask for the channel and have the owner known to the other end, ahead of demand."""
+        endpoint = self.endpoint
+        endpoint.processor.reach(time.monotonic_ns())
+        endpoint.perform(endpoint.host.open("beta", [self._job["owner"]], endpoint.now_s))
+        # The request, the signature, and its confirmation.
+        self._rest(_ESTABLISH_S)
+
+    def replay(self, name: str, trace: Sequence[TraceMessage], *, saturated: bool) -> None:
+        """Hand over a trace's messages: in time, or each as soon as the last one is taken."""
+        endpoint, processor = self.endpoint, self.endpoint.processor
+        self._shipped = []
+        handed, busy_ns = [], processor.busy_ns
+        processor.reach(time.monotonic_ns())
+        start_ns = processor.now_ns
+        for number, message in enumerate(trace):
+            due_ns = processor.now_ns
+            if saturated:
+                endpoint.tick()
+            else:
+                due_ns = start_ns + round(message.at_s * 1e9)
+                endpoint.serve_until(due_ns)
+            processor.charge("user-message-send")
+            at_ns = processor.settle()
+            handed.append((due_ns - start_ns, at_ns - start_ns))
+            data = self._payload.of(number, message.bytes)
+            endpoint.perform(endpoint.host.send(Message(
+                self._job["owner"], "beta", "bob", 7, data, urgent=message.urgent),
+                endpoint.now_s))
+        while sum(messages for _, _, messages, _ in self._shipped) < len(trace):
+            last_ns = endpoint.due_ns()
+            if last_ns is None:
+                break
+            endpoint.serve_until(max(last_ns, processor.now_ns + 1))
+        end_ns = processor.now_ns
+        self.rest()
+        self.log["phases"][name] = {
+            "start_ns": start_ns, "handed_ns": handed, "busy_ns": processor.busy_ns - busy_ns,
+            "lasted_ns": end_ns - start_ns,
+            "shipped": [(at - start_ns, size, count, cause)
+                        for at, size, count, cause in self._shipped]}
+
+    def again(self) -> None:
+        """A negative control's: all that was sent is sent once more."""
+        self.endpoint.datagrams.again()
+        self.rest()
+
+    def lure(self) -> None:
+        """A negative control's: the owner talks to mid."""
+        message = Message(self._job["owner"], "mid", "mallory", 7, b"good morning", urgent=True)
+        self.endpoint.processor.reach(time.monotonic_ns())
+        self.endpoint.perform(self.endpoint.host.send(message, self.endpoint.now_s))
+        self._rest(_ESTABLISH_S)
+
+    def rest(self) -> None:
+        """Wait until all that is under way has arrived."""
+        self._rest(_QUIET_S)
+
+    def _rest(self, seconds: float) -> None:
+        self.endpoint.serve_until(self.endpoint.processor.now_ns + round(seconds * 1e9))
+
+    def _heard(self, effect: Effect, _: int) -> None:
+        if isinstance(effect, Send) and effect.cause is not Cause.CONTROL:
+            self._shipped.append((self.endpoint.datagrams.sent_ns, len(effect.payload),
+                                  effect.messages, str(effect.cause)))
+        elif isinstance(effect, Note):
+            if effect.event == "opened" and effect.fields["host"] == "beta":
+                self.log["establishment_ns"] = round(effect.fields["after_s"] * 1e9)
+            if effect.event in ("dropped", "refused", "unreachable", "error"):
+                self.log["errors"].append([effect.event, effect.fields])
+
+
+def main(path: str) -> int:
+    """Run a sender to the end of its input."""
+    job = read_job(path)
+    sender = TraceReplay(job)
+    commands = {"establish": sender.establish, "again": sender.again, "lure": sender.lure,
+                "rest": sender.rest}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        if name in commands:
+            commands[name]()
+        else:
+            phase = json.loads(Path(job["phases"][name]).read_text())
+            sender.replay(name, [TraceMessage(*arrival) for arrival in phase["messages"]],
+                          saturated=phase["saturated"])
+        print(f"done {name}", flush=True)
+    sender.log["off_time"] = sender.endpoint.off_time
+    Path(job["log"]).write_bytes(gzip.compress(json.dumps(sender.log).encode(), mtime=0))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

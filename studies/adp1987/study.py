@@ -1,0 +1,93 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from studies.adp1987 import body, design
+from studies.adp1987.asked import Asked
+from studies.adp1987.body import Measured
+from studies.adp1987.controls import FAULTS
+from studies.study import Cell, Expected, Factor, Judged, Level, Metric, Repetition, Study
+from studies.study import TestbedSpec as Spec
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+
+#: Seconds of a processor that a message takes, as seen, and what a repetition takes beside.
+_MESSAGE_S, _REPETITION_S = 0.0006, 2.0
+
+
+class Adp1987(Study):
+    """The Authenticated Datagram Protocol on traces: throughput, latency, establishment."""
+
+    id: ClassVar[str] = "adp1987"
+    title: ClassVar[str] = "Host-to-host security and queueing: the Authenticated Datagram Protocol"
+    paper: ClassVar[str] = ("Anderson, Ferrari, Rangan and Sartirana, A Protocol for Secure "
+                            "Communication in Large Distributed Systems, 1987")
+    factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
+    distributions: ClassVar[tuple[Metric, ...]] = (body.LATENCIES,)
+    #: Traces are surroundings; all else is compared with the nominal levels of ALL.
+    baseline: ClassVar[Mapping[str, str]] = dict(
+        list(zip(design.NAMES, design.ids("ALL"), strict=True))[1:])
+    faults: ClassVar[Mapping[str, str]] = FAULTS
+    clock: ClassVar[Literal["real", "virtual", "processor"]] = "virtual"
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.adp1987.inside"
+
+    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """One factor at a time, as the paper has it."""
+        return design.cells(levels)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """Two hosts of the cell's device on an Ethernet, and a third one for attacks."""
+        from studies.adp1987 import matrix
+
+        return matrix.testbed(cell)
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """The protocol's settings and the trace."""
+        from studies.adp1987 import matrix
+
+        return matrix.task(cell, asked)
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By the number of messages."""
+        phases = 1 if design.is_paced(cell.ids) else 2
+        took_s = _REPETITION_S + phases * asked.messages * _MESSAGE_S
+        return Expected(took_s, took_s, 200 * asked.messages)
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """Ten times what it takes, and then some."""
+        return 120 + 10 * self.expected(cell, asked).duration_s
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Decrypt, compare, compute."""
+        from studies.adp1987 import judge
+
+        return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """Its numbers, and those of the trace's first parts, a column each."""
+        columns = dict(super().values(measured))
+        for share, prefix in zip(body.SHARES, measured.prefixes, strict=False):
+            columns[f"messages_at_{share:g}"] = prefix.messages
+            columns[f"throughput_at_{share:g}"] = prefix.throughput_bytes_per_s
+            columns[f"latency_at_{share:g}"] = prefix.latency_s
+        columns["overloaded"] = float(measured.overloaded)
+        return columns
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """The paper's tables and figures with published beside measured, and its claims."""
+        from studies.adp1987.report import report
+
+        return report(self, results, options)
+
+
+STUDY = Adp1987()

@@ -1,0 +1,134 @@
+"""The traces generate user messages with the published moments: when, how large, and how urgent.
+
+The packet trace behind the paper was never published. What is made here has the mean sizes and
+interarrival times of Table 2; its burstiness is chosen by Tables 2 and 3. Standard
+library only: the machine makes its traces itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PAGE_BYTES = 8192
+#: Sizes of messages that are no pages, by protocol: requests, acknowledgements, typed characters.
+_SMALL = {"TCP": (1, 2, 4, 20, 40, 64), "ND": (64, 96, 128), "NFS": (96, 128, 168)}
+_LARGE = {"TCP": (512, 1024, 1460, 1460, 1460), "ND": (PAGE_BYTES,), "NFS": (PAGE_BYTES,)}
+
+
+@dataclass(frozen=True)
+class Burstiness:
+    """Messages come in bursts of geometric length, at `peak` times the mean rate inside one."""
+
+    length: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class TraceKind:
+    """A trace of Table 2: moments as printed, protocols by share, and its urgent messages' share.
+
+    `urgent` is the published one for ALL (Table 1), elsewhere what gives Table 2's ADP messages.
+    """
+
+    mean_bytes: int
+    interarrival_s: float
+    timeout_s: float
+    protocols: tuple[tuple[str, float], ...]
+    urgent: float
+    bursts: Burstiness
+
+
+#: By Table 3 for what clients send, by Table 2 for what page and file servers do.
+TYPED, PAGED = Burstiness(length=60.0, peak=1.5), Burstiness(length=40.0, peak=3.0)
+TRACES = {
+    "ALL": TraceKind(1166, 0.004, 0.040, (("TCP", 0.434), ("ND", 0.453), ("NFS", 0.113)), 0.10,
+                     TYPED),
+    "TCP": TraceKind(219, 0.002, 0.040, (("TCP", 1.0),), 0.095, TYPED),
+    "ND": TraceKind(2339, 0.011, 0.100, (("ND", 1.0),), 0.08, PAGED),
+    "NFS": TraceKind(1897, 0.050, 0.100, (("NFS", 1.0),), 0.54, PAGED),
+    "ND+NFS": TraceKind(1891, 0.010, 0.060, (("ND", 0.8), ("NFS", 0.2)), 0.08, PAGED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMessage:
+    """A user message as its process hands it over: after so many seconds, of so many bytes."""
+
+    at_s: float
+    bytes: int
+    urgent: bool
+
+
+def generate(name: str, count: int, seed: int, *, urgent: float | None = None,
+             load: float = 1.0) -> list[TraceMessage]:
+    """A trace: `load` times the nominal rate, with all ratios of interarrival times kept.
+
+    The same arguments give the same trace, on any machine.
+    """
+    kind = TRACES[name]
+    rng = random.Random(f"{name}/{count}/{seed}")  # noqa: S311 - repeatable on purpose
+    times = _times(count, kind.interarrival_s / load, kind.bursts, rng)
+    sizes = _sizes(kind, count, rng)
+    marks = _exactly(round((kind.urgent if urgent is None else urgent) * count), count, rng)
+    return [TraceMessage(*message) for message in zip(times, sizes, marks, strict=True)]
+
+
+def _times(count: int, mean_s: float, bursts: Burstiness, rng: random.Random) -> list[float]:
+    """TraceMessage times whose mean distance is exactly the published one."""
+    at_s = 0.0
+    times: list[float] = []
+    while len(times) < count:
+        length = 1 + int(rng.expovariate(1 / (bursts.length - 0.5)))
+        for _ in range(length):
+            at_s += rng.expovariate(bursts.peak / mean_s)
+            times.append(at_s)
+        at_s += rng.expovariate(1 / (length * mean_s * (1 - 1 / bursts.peak)))
+    stretch = count * mean_s / times[count - 1]
+    return [time * stretch for time in times[:count]]
+
+
+def _sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
+    """Sizes of all messages: as many large ones as the mean asks for, in random places."""
+    sizes: list[int] = []
+    share = _large_share(kind)
+    for protocol, weight in kind.protocols:
+        number = round(weight * count)
+        sizes += [rng.choice((_LARGE if is_large else _SMALL)[protocol])
+                  for is_large in _exactly(round(share[protocol] * number), number, rng)]
+    sizes += [rng.choice(_SMALL[kind.protocols[0][0]]) for _ in range(count - len(sizes))]
+    rng.shuffle(sizes)
+    return sizes[:count]
+
+
+def _large_share(kind: TraceKind) -> dict[str, float]:
+    """The share of large messages by protocol that gives the trace its mean size.
+
+    TCP is as in the trace of its own; what is left of the mean is for the servers' protocols alike.
+    """
+    shares = {}
+    means = {name: (_mean(_SMALL[name]), _mean(_LARGE[name])) for name, _ in kind.protocols}
+    left, weight = float(kind.mean_bytes), 1.0
+    if "TCP" in means:
+        small, large = means["TCP"]
+        shares["TCP"] = (TRACES["TCP"].mean_bytes - small) / (large - small)
+        part = dict(kind.protocols)["TCP"]
+        left, weight = left - part * TRACES["TCP"].mean_bytes, weight - part
+    others = [(name, part) for name, part in kind.protocols if name != "TCP"]
+    if others:
+        small = sum(part * means[name][0] for name, part in others)
+        large = sum(part * means[name][1] for name, part in others)
+        shares |= dict.fromkeys([name for name, _ in others], (left - small) / (large - small))
+    return shares
+
+
+def _exactly(chosen: int, count: int, rng: random.Random) -> list[bool]:
+    """So many places out of `count`, at random."""
+    places = [True] * min(chosen, count) + [False] * (count - min(chosen, count))
+    rng.shuffle(places)
+    return places
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,1 @@
+"""Authenticast's study: how much authentication a stream's receiver can afford, adapted live."""

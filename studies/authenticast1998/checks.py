@@ -1,0 +1,174 @@
+"""What is proven of a repetition, from packets: signatures, order, level, and the account."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scipy import stats
+
+from measure.record import CheckRecord
+from studies.authenticast1998 import captures
+from studies.authenticast1998.captures import WireDatagram
+from studies.authenticast1998.factors import Disturbance, Heuristic
+
+if TYPE_CHECKING:
+    from studies.authenticast1998.judge import Seen
+
+#: The interval of the binomial distribution that a share has to lie in. Of a thousand repetitions
+#: that are as they should be, one may fail.
+CONFIDENCE = 0.999
+_MESSAGES = {captures.REPORT, captures.CONTROL, captures.ACK, captures.HELLO, captures.BYE}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a cell asks for.
+
+    `level` is the share that is verified, None where a controller decides it; packets may be
+    altered on purpose, and bear signatures in the end, or tags.
+    """
+
+    level: float | None
+    is_tampered: bool
+    is_signed: bool
+
+    @classmethod
+    def of(cls, heuristic: Heuristic, load: Disturbance) -> Expectation:
+        """Of a cell's levels."""
+        wish = heuristic.wish
+        level = None if wish.get("automatic") else \
+            wish["level"] / 100 if wish["scheme"] == "percentage" else 1.0
+        return cls(level, load.tampered_one_in > 0, wish["scheme"] != "secret-key")
+
+
+def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Mapping[str, str],
+             expected: Expectation) -> list[CheckRecord]:
+    """All checks of a repetition."""
+    made = [_handshake(seen), _signed(seen, expected), _as_announced(seen), _once(seen),
+            _messages(seen, heads, addresses), _in_range(seen), _accounted(seen)]
+    if not expected.is_signed:
+        made.append(_switched(seen))
+    if expected.is_tampered and expected.level is not None:
+        made.append(_level(seen, expected.level))
+    return made
+
+
+def _handshake(seen: Sequence[Seen]) -> CheckRecord:
+    complaints = Counter(said for one in seen for said in one.verified.complaints)
+    without = [one.name for one in seen if len(one.verified.sessions) != 1]
+    said = [f"{count} times {what}" for what, count in complaints.items()]
+    said += [f"{name} has not one session" for name in without]
+    return CheckRecord(check="messages are signed", ok=not said, detail="; ".join(said) or (
+        f"{len(seen)} handshakes and every change of setting, by the run's keys"))
+
+
+def _signed(seen: Sequence[Seen], expected: Expectation) -> CheckRecord:
+    right, wrong, altered = 0, 0, 0
+    for one in seen:
+        on_purpose = one.altered if expected.is_tampered else set()
+        right += len((one.verified.right | one.verified.tagged) - on_purpose)
+        # A tag cannot be verified without its key; an altered packet must never seem right.
+        wrong += len(one.verified.wrong - on_purpose) + len(one.verified.right & on_purpose)
+        altered += len(on_purpose)
+        wrong += one.verified.bundles_wrong if not on_purpose else 0
+    more = f", {altered} that were altered on purpose do not" if expected.is_tampered else ""
+    return CheckRecord(
+        check="every packet is authentic", ok=wrong == 0 and right > 0,
+        detail=f"{right} data packets verify outside the machine, {wrong} do not{more}")
+
+
+def _as_announced(seen: Sequence[Seen]) -> CheckRecord:
+    unlike = sum(len(one.verified.unlike) for one in seen)
+    kinds = {(epoch.scheme, epoch.algorithm) for one in seen
+             for session in one.verified.sessions.values() for epoch in session.epochs.values()}
+    return CheckRecord(
+        check="algorithm as announced", ok=unlike == 0 and bool(kinds),
+        detail=f"{unlike} packets of another scheme or algorithm than the server has signed for "
+        f"their epoch; {len(kinds)} announced")
+
+
+def _once(seen: Sequence[Seen]) -> CheckRecord:
+    repeated = sum(one.repeated for one in seen)
+    return CheckRecord(check="every packet once", ok=repeated == 0,
+                       detail=f"{repeated} data packets arrived more than once")
+
+
+def _messages(seen: Sequence[Seen], heads: Sequence[WireDatagram],
+              addresses: Mapping[str, str]) -> CheckRecord:
+    """What reached the server against what its clients have sent, datagram by datagram."""
+    at_server = Counter((datagram.source, datagram.payload[:captures.COMMON_BYTES])
+                        for datagram in heads if datagram.kind in _MESSAGES
+                        and datagram.target == addresses["server"])
+    sent = Counter((datagram.source, datagram.payload[:captures.COMMON_BYTES])
+                   for one in seen for datagram in one.whole if datagram.kind in _MESSAGES
+                   and datagram.target == addresses["server"])
+    strange = (at_server - sent).total()
+    return CheckRecord(check="messages are the clients'", ok=strange == 0 and sent.total() > 0,
+                       detail=f"{at_server.total()} messages reached the server, {strange} of "
+                       "which no client has sent")
+
+
+def _in_range(seen: Sequence[Seen]) -> CheckRecord:
+    outside = [f"{epoch.level:.0%}" for one in seen for session in one.verified.sessions.values()
+               for epoch in session.epochs.values() if epoch.scheme == captures.PERCENTAGE
+               and not session.range[0] <= epoch.level <= session.range[1]]
+    below_s = sum(float(one.account["below_floor_s"]) for one in seen if one.account)
+    epochs = sum(len(session.epochs) for one in seen for session in one.verified.sessions.values())
+    return CheckRecord(check="level in the user's range", ok=not outside and below_s == 0,
+                       detail=f"{epochs} settings, {len(outside)} outside; {below_s:g} s below")
+
+
+def _accounted(seen: Sequence[Seen]) -> CheckRecord:
+    wrong = [said for one in seen for said in _accounts(one)]
+    lost = sum(sum(one.lost.values()) for one in seen)
+    return CheckRecord(
+        check="every packet is accounted for", ok=not wrong,
+        detail="; ".join(wrong) or f"{sum(len(one.sent) for one in seen)} sent = "
+        f"{sum(len(one.processed) for one in seen)} processed + {lost} lost, by cause")
+
+
+def _accounts(one: Seen) -> list[str]:
+    """What of a client's account captures, application and kernel contradict."""
+    if one.account is None:
+        return [f"{one.name} has no account"]
+    lost = one.lost
+    processed = len({row.place for row in one.processed})
+    sides = {
+        "sent, by the server's capture": (len(one.sent), one.account["sent"]),
+        "the sum": (len(one.sent), processed + one.account["waiting"] + sum(lost.values())),
+        "processed, by the application": (processed, one.account["processed"])}
+    wrong = [f"{one.name}: {what} is {here}, the account says {there}"
+             for what, (here, there) in sides.items() if here != there]
+    # The kernel counts bundles' signatures, too; no packet is lost there without being counted.
+    if not 0 <= lost["buffer"] <= one.kernel_drops:
+        wrong.append(f"{one.name}: {lost['buffer']} lost at the buffer, the kernel counts "
+                     f"{one.kernel_drops}")
+    return wrong
+
+
+def _switched(seen: Sequence[Seen]) -> CheckRecord:
+    """After the change to a secret key: tags, and no signatures."""
+    tagged = sum(len(one.verified.tagged) for one in seen)
+    mixed = sum(1 for one in seen for place in one.verified.right
+                if any(place < other for other in one.verified.tagged
+                       if other[0] == place[0]) and place > min(one.verified.tagged))
+    return CheckRecord(check="secret key in force", ok=tagged > 0 and mixed == 0,
+                       detail=f"{tagged} packets with a tag, {mixed} signed ones after the first")
+
+
+def _level(seen: Sequence[Seen], level: float) -> CheckRecord:
+    """Altered packets pass as often as the level lets them: the receiver's word is not asked."""
+    passed, settled = map(sum, zip(*(one.altered_and_settled() for one in seen), strict=True))
+    if settled == 0:
+        return CheckRecord(check="level in force", ok=False, detail="no altered packet arrived")
+    if level == 1:
+        return CheckRecord(check="level in force", ok=passed == 0,
+                           detail=f"{passed} of {settled} altered packets were processed")
+    interval = stats.binomtest(passed, settled).proportion_ci(CONFIDENCE, "exact")
+    return CheckRecord(
+        check="level in force", ok=bool(interval.low <= 1 - level <= interval.high),
+        detail=f"{passed} of {settled} altered packets were processed: {interval.low:.1%} to "
+        f"{interval.high:.1%} hold the {1 - level:.0%} of a level of {level:.0%}")

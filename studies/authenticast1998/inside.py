@@ -1,0 +1,200 @@
+"""The study's part inside the machine: a server streams to its clients, and captures are taken.
+
+The programs are the protocol's own, as they run between any two machines; keys are made here, by a
+machine's testbed, and the private ones stay here. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from measure.capture import Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.workload import Service, Session, Site
+from protocols.authenticast import crypto
+from protocols.authenticast.settings import Algorithm
+from studies.authenticast1998 import programs
+from studies.authenticast1998.launcher import Launcher, environment
+
+_TRACE = Path(__file__).parent / "mpeg1.csv"
+_READY = r'"event": "ready"'
+#: Whole packets at the clients; at the server, what tells packets apart and whose they are.
+_WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
+_HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
+#: A stream on processors of 1998 may take so many times its own length, and then some.
+_SLOWER, _SPARE_S = 8.0, 60.0
+#: A client that knows another key waits in vain.
+_NO_ANSWER_S = 10.0
+#: Programs start one after the other, the server first.
+_SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 51_200_000, 256
+#: What a negative control has the middle of the wire do.
+_RULES: Mapping[str, Mapping[str, Any]] = {
+    "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
+    "downgraded-algorithm": {"downgraded_one_in": 50}, "forged-report": {"forges": True}}
+
+
+class Workload:
+    """A server, its clients, and where it is asked for, somebody in the middle of the wire."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._testbed = site.testbed
+        self._folder = site.run_folder("server")
+        self._launcher = Launcher(site)
+        self._public: dict[str, str] = {}
+        self._introduce()
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """What starts programs on nodes; none of these lives longer than a stream."""
+        return [self._launcher]
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: all clients' streams from their handshake to their end."""
+        names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
+        self._make_keys(["server", *names])
+        raw = session.raw
+        # A record is called after its repetition, which is its block, too: cells of one are paired.
+        seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
+        raw |= {"captures": [], "keys": {name: self._public[name] for name in ("server", *names)},
+                "seed": seed, "addresses": {name: self._address(name)
+                                            for name in ("server", *names)}}
+        session.stamp("start")
+        with ExitStack() as stack:
+            logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
+            for part, nodes, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
+                points = [Point(name, name, "wire", "udp") for name in nodes]
+                stack.enter_context(capturing(
+                    self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
+                    summaries=raw["captures"]))
+            raw["middle"] = stack.enter_context(self._middle(task, seed, out))
+            before = self._kernel_drops(names)
+            self._stream(task, seed, logs, out)
+            raw["kernel_drops"] = {name: count - before[name]
+                                   for name, count in self._kernel_drops(names).items()}
+            settle()
+        session.stamp("end")
+        raw["events"] = {name: _events(log) for name, log in logs.items()}
+
+    # --- programs ----------------------------------------------------------------------------
+
+    def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
+                out: Path) -> None:
+        """Start the server and the clients, and wait for the clients' ends."""
+        documents = self._documents(task, seed, [name for name in logs if name != "server"], out)
+        is_stranger = self._site.fault == "wrong-server-key"
+        deadline_s = _NO_ANSWER_S if is_stranger else (
+            _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
+        begin_ns = _begin_ns()
+        with ExitStack() as stack:
+            for place, (name, document) in enumerate(documents.items()):
+                stack.enter_context(self._launcher.running(
+                    name, document, logs[name], begin_ns + place * _APART_NS))
+            for name in [name for name in documents if name != "server"]:
+                self._launcher.wait(name, deadline_s)
+
+    def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
+                   out: Path) -> dict[str, dict[str, Any]]:
+        """The configurations of all programs by their nodes, the server first."""
+        trace = self._folder / "trace.csv"
+        trace.write_text("".join(f"{line}\n" for line in programs.rotated(
+            _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+        address = self._address("server")
+        server = programs.server(task, self._site.devices["server"], trace=trace, clients=clients,
+                                 address=address, keys=self._folder, seed=seed)
+        if self._site.fault == "wrong-server-key":
+            self._make_keys(["stranger"])
+            server["keys"] = [str(self._folder / "stranger.pem")]
+        return {"server": server} | {name: programs.client(
+            task, self._site.devices[name], name=name, address=self._address(name),
+            server_address=address, keys=self._folder, series=out / f"{name}.csv",
+            seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
+
+    @contextmanager
+    def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
+        """Somebody in the middle of the wire instead of the router's forwarding, if asked for."""
+        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in")
+                 if task["load"][name]}
+        rules |= _RULES.get(self._site.fault, {})
+        if not rules:
+            yield {}
+            return
+        file, log = self._folder / "middle.json", out / "middle.jsonl"
+        file.write_text(json.dumps({**rules, "seed": seed}))
+        argv = self._testbed.command("router", [
+            sys.executable, "-m", "studies.authenticast1998.middle", str(file)])
+        self._forward(by_kernel=False)
+        try:
+            with Daemon("middle", argv, log, _READY, env=environment()) as daemon:
+                daemon.wait_ready()
+                yield rules
+        finally:
+            self._forward(by_kernel=True)
+
+    def _forward(self, *, by_kernel: bool) -> None:
+        self._testbed.run("router", ["sysctl", "-qw", f"net.ipv4.ip_forward={int(by_kernel)}"])
+
+    # --- small things ------------------------------------------------------------------------
+
+    def _make_keys(self, names: Sequence[str]) -> None:
+        """A key pair for each that has none yet: DSA for servers, Ed25519 for clients."""
+        for name in names:
+            if name in self._public:
+                continue
+            algorithm = Algorithm.ED25519 if name.startswith("c") else Algorithm.DSA
+            key = crypto.generate(algorithm)
+            (self._folder / f"{name}.pem").write_bytes(key.encode())
+            (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
+            self._public[name] = key.public.encode().decode()
+
+    def _introduce(self) -> None:
+        """Have both ends of each wire know the other, for good: nobody asks amid a stream."""
+        network = self._site.network
+        for link in network.links:
+            ends = [end.split("/") for end in link.ends]
+            for (node, port), (other, its_port) in (ends, ends[::-1]):
+                address = network.nodes[other].interfaces[its_port].address or ""
+                hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
+                self._testbed.run(node, ["ip", "neigh", "replace", address.partition("/")[0],
+                                         "lladdr", hardware.strip(), "dev", port, "nud",
+                                         "permanent"])
+
+    def _address(self, node: str) -> str:
+        return self._site.network.nodes[node].address
+
+    def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
+        """Datagrams that each node's kernel found no room for, by its own count."""
+        return {name: _count(self._testbed.run(name, ["cat", "/proc/net/snmp"]), "RcvbufErrors")
+                for name in names}
+
+
+def _begin_ns() -> int:
+    """A tick of the machine's clock, with time before it to start programs.
+
+    Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps are
+    rounded to them in the same way in every run.
+    """
+    now_ns = time.monotonic_ns()
+    return (now_ns // _SECOND_NS + 2) * _SECOND_NS + now_ns % _TICK_NS
+
+
+def _count(snmp: str, counter: str) -> int:
+    names, values = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")][:2]
+    return int(values[names.index(counter)])
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    """What a program said; anything but events is a word of complaint."""
+    events = []
+    for line in log.read_text().splitlines():
+        if not line.startswith("{"):
+            raise MeasureError("stream", f"{log.stem} said {line[:200]!r}")
+        events.append(json.loads(line))
+    return events

@@ -1,0 +1,207 @@
+"""The judge: captures and what the application got become measured values and evidence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure.record import CheckRecord
+from studies.authenticast1998 import captures, checks, timelines
+from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
+from studies.authenticast1998.captures import WireDatagram
+from studies.authenticast1998.verify import Key, Verified, verify
+from studies.study import Judged, Repetition
+
+_RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
+        "clock_step_s", "failure")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a packet at the application: a line of the client's series."""
+
+    place: tuple[int, int]
+    sent_ns: int
+    settled_ns: int
+    fate: str
+    crc32: str
+
+    @property
+    def is_processed(self) -> bool:
+        """Whether the application got it."""
+        return self.fate in {"verified", "unverified"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is known of one client's stream, each from where it is known best.
+
+    `sent` and `arrived` have the heads of data packets by place, from the captures at the server
+    and at the client; `whole` is the client's capture, `account` what its program said at the end,
+    `gaps` are DELTA by the server's reports.
+    """
+
+    name: str
+    sent: Mapping[tuple[int, int], bytes]
+    sent_ns: Mapping[tuple[int, int], int]
+    arrived: Mapping[tuple[int, int], bytes]
+    repeated: int
+    whole: Sequence[WireDatagram]
+    verified: Verified
+    rows: Sequence[Row]
+    account: Mapping[str, Any] | None
+    gaps: Sequence[int]
+    kernel_drops: int
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Losses by cause: the wire's by both captures, what else never came is the buffer's."""
+        said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
+        air = len(self.sent.keys() - self.arrived.keys())
+        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air} if said else {}
+
+    @property
+    def altered(self) -> set[tuple[int, int]]:
+        """Packets that arrived as something else than was sent, whatever anybody says of them."""
+        return {place for place, head in self.arrived.items()
+                if place in self.sent and self.sent[place] != head}
+
+    @property
+    def processed(self) -> list[Row]:
+        """What the application got."""
+        return [row for row in self.rows if row.is_processed]
+
+    def altered_and_settled(self) -> tuple[int, int]:
+        """Altered packets that the application got as altered; and all with any verdict."""
+        altered = self.altered
+        crcs = {packet.place: f"{zlib.crc32(packet.payload):08x}" for datagram in self.whole
+                if datagram.kind == captures.DATA
+                and (packet := captures.parse(datagram.payload)) and packet.place in altered}
+        got = {row.place for row in self.processed if row.crc32 == crcs.get(row.place)}
+        return len(got), len({row.place for row in self.rows} & altered)
+
+
+def judge(repetition: Repetition) -> Judged:
+    """Verify, account, and measure. Raises MeasureError, OSError."""
+    raw = json.loads((repetition.out / "raw.json").read_text())
+    kept = {name: raw[name] for name in _RAW if name in raw}
+    if raw["failure"]:
+        return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
+                      captures=raw.get("captures", ()), raw=kept)
+    said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
+            for event in events if event["event"] == "failed"]
+    if said:
+        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=kept,
+                      status="failed")
+    seen = list(_seen(raw, repetition.out))
+    heads = list(captures.read(repetition.out / "heads-server.pcap"))
+    heuristic, load = repetition.cell.value("heuristic"), repetition.cell.value("load")
+    evidence = checks.evidence(seen, heads, raw["addresses"],
+                               checks.Expectation.of(heuristic, load))
+    failed = [check for check in evidence if not check.ok]
+    measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
+    if measured is None and not failed:
+        failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
+    reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
+    return Judged(measured if not reason else None, evidence, reason,
+                  status="failed" if reason else "ok", captures=raw["captures"], raw=kept,
+                  files=[f"{one.name}.csv" for one in seen])
+
+
+def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
+    heads = [datagram for datagram in captures.read(out / "heads-server.pcap")
+             if datagram.kind == captures.DATA]
+    server = Key(raw["keys"]["server"])
+    for name, address in raw["addresses"].items():
+        if name == "server":
+            continue
+        whole = list(captures.read(out / f"whole-{name}.pcap"))
+        arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
+        sent = [datagram.payload for datagram in heads if datagram.target == address]
+        events = raw["events"][name]
+        yield Seen(
+            name=name, sent={_place(head): _head(head) for head in sent},
+            sent_ns={_place(head): int.from_bytes(head[16:24], "big") for head in sent},
+            arrived={_place(head): _head(head) for head in arrived},
+            repeated=sum(count - 1 for count in Counter(map(bytes, arrived)).values()),
+            whole=whole, verified=verify(whole, server, Key(raw["keys"][name])),
+            rows=list(_rows(out / f"{name}.csv")),
+            account=next((event for event in events if event["event"] == "ended"), None),
+            gaps=[event["delta"] for event in raw["events"]["server"]
+                  if event["event"] == "report" and event["client"] == name],
+            kernel_drops=raw["kernel_drops"][name])
+
+
+def _place(head: bytes) -> tuple[int, int]:
+    return int.from_bytes(head[4:8], "big"), int.from_bytes(head[8:16], "big")
+
+
+def _head(payload: bytes) -> bytes:
+    return payload[:captures.COMMON_BYTES]
+
+
+def _rows(file: Path) -> Iterator[Row]:
+    with file.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            yield Row((int(line["stream"]), int(line["sequence"])), int(line["sent_ns"] or 0),
+                      int(line["settled_ns"]), line["fate"], line["crc32"])
+
+
+def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
+    clients = [_client(one) for one in seen]
+    first, events = seen[0], raw["events"]["server"]
+    spans = [max(one.sent_ns.values()) - min(one.sent_ns.values()) for one in seen]
+    verified, processed = (sum(getattr(client, name) for client in clients)
+                           for name in ("verified", "processed"))
+    return Measured(
+        schema=SCHEMA, seed=raw["seed"],
+        retention_share=_mean([client.processed / client.sent for client in clients]),
+        stream_goodput_bps=_mean([8 * client.bytes_processed / client.duration_s
+                                  for client in clients]),
+        delay_median_s=_mean([client.delay_median_s for client in clients]),
+        delay_p99_s=_mean([client.delay_p99_s for client in clients]),
+        level_share=verified / processed if processed else None,
+        exposure_share=_mean([min(1.0, client.exposure_s / client.duration_s)
+                              for client in clients]),
+        sent_pps=_mean([1e9 * (client.sent - 1) / span
+                        for client, span in zip(clients, spans, strict=True)]),
+        max_gap_packets=_mean([client.max_gap_packets for client in clients]),
+        clients=clients, changes=timelines.changes(events, first.name, first.sent_ns),
+        lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
+        gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),
+        level_now_share=timelines.reported(events, first.name, first.sent_ns, "level"),
+        retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
+
+
+def _client(one: Seen) -> ClientRecord:
+    account = one.account or {}
+    processed = one.processed
+    delays_s = sorted((row.settled_ns - row.sent_ns) / 1e9 for row in processed)
+    begin_ns = min(one.sent_ns.values())
+    altered_processed, altered_settled = one.altered_and_settled()
+    return ClientRecord(
+        name=one.name, sent=len(one.sent), arrived=len(one.arrived), processed=len(processed),
+        verified=sum(row.fate == "verified" for row in processed),
+        lost=one.lost, altered=len(one.altered),
+        altered_settled=altered_settled, altered_processed=altered_processed,
+        bytes_processed=account["bytes_processed"],
+        duration_s=(max(row.settled_ns for row in processed) - begin_ns) / 1e9,
+        delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
+        exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
+        max_gap_packets=max(one.gaps, default=0),
+        signatures_verified=account["signatures_verified"])
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share does not exceed."""
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

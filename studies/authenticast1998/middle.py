@@ -1,0 +1,129 @@
+"""Program in the middle of the wire: forwards what it sees, and alters what its rules choose.
+
+`python3 -m studies.authenticast1998.middle RULES.json` takes the place of a router's forwarding. It
+knows no key. Which packets a rule chooses follows from a seed and their number, so that runs are
+repeatable, and from nothing that a receiver could know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import socket
+import struct
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_ETH_P_IP = 0x0800
+_IP_BYTES, _UDP_BYTES = 20, 8
+_PACKET_OUTGOING = 4
+_DATA, _REPORT, _HELLO_ACK = 0x11, 0x13, 0x18
+_STREAM_AT, _SEQUENCE_AT, _PAYLOAD_AT = 4, 8, 38
+_ALGORITHM_AT = 2
+_DSA, _RSA = 1, 2
+_REPORT_FORM = struct.Struct("!BI13QH")
+_FORGED_EVERY = 25
+
+
+class Middle:
+    """Somebody on the wire.
+
+    Rules: `loss` (a share), `tampered_one_in`, `replayed_one_in`, `downgraded_one_in`, and whether
+    it `forges` reports.
+    """
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        self._rules = rules
+        self._seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP))
+        self._seen.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8_000_000)
+        self._out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self._clients: dict[bytes, tuple[bytes, int]] = {}
+        self.counts: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Forward until somebody ends the program."""
+        while True:
+            packet, (_, protocol, kind, _, _) = self._seen.recvfrom(65535)
+            if kind != _PACKET_OUTGOING and protocol == _ETH_P_IP and packet[9] == 17:
+                self._forward(packet)
+
+    def _forward(self, packet: bytes) -> None:
+        start = (packet[0] & 15) * 4 + _UDP_BYTES
+        payload = packet[start:]
+        if payload[:1] == bytes((_HELLO_ACK,)):
+            # The stream's number is all that a forger needs; messages carry it in clear.
+            port = int.from_bytes(packet[start - 6:start - 4], "big")
+            self._clients[payload[1:5]] = (packet[16:20], port)
+        if payload[:1] != bytes((_DATA,)):
+            self._send(packet)
+            return
+        number = payload[_STREAM_AT + 4:_SEQUENCE_AT + 8]
+        if self._share(b"loss", number) < self._rules.get("loss", 0):
+            self.counts["lost"] += 1
+            return
+        self._send(self._altered(packet, start, number))
+        if self._is_chosen("replayed", number):
+            self._send(packet)
+        if self._rules.get("forges") and int.from_bytes(number, "big") % _FORGED_EVERY == 0:
+            self._forge(packet, payload[_STREAM_AT:_STREAM_AT + 4])
+
+    def _altered(self, packet: bytes, start: int, number: bytes) -> bytes:
+        changed = bytearray(packet)
+        if self._is_chosen("tampered", number):
+            changed[start + _PAYLOAD_AT] ^= 0x20
+        if self._is_chosen("downgraded", number):
+            at = start + _ALGORITHM_AT
+            changed[at] = _RSA if changed[at] == _DSA else _DSA
+        return bytes(changed)
+
+    def _forge(self, packet: bytes, stream: bytes) -> None:
+        """A report that a stranger makes up: nothing processed, everything waiting."""
+        client, port = self._clients[stream]
+        report = _REPORT_FORM.pack(_REPORT, int.from_bytes(stream, "big"), 2 ** 40, *([0] * 12), 0)
+        report += b"no key of this".ljust(16, b".")
+        header = packet[:12] + client + packet[12:16]
+        ports = struct.pack("!HHHH", port, int.from_bytes(packet[20:22], "big"),
+                            _UDP_BYTES + len(report), 0)
+        self.counts["forged"] += 1
+        self._send(header + ports + report)
+
+    def _is_chosen(self, rule: str, number: bytes) -> bool:
+        one_in = self._rules.get(f"{rule}_one_in", 0)
+        chosen = bool(one_in) and self._share(rule.encode(), number) < 1 / one_in
+        self.counts[rule] += chosen
+        return chosen
+
+    def _share(self, rule: bytes, number: bytes) -> float:
+        """A number from 0 to 1 that belongs to a packet, the same in every run of the seed."""
+        seed = int(self._rules["seed"]).to_bytes(8, "big")
+        digest = hashlib.blake2b(number, digest_size=8, key=seed, person=rule).digest()
+        return int.from_bytes(digest, "big") / 2 ** 64
+
+    def _send(self, packet: bytes) -> None:
+        """Hand it to the kernel's routing, without a UDP checksum: no host insists on one."""
+        whole = bytearray(packet)
+        whole[26:28] = b"\0\0"
+        self._out.sendto(bytes(whole), (socket.inet_ntoa(bytes(whole[16:20])), 0))
+
+
+def main() -> None:
+    """Forward; on SIGTERM, say what was done."""
+    middle = Middle(json.loads(Path(sys.argv[1]).read_text()))
+
+    def end(*_: object) -> None:
+        sys.stdout.write(json.dumps({"event": "ended", **middle.counts}) + "\n")
+        sys.stdout.flush()
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    sys.stdout.write(json.dumps({"event": "ready"}) + "\n")
+    sys.stdout.flush()
+    middle.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Server, router and clients on reserved links of 155 Mbit/s, each with its device."""
+
+from __future__ import annotations
+
+from topologies.model import ROUTER, Interface, Link, Network, Node
+
+#: IP over ATM (RFC 1626).
+MTU_BYTES = 9180
+RATE_BPS = 155_520_000.0
+DELAY_MS = 0.1
+SERVER, CLIENT = "server", "client"
+
+
+def client(number: int) -> str:
+    """The name of a client, from 1."""
+    return f"c{number}"
+
+
+def star(clients: int) -> Network:
+    """A server on one link and clients on others, with a router between them."""
+    nodes = {
+        SERVER: Node([SERVER], {"wire": Interface("10.0.0.2/24")}, gateway="10.0.0.1"),
+        ROUTER: Node([ROUTER], {"uplink": Interface("10.0.0.1/24")}, forwarding=True)}
+    links = [_link(f"{SERVER}/wire", f"{ROUTER}/uplink")]
+    for number in range(1, clients + 1):
+        name = client(number)
+        nodes[ROUTER].interfaces[f"d{number}"] = Interface(f"10.0.{number}.1/24")
+        nodes[name] = Node([CLIENT], {"wire": Interface(f"10.0.{number}.2/24")},
+                           gateway=f"10.0.{number}.1")
+        links.append(_link(f"{ROUTER}/d{number}", f"{name}/wire"))
+    return Network(f"star-{clients}", nodes, links)
+
+
+def _link(left: str, right: str) -> Link:
+    return Link([left, right], mtu_bytes=MTU_BYTES, rate_bps=RATE_BPS, delay_ms=DELAY_MS,
+                queue_packets=1000)

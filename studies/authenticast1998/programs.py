@@ -1,0 +1,92 @@
+"""Configurations of the protocol's programs, from a task and the nodes' devices.
+
+Runs inside the machine: standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
+FRAMES_PER_S = 29.97
+#: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
+#: and its descriptor); it takes twice what SO_RCVBUF says.
+TRUESIZE_BYTES = 2304
+#: The paper's keys; the library refuses them, so that real ones of 1024 bits are charged as these.
+CHARGED_AS = {"DSA": "dsa-512", "RSA": "rsa-512"}
+
+
+def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
+    """Seconds of each operation on a device; `further` by name, with `_` for `-`.
+
+    What the paper's protocol does not have (key agreement, the clients' own signatures) costs
+    nothing.
+    """
+    work = device["work"]
+    per_byte = 1 / work["sha1"]["bytes_per_s"]
+    made: dict[str, Any] = {
+        "hash": [0, per_byte], "hmac": [0, per_byte], "x25519": 0,
+        "ed25519-256-sign": 0, "ed25519-256-verify": 0,
+        "dsa-512-sign": work["dsa-512-sign"]["seconds"],
+        "dsa-512-verify": work["dsa-512-verify"]["seconds"]}
+    return made | {name.replace("_", "-"): seconds for name, seconds in further.items()}
+
+
+def without_security(made: Mapping[str, Any]) -> dict[str, Any]:
+    """The same processor where security operations take no time."""
+    return {kind: value if kind == "packet" else 0 for kind, value in made.items()}
+
+
+def server(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str, keys: Path,
+           trace: Path, clients: list[str], seed: int) -> dict[str, Any]:
+    """The server's configuration."""
+    asked = task["asked"]
+    further = {"dsa_512_sign": asked["precomputed_ms"] / 1e3} \
+        if asked["signing"] == "precomputed" else {}
+    charged = costs(device, **further)
+    return {
+        "name": "server", "address": address, "port": SERVER_PORT,
+        "keys": [str(keys / "server.pem")],
+        "clients": [{"name": name, "keys": [str(keys / f"{name}.pub.pem")]} for name in clients],
+        "source": {"kind": "frames", "file": str(trace), "frames_per_s": FRAMES_PER_S,
+                   "payload_bytes": asked["payload_bytes"], "seed": seed},
+        "controller": _controller(task), "start_with": len(clients), "seed": seed,
+        "delay_bound_s": asked["delay_bound_ms"] / 1e3,
+        "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS,
+                   "costs": charged if task["load"]["has_security"] else
+                   without_security(charged)}}
+
+
+def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, address: str,
+           server_address: str, keys: Path, series: Path, seed: int) -> dict[str, Any]:
+    """A client's configuration."""
+    asked, load = task["asked"], task["load"]
+    charged = costs(device, packet=asked["packet_ms"] / 1e3)
+    stolen = [{"from_s": asked["load_from_s"], "to_s": asked["load_to_s"],
+               "share": load["share"]}] if load["share"] else []
+    return {
+        "name": name, "address": address, "port": CONTROL_PORT, "data_port": DATA_PORT,
+        "identity": str(keys / f"{name}.pem"), "algorithm": "DSA", **task["heuristic"]["wish"],
+        "server": {"name": "server", "address": server_address, "port": SERVER_PORT,
+                   "keys": [str(keys / "server.pub.pem")]},
+        "receive_buffer_bytes": asked["buffer_packets"] * TRUESIZE_BYTES // 2,
+        "series": str(series), "seed": seed,
+        "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS, "steal": stolen,
+                   "costs": charged if load["has_security"] else without_security(charged)}}
+
+
+def _controller(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A heuristic's controller; those of 1998 have the study's LIMIT unless they vary it."""
+    given = dict(task["heuristic"]["controller"])
+    if given["kind"] in {"blend-1998", "delayed-first-1998"}:
+        given.setdefault("limit", task["asked"]["limit"])
+    return given
+
+
+def rotated(trace: list[str], frames: int, seed: int) -> list[str]:
+    """So many frames of the trace, from an I frame that the seed chooses, over and over."""
+    begins = [number for number, line in enumerate(trace) if line.startswith("I")]
+    first = begins[seed * 7 % len(begins)]
+    return [trace[(first + number) % len(trace)] for number in range(frames)]

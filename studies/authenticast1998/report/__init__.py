@@ -1,0 +1,29 @@
+"""The report: figures 3 to 9, Table 1, what 1998 did not have, and the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis import standard_report
+from analysis.cells import Cells
+from analysis.present.report import Report
+from studies.authenticast1998.report import claims, figures, tables
+
+if TYPE_CHECKING:
+    from analysis.results import Results
+    from studies.study import Study
+
+_BY_CONSTRUCTION = ("A7, and that a gap of 100 packets is the limit in A6, hold by construction: "
+                    "what a signature takes the server, and the room at the client, were chosen "
+                    "so.")
+
+
+def report(results: Results | None, options: Mapping[str, Any], study: Study) -> Report:
+    """The report of a results folder. Raises ValueError without one."""
+    if results is None:
+        raise ValueError(f"the study {study.id} has no report without results")
+    cells = Cells(results, options.get("baseline", ""))
+    return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
+        tables=[*tables.all_of(cells)], figures=[*figures.all_of(cells)],
+        claims=claims.verdicts(cells), warnings=[_BY_CONSTRUCTION]))

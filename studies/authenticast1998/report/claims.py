@@ -1,0 +1,121 @@
+"""The paper's claims, each as questions whose intervals decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from analysis.cells import Cells
+from analysis.claims.finding import MORE, PERCENT, Band, Question, unit_of
+from analysis.claims.verdict import Claim, Verdict, judge
+from analysis.metrics import Metric
+from analysis.statistics import Sample
+from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, MAX_GAP, RETENTION, SENT
+
+_FILE = Path(__file__).parents[1] / "published" / "claims.yml"
+#: What counts as retaining everything, and as losing; the text has "reasonable" and "loss".
+_ALL, _LOSS = 0.99, 0.95
+#: "User-recognizable": delays up to 150 ms one way are fit for most applications (ITU-T G.114).
+_NOTICED_S = 0.15
+_BELOW = "below_floor_s"
+_REASONS: Mapping[str, str] = {
+    "A2": "a bundle of 3 still asks for more than the processor has, and loses whole bundles",
+    "A4": "in virtual time computing is free but for what is charged, so that this shows what the "
+          "heuristics' messages cost, not their computing",
+    "A7": "the cost of a signature at the server was chosen so that sending slows (see README)"}
+
+
+def verdicts(cells: Cells) -> list[Verdict]:
+    """All claims; those whose cells were not measured are undecided."""
+    questions = {"A1": _steep, "A2": _delayed, "A3": _blend, "A4": _free, "A5": _drastic,
+                 "A6": _gap, "A7": _clients, "A8": _range}
+    observations = {**cells.observations, **{
+        (_BELOW, *ids): observed for ids in cells.results.cells
+        if (observed := cells.mean_of_any(_BELOW, ids)) is not None}}
+    documents: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text())
+    return [judge(Claim(**document), list(questions[document["id"]]()), observations,
+                  _REASONS.get(document["id"], "")) for document in documents]
+
+
+def _key(metric: Metric, heuristic: str, clients: str = "1", load: str = "idle") -> tuple[str, ...]:
+    return (metric.name, heuristic, clients, load)
+
+
+def _share(label: str, key: tuple[str, ...], band: Band) -> Question:
+    return Question(label, [key], band, PERCENT, _first)
+
+
+def _first(means: Sample) -> Any:
+    return means[..., 0]
+
+
+def _less(means: Sample) -> Any:
+    """The first cell less the second."""
+    return means[..., 0] - means[..., 1]
+
+
+def _more(label: str, metric: Metric, first: tuple[str, str, str],
+          second: tuple[str, str, str]) -> Question:
+    return Question(label, [_key(metric, *first), _key(metric, *second)], MORE, unit_of(metric),
+                    _less)
+
+
+def _steep() -> Iterator[Question]:
+    yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(low=_LOSS))
+    yield _share("30 % verified", _key(RETENTION, "p30", "5"), Band(high=_LOSS))
+    yield _more("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
+                ("p50", "5", "idle"))
+
+
+def _delayed() -> Iterator[Question]:
+    yield _more("delayed less 100 %, 1 client", RETENTION, ("delayed", "1", "idle"),
+                ("p100", "1", "idle"))
+    yield _more("delayed less 100 %, 5 clients", RETENTION, ("delayed", "5", "idle"),
+                ("p100", "5", "idle"))
+
+
+def _blend() -> Iterator[Question]:
+    yield _more("blend less delayed, 1 client", RETENTION, ("adaptive-1998", "1", "idle"),
+                ("delayed", "1", "idle"))
+    yield _more("blend less 100 %, 1 client", RETENTION, ("adaptive-1998", "1", "idle"),
+                ("p100", "1", "idle"))
+
+
+def _free() -> Iterator[Question]:
+    yield _share("retained without security operations",
+                 _key(RETENTION, "adaptive-1998", "1", "free"), Band(low=_ALL))
+    yield Question("99th percentile of the delay more than without heuristics",
+                   [_key(DELAY_P99, "adaptive-1998", "1", "free"),
+                    _key(DELAY_P99, "p0", "1", "free")], Band(high=_NOTICED_S), unit_of(DELAY_P99),
+                   _less)
+
+
+def _drastic() -> Iterator[Question]:
+    yield _more("retained after a drop to 10 % less after one to 18 %", RETENTION,
+                ("adaptive-1998", "1", "idle"), ("adaptive-gradual", "1", "idle"))
+    yield _more("exposed after a drop to 18 % less after one to 10 %", EXPOSURE,
+                ("adaptive-gradual", "1", "idle"), ("adaptive-1998", "1", "idle"))
+
+
+def _gap() -> Iterator[Question]:
+    yield _share("retained with LIMIT 60", _key(RETENTION, "adaptive-1998"), Band(low=_ALL))
+    yield _share("retained with LIMIT 150", _key(RETENTION, "adaptive-limit-150"),
+                 Band(high=_ALL))
+    yield Question("largest gap with LIMIT 150", [_key(MAX_GAP, "adaptive-limit-150")],
+                   Band(low=100.0), unit_of(MAX_GAP), _first)
+
+
+def _clients() -> Iterator[Question]:
+    yield _more("5 clients less 1, retention", RETENTION, ("delayed", "5", "idle"),
+                ("delayed", "1", "idle"))
+    yield _more("1 client less 5, sending rate", SENT, ("delayed", "1", "idle"),
+                ("delayed", "5", "idle"))
+
+
+def _range() -> Iterator[Question]:
+    for heuristic in ("adaptive-1998", "adaptive-1998-delayed-first", "bounded", "floor"):
+        yield Question(f"seconds below the floor, {heuristic}", [(_BELOW, heuristic, "1", "idle")],
+                       Band(0.0, 0.0), unit_of(DELAY_P99), _first)

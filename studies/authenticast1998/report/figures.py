@@ -1,0 +1,122 @@
+"""Figures 3 to 9 of the paper, from this run; the paper's own have no numbers in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from analysis.cells import Cells, Observation
+from analysis.metrics import Metric
+from analysis.numbers import quantity
+from analysis.present import figures
+from analysis.present.figures import Axis, Series
+from analysis.present.report import Figure, Panel
+from analysis.table import Quantity
+from studies.authenticast1998.factors import FIG_4, FIG_5, PERCENTAGES
+from studies.authenticast1998.metrics import (
+    DELAY_P99,
+    EXPOSURE,
+    GAP,
+    GOODPUT,
+    LEVEL,
+    LEVEL_NOW,
+    RETENTION,
+    SENT,
+)
+from studies.authenticast1998.timelines import FATES
+
+Ids = tuple[str, str, str]
+_UNACCEPTABLE: Ids = ("p100", "1", "idle")
+_SHOWN: Ids = ("adaptive-1998", "1", "idle")
+_PERCENT = Axis("retention", "%", 100.0)
+_NUMBER = Axis("sequence number")
+
+
+def all_of(cells: Cells) -> Iterator[Figure]:
+    """Those whose cells were measured."""
+    yield from _unacceptable(cells)
+    yield from _by_percentage(cells)
+    yield from _by_clients(cells, "fig-5", "delayed", "Figure 5: delayed authentication, "
+                           "bundles of 3", (RETENTION, SENT))
+    yield from _by_clients(cells, "fig-6", "adaptive-1998", "Figure 6: the adaptive blend",
+                           (RETENTION, LEVEL, EXPOSURE, DELAY_P99))
+    yield from _one_stream(cells)
+
+
+def _unacceptable(cells: Cells) -> Iterator[Figure]:
+    points = _timeline(cells, FATES, _UNACCEPTABLE)
+    if points:
+        yield Figure("fig-3", "Figure 3: an unacceptable stream",
+                     "One client that verifies every packet, first repetition: 100 for a packet "
+                     "that was retained.", "Most packets are lost once the buffer is full.",
+                     (_line("Retention", points, _NUMBER, _PERCENT),))
+
+
+def _by_percentage(cells: Cells) -> Iterator[Figure]:
+    found = {level: observed for level in PERCENTAGES for metric in (RETENTION,)
+             if (observed := _observed(cells, metric, (f"p{level}", FIG_4, "idle")))}
+    if len(found) < 2:
+        return
+    panels = [_curve(metric, [(level / 100, observed) for level in found
+                              if (observed := _observed(cells, metric,
+                                                        (f"p{level}", FIG_4, "idle")))],
+                     Axis("packets verified", "%", 100.0))
+              for metric in (RETENTION, GOODPUT, DELAY_P99)]
+    yield Figure("fig-4", "Figure 4: retention by the percentage of packets verified, 5 clients",
+                 "Means over the clients and repetitions, with goodput and delay beside.",
+                 "Retention is complete up to about 20 % of the packets, and falls steeply beyond.",
+                 tuple(panels))
+
+
+def _by_clients(cells: Cells, name: str, heuristic: str, title: str,
+                metrics: Sequence[Metric]) -> Iterator[Figure]:
+    panels = []
+    for metric in metrics:
+        points = [(float(count), observed) for count in FIG_5
+                  if (observed := _observed(cells, metric, (heuristic, count, "idle")))]
+        if len(points) > 1:
+            panels.append(_curve(metric, points, Axis("clients")))
+    if panels:
+        yield Figure(name, f"{title}, by clients", "Means over the clients and repetitions. The "
+                     "server sends the slower the more clients it signs for.",
+                     "Retention grows with the number of clients.", tuple(panels))
+
+
+def _one_stream(cells: Cells) -> Iterator[Figure]:
+    titles = {GAP: "Figure 7: gap between sender and receiver (DELTA)",
+              LEVEL_NOW: "Figure 9: level"}
+    panels = [_line(title, points, Axis("sent at", "s"), Axis(metric.title, metric.unit,
+                                                              metric.scale))
+              for metric, title in titles.items()
+              if (points := _timeline(cells, metric.name, _SHOWN))]
+    if points := _timeline(cells, FATES, _SHOWN):
+        panels.insert(1, _line("Figure 8: retention", points, _NUMBER, _PERCENT))
+    if panels:
+        yield Figure("fig-7-8-9", "Figures 7, 8 and 9: one stream under the adaptive blend",
+                     "The first client of the first repetition, one client in all.",
+                     "The gap rises to LIMIT, the level drops, the gap closes, the level returns.",
+                     tuple(panels))
+
+
+def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
+    if ids not in cells.results.cells:
+        return None
+    value = cells.value(metric.name, ids)
+    return value if isinstance(value, Observation) else None
+
+
+def _timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
+    """A timeline of a cell's first good repetition."""
+    rows = cells.rows(ids)
+    lists: Mapping[str, Iterable[tuple[float, float]]] = \
+        cells.results.series[rows[0]] if rows else {}
+    return [(float(at), float(value)) for at, value in lists.get(name, ())]
+
+
+def _line(title: str, points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> Panel:
+    return figures.line(title, [Series("", [(at, Quantity(value)) for at, value in points])], x, y)
+
+
+def _curve(metric: Metric, points: Sequence[tuple[float, Observation]], x: Axis) -> Panel:
+    return figures.line(metric.sentence, [Series("", [
+        (at, quantity(observed.estimate)) for at, observed in points])], x,
+        Axis(metric.title, metric.unit, metric.scale))

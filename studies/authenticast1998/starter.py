@@ -1,0 +1,102 @@
+"""Program beside the nodes: starts the protocol's programs on them at once, with all loaded.
+
+`python3 -m studies.authenticast1998.starter` takes JSON lines, each with a `node`: `{"run": "serve"
+| "receive", "pid", "config", "log", "at_ns"}` forks one into the network of process `pid`, which
+begins at that time of the machine's clock and writes its events to the log; `{"do": "wait",
+"for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a guest holds what is
+imported once, which is scarce there, and no program's start takes the time of another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from protocols.authenticast import receive, serve
+
+#: So long before its time a program is awake: what starts beside it does not disturb it then.
+_AWAKE_NS = 10_240_000
+_STOP_S = 5.0
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# Linux: <linux/prctl.h>. Without slack, sleeps end when they should, whatever else is due then.
+_PR_SET_TIMERSLACK = 29
+_RUN = {"serve": serve.run, "receive": receive.run}
+
+
+class Child:
+    """A program of the protocol's, forked from this one."""
+
+    def __init__(self, command: dict[str, Any]) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(command)
+        self.descriptor = os.pidfd_open(self.pid)
+
+    def wait(self, for_s: float) -> bool:
+        """Whether it has ended by then."""
+        return bool(select.select([self.descriptor], [], [], for_s)[0])
+
+    def end(self) -> int:
+        """End it, if it has not; its status."""
+        if not self.wait(0):
+            os.kill(self.pid, signal.SIGTERM)
+            if not self.wait(_STOP_S):
+                os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.descriptor)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _become(command: dict[str, Any]) -> None:
+    """The forked process from here to its end."""
+    status, log, at_ns = 1, command["log"], command["at_ns"]
+    try:
+        _join_network(command["pid"])
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for source, target in ((nothing, 0), (said, 1), (said, 2)):
+            os.dup2(source, target)
+        for moment_ns in (at_ns - _AWAKE_NS, at_ns):
+            time.sleep(max(0, moment_ns - time.monotonic_ns()) / 1e9)
+        _RUN[command["run"]](Path(command["config"]))
+        status = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def _join_network(pid: int) -> None:
+    """Be in another process's network from now on."""
+    with Path(f"/proc/{pid}/ns/net").open() as network:
+        if _LIBC.setns(network.fileno(), 0):
+            raise OSError(ctypes.get_errno(), f"the network of process {pid}")
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
+    children: dict[str, Child] = {}
+    for line in sys.stdin:
+        command: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = {}
+        if "run" in command:
+            children[command["node"]] = Child(command)
+        elif command["do"] == "wait":
+            answer["ended"] = children[command["node"]].wait(command["for_s"])
+        else:
+            answer["status"] = children.pop(command["node"]).end()
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    for child in children.values():
+        child.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from studies.authenticast1998 import factors, network, timelines
+from studies.authenticast1998.asked import Asked
+from studies.authenticast1998.body import Measured
+from studies.authenticast1998.metrics import METRICS, TIMELINES
+from studies.study import (
+    Cell,
+    Expected,
+    Factor,
+    Judged,
+    Level,
+    Metric,
+    Repetition,
+    Study,
+    StudyError,
+)
+from studies.study import TestbedSpec as Spec
+from topologies.loader import TopologyError, load_device
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+
+#: A testbed has room for so many clients, and one with more for all.
+_USUAL_CLIENTS = 5
+_PACKETS_PER_FRAME = 3.9
+#: Losses that a wrong packet causes.
+_FAILED = ("failed", "bundle_failed", "bundle_incomplete")
+
+
+class Authenticast1998(Study):
+    """Authenticated streams whose receivers cannot afford to verify everything."""
+
+    id: ClassVar[str] = "authenticast1998"
+    title: ClassVar[str] = "Authenticast: adaptive authentication of streams"
+    paper: ClassVar[str] = ("Schneck and Schwan, Authenticast: An Adaptive Protocol for "
+                            "High-Performance, Secure Network Applications, 1998")
+    factors: ClassVar[tuple[Factor, ...]] = factors.FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    timelines: ClassVar[tuple[Metric, ...]] = TIMELINES
+    faults: ClassVar[Mapping[str, str]] = {
+        "tampered-packet": "packets are altered on the wire",
+        "replayed-packet": "packets are sent twice on the wire",
+        "wrong-server-key": "the server has another key than clients know",
+        "downgraded-algorithm": "the algorithm flag is altered on the wire",
+        "forged-report": "a stranger tells the server that a client lags"}
+    clock: ClassVar[Literal["real", "virtual", "processor"]] = "virtual"
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.authenticast1998.inside"
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """Those behind a figure, a table or a claim."""
+        return factors.cells(levels)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """Server and clients on wires; percentages apart, so that two processors have work."""
+        count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
+        nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
+        kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
+        for name in (asked.server_device, asked.client_device):
+            _check_device(name)
+        return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
+                    options={"group": kind})
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """Heuristic, clients, load, and what was asked."""
+        return {"heuristic": asdict(cell.value("heuristic")), "clients": cell.ids["clients"],
+                "load": asdict(cell.value("load")), "asked": asked.model_dump(mode="json")}
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By packets: about so much of the emulating processor each."""
+        packets = int(cell.ids["clients"]) * asked.frames * _PACKETS_PER_FRAME
+        return Expected(asked.frames / 29.97, 0.7 + 0.0014 * packets,
+                        packets * (asked.payload_bytes + 300))
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """Far more than its packets take of a slow machine."""
+        return 120 + 0.05 * int(cell.ids["clients"]) * asked.frames * _PACKETS_PER_FRAME
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Verify every packet anew, and account for it."""
+        from studies.authenticast1998 import judge
+
+        return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
+        clients = measured.clients
+        return {**super().values(measured),
+                "altered_settled_packets": sum(client.altered_settled for client in clients),
+                "altered_processed_packets": sum(client.altered_processed for client in clients),
+                "failed_packets": sum(client.lost[cause] for client in clients
+                                      for cause in _FAILED),
+                "below_floor_s": max(client.below_floor_s for client in clients)}
+
+    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """The timelines, and by its number whether a packet was retained (Figs. 3 and 8)."""
+        return {**super().series(measured), timelines.FATES: timelines.fates(
+            measured.lost_runs, measured.clients[0].sent)}
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """Figures 3 to 9, Table 1, what 1998 did not have, and the claims."""
+        from studies.authenticast1998.report import report
+
+        return report(results, options, self)
+
+
+def _check_device(name: str) -> None:
+    """Refuse a device that lacks what the protocol does."""
+    try:
+        device = load_device(name)
+    except TopologyError as error:
+        raise StudyError(str(error)) from None
+    lacking = [kind for kind in ("dsa-512-sign", "dsa-512-verify", "sha1")
+               if kind not in device.work]
+    if lacking:
+        raise StudyError(f"device {name}: does not say what {lacking[0]} takes; choose another, "
+                         "or add it with its source")
+
+
+STUDY = Authenticast1998()

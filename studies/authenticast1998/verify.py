@@ -1,0 +1,266 @@
+"""Every packet of a client's capture is verified anew, with the run's public keys and no others.
+
+What was announced is taken from signed messages alone: the handshake and the changes of setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ed25519
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from studies.authenticast1998 import captures
+from studies.authenticast1998.captures import DataPacket, WireDatagram
+
+_DSA, _ED25519, HMAC = 1, 3, 16
+_SETTING = struct.Struct("!BBHHH")
+_HELLO_RANGE_AT, _HELLO_FIXED = 1 + 19 + 16 + 32, 1 + 19 + 16 + 32 + 12
+_ACK_DIGEST_AT, _ACK_SETTING_AT = 1 + 20, 1 + 20 + 32 + 16 + 32
+_CHANGE_SETTING_AT = 1 + 24
+_TAG_BYTES = 16
+_BUNDLE = struct.Struct("!BBIIQH")
+_TREE = struct.Struct("!IIQH")
+_TESLA = struct.Struct("!QQIH")
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a server has signed of an epoch."""
+
+    scheme: int
+    algorithm: int
+    bundle: int
+    level: float
+    material: bytes = b""
+
+
+@dataclass
+class SessionSeen:
+    """One stream as the capture tells it; `range` is what the client's user permits."""
+
+    digest: bytes
+    stream: int
+    range: tuple[float, float]
+    epochs: dict[int, Announcement]
+    bundles: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    keys: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass
+class Verified:
+    """Places of packets by what becomes of them, and what was wrong with messages."""
+
+    right: set[tuple[int, int]] = field(default_factory=set)
+    wrong: set[tuple[int, int]] = field(default_factory=set)
+    unlike: set[tuple[int, int]] = field(default_factory=set)
+    tagged: set[tuple[int, int]] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+    sessions: dict[int, SessionSeen] = field(default_factory=dict)
+    bundles_right: int = 0
+    bundles_wrong: int = 0
+
+
+class Key:
+    """A public key of the run."""
+
+    def __init__(self, pem: str) -> None:
+        self._key = serialization.load_pem_public_key(pem.encode())
+
+    @property
+    def algorithm(self) -> int:
+        """Its number on the wire."""
+        return _DSA if isinstance(self._key, dsa.DSAPublicKey) else _ED25519
+
+    def has_signed(self, purpose: str, session: bytes, said: bytes, signature: bytes) -> bool:
+        """Whether it has signed this, for this purpose, in this session."""
+        text = b"authenticast/1 " + purpose.encode() + b"\0" + session + said
+        try:
+            if isinstance(self._key, dsa.DSAPublicKey):
+                half = len(signature) // 2
+                der = encode_dss_signature(int.from_bytes(signature[:half], "big"),
+                                           int.from_bytes(signature[half:], "big"))
+                self._key.verify(der, text, hashes.SHA256())
+            elif isinstance(self._key, ed25519.Ed25519PublicKey):
+                self._key.verify(signature, text)
+            else:
+                return False
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def has_blocked(self, purpose: str, session: bytes, said: bytes, block: bytes) -> bool:
+        """The same for a message's signature block: the algorithm is said, and signed, too."""
+        return block[:1] == bytes((self.algorithm,)) and self.has_signed(
+            purpose, session, said + block[:1], block[1:])
+
+
+def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
+    """All that a client's capture holds."""
+    every = list(datagrams)
+    result = Verified()
+    _handshakes(every, server, client, result)
+    for datagram in every:
+        _announced(datagram.payload, server, result)
+    packets = [packet for datagram in every
+               if datagram.kind == captures.DATA and (packet := captures.parse(datagram.payload))]
+    for session in result.sessions.values():
+        _chain(session)
+    roots: dict[bytes, bool] = {}
+    for packet in packets:
+        _packet(packet, server, roots, result)
+    _bundles(packets, server, result)
+    return result
+
+
+def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Verified) -> None:
+    hellos = {hashlib.sha256(datagram.payload).digest(): datagram.payload for datagram in every
+              if datagram.kind == captures.HELLO}
+    for datagram in every:
+        ack = datagram.payload
+        if datagram.kind != captures.HELLO_ACK:
+            continue
+        hello = hellos.get(ack[_ACK_DIGEST_AT:_ACK_DIGEST_AT + 32])
+        if hello is None:
+            result.complaints.append("a hello-ack to no hello of the capture")
+            continue
+        body, block = _split(hello, _HELLO_FIXED)
+        if not client.has_blocked("hello", b"", body, block):
+            result.complaints.append("a hello that is not the client's")
+        body, block = _split(ack, _ACK_SETTING_AT + 8)
+        if not server.has_blocked("hello-ack", b"", hello + body, block):
+            result.complaints.append("a hello-ack that is not signed by the server's key")
+            continue
+        stream = int.from_bytes(ack[1:5], "big")
+        low, high = struct.unpack_from("!HH", hello, _HELLO_RANGE_AT)
+        digest = hashlib.sha256(b"authenticast/1 session\0" + hello + ack).digest()
+        result.sessions[stream] = SessionSeen(digest, stream, (low / 1e4, high / 1e4),
+                                              {0: _setting(ack, _ACK_SETTING_AT)})
+
+
+def _split(message: bytes, text_at: int) -> tuple[bytes, bytes]:
+    """Body and what authenticates it, of a message that ends in a name."""
+    end = text_at + 1 + message[text_at]
+    return message[:end], message[end:]
+
+
+def _setting(message: bytes, at: int, material: bytes = b"") -> Announcement:
+    scheme, algorithm, bundle, level, _ = _SETTING.unpack_from(message, at)
+    return Announcement(scheme, algorithm, bundle, level / 1e4, material)
+
+
+def _announced(payload: bytes, server: Key, result: Verified) -> None:
+    """Changes of setting, which the server has to have signed; bundles; disclosed keys."""
+    kind, stream = payload[0] if payload else 0, int.from_bytes(payload[1:5], "big")
+    if kind == captures.CHANGE and stream in result.sessions:
+        session = result.sessions[stream]
+        text_at = _CHANGE_SETTING_AT + 8
+        material_at = text_at + 1 + payload[text_at]
+        length = int.from_bytes(payload[material_at:material_at + 2], "big")
+        end = material_at + 2 + length
+        if not server.has_blocked("control", session.digest, payload[:end],
+                                  payload[end + _TAG_BYTES:]):
+            result.complaints.append("a change that the server has not signed")
+            return
+        session.epochs[int.from_bytes(payload[5:9], "big")] = _setting(
+            payload, _CHANGE_SETTING_AT, payload[material_at + 2:end])
+    elif kind == captures.BUNDLE:
+        _, _, stream, _, first, size = _BUNDLE.unpack_from(payload)
+        if stream in result.sessions:
+            result.sessions[stream].bundles[first] = size, payload
+    elif kind == captures.DISCLOSE and stream in result.sessions:
+        result.sessions[stream].keys[int.from_bytes(payload[9:13], "big")] = payload[13:45]
+    elif kind == captures.DATA and (packet := captures.parse(payload)) and (
+            packet.scheme == captures.TESLA and packet.stream in result.sessions):
+        held = packet.authenticator
+        parameters = result.sessions[packet.stream].epochs.get(packet.epoch)
+        if parameters is not None and len(parameters.material) >= _TESLA.size:
+            delay = _TESLA.unpack_from(parameters.material)[3]
+            interval = int.from_bytes(held[:4], "big")
+            result.sessions[packet.stream].keys.setdefault(max(0, interval - delay), held[4:36])
+
+
+def _chain(session: SessionSeen) -> None:
+    """Keep the TESLA keys that lead to the one that the server has signed, and those between."""
+    material = next((epoch.material for epoch in session.epochs.values()
+                     if epoch.scheme == captures.TESLA), b"")
+    if not material:
+        return
+    known, key, at = {}, b"", max(session.keys, default=-1)
+    while at >= 0:
+        key = hashlib.sha256(b"authenticast/1 tesla chain" + key).digest() if key else \
+            session.keys[at]
+        known[at] = key
+        at -= 1
+    session.keys = known if known.get(0) == material[_TESLA.size:] else {}
+
+
+def _packet(packet: DataPacket, server: Key, roots: dict[bytes, bool], result: Verified) -> None:
+    session = result.sessions.get(packet.stream)
+    announced = session.epochs.get(packet.epoch) if session else None
+    if session is None or announced is None or (announced.scheme, announced.algorithm) != (
+            packet.scheme, packet.algorithm):
+        result.unlike.add(packet.place)
+        return
+    if packet.scheme == captures.SECRET_KEY:
+        (result.tagged if len(packet.authenticator) == _TAG_BYTES else result.wrong).add(
+            packet.place)
+        return
+    if packet.scheme == captures.TREE:
+        is_right = _is_in_tree(packet, session, server, roots)
+    elif packet.scheme == captures.TESLA:
+        is_right = _has_mac(packet, session)
+    else:
+        is_right = packet.algorithm == server.algorithm and server.has_signed(
+            "data", session.digest, packet.said, packet.authenticator)
+    (result.right if is_right else result.wrong).add(packet.place)
+
+
+def _is_in_tree(packet: DataPacket, session: SessionSeen, server: Key,
+                roots: dict[bytes, bool]) -> bool:
+    length = int.from_bytes(packet.authenticator[:2], "big")
+    signature, path = packet.authenticator[2:2 + length], packet.authenticator[2 + length:]
+    node = hashlib.sha256(b"\0" + packet.said).digest()
+    position, size = packet.position, packet.bundle
+    while size > 1:
+        if position ^ 1 < size:
+            partner, path = path[:32], path[32:]
+            node = hashlib.sha256(b"\1" + (partner + node if position & 1 else node + partner)
+                                  ).digest()
+        position, size = position // 2, (size + 1) // 2
+    said = _TREE.pack(packet.stream, packet.epoch, packet.sequence - packet.position,
+                      packet.bundle) + node
+    if said + signature not in roots:
+        roots[said + signature] = server.has_signed("tree", session.digest, said, signature)
+    return not path and roots[said + signature]
+
+
+def _has_mac(packet: DataPacket, session: SessionSeen) -> bool:
+    key = session.keys.get(int.from_bytes(packet.authenticator[:4], "big"))
+    if key is None:
+        return False
+    said = b"authenticast/1 data\0" + session.digest + packet.said + packet.authenticator[:4]
+    made = hmac.digest(hmac.digest(key, b"authenticast/1 tesla mac", "sha256"), said, "sha256")
+    return hmac.compare_digest(made[:_TAG_BYTES], packet.authenticator[36:])
+
+
+def _bundles(packets: list[DataPacket], server: Key, result: Verified) -> None:
+    """Each bundle's signature against exactly its packets, of those that arrived whole."""
+    hashed: Mapping[tuple[int, int], bytes] = {
+        packet.place: hashlib.sha256(packet.said).digest() for packet in packets}
+    for session in result.sessions.values():
+        for first, (size, payload) in session.bundles.items():
+            parts = [hashed.get((session.stream, first + number)) for number in range(size)]
+            if None in parts:
+                continue
+            head, signature = payload[:_BUNDLE.size], payload[_BUNDLE.size:]
+            is_right = server.has_signed("bundle", session.digest, head + b"".join(
+                part for part in parts if part is not None), signature)
+            result.bundles_right += is_right
+            result.bundles_wrong += not is_right

@@ -1,0 +1,89 @@
+"""The design has a cell for what the paper printed, one factor at a time; nonsense it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import studies
+from harness.engine import profiles
+from harness.engine.request import RunRequest, plan
+from harness.errors import UserError
+from studies.adp1987 import design, published
+from studies.adp1987.controls import FAULTS
+from topologies.loader import to_json
+from topologies.model import Network, from_json
+
+STUDY = studies.load("adp1987")
+
+
+def test_every_printed_value_has_its_cell() -> None:
+    """Tables 2 to 6 can be told from the design's cells, whose number is far from the product."""
+    made = plan(RunRequest(STUDY), {})
+    cells = {tuple(cell.ids.values()) for cell in made.cells}
+    for values in published.load().tables.values():
+        assert {key[1:] for key in values} <= cells
+    assert made.settings.clock == "virtual"
+    assert len(cells) == len(made.cells) < 60
+    assert set(published.claims()) == {f"D{number}" for number in range(1, 9)}
+
+
+def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
+    """One factor at a time; encryption goes with queueing, and rates with a timeout of 40 ms."""
+    for row in set(design.design(list(design.TRACES))):
+        nominal = design.ids(row[0])
+        changed = {name for name, one, other in zip(design.NAMES, row, nominal, strict=True)
+                   if one != other}
+        assert changed <= {"rate", "queue", "timeout"} or changed <= {"scope", "queue"} or \
+            changed <= {"technology", "protocol", "scope"} or len(changed) <= 1
+
+
+@pytest.mark.parametrize("name", ["quick", "paper"])
+def test_profiles_are_of_this_study(name: str) -> None:
+    """Each loads, and has two repetitions or more, without which no claim has an interval."""
+    assert name in profiles.names(STUDY)
+    made = plan(RunRequest(STUDY, name), {})
+    assert made.settings.repetitions >= 2
+    assert made.asked.model_dump()["messages"] == {"quick": 1000, "paper": 10_000}[name]
+
+
+@pytest.mark.parametrize(("name", "value", "word"), [
+    ("messages", "99", "greater than or equal to 100"), ("bound_bytes", "100", "8192"),
+    ("rsa_bits", "768", "512 or 1024"), ("trace_seed", "-1", "greater than or equal to 0")])
+def test_impossible_settings_are_one_line(name: str, value: str, word: str) -> None:
+    """A trace of nothing, a bound that no page fits, a key of no known cost."""
+    with pytest.raises(UserError, match=word):
+        plan(RunRequest(STUDY, sets={name: value}), {})
+
+
+def test_a_timeout_that_is_no_level_is_refused() -> None:
+    """Below zero as anything else that the design does not have."""
+    with pytest.raises(UserError, match="-5: no such level"):
+        plan(RunRequest(STUDY, levels={"timeout": ["-5"]}), {})
+
+
+def test_a_bad_capture_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """One line, and the paper's traces are not measured in its place."""
+    (tmp_path / "x.pcap").write_text("nothing")
+    with pytest.raises(UserError, match="is no capture"):
+        plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
+
+
+def test_testbeds_are_shared_by_what_they_compute_on() -> None:
+    """One a trace and device; all of them are valid networks of three hosts."""
+    made = plan(RunRequest(STUDY), {})
+    groups = {(cell.ids["trace"], cell.ids["technology"]) for cell in made.cells}
+    assert len(made.testbeds) == len(groups)
+    for testbed in made.testbeds.values():
+        assert set(testbed.spec.devices) == set(testbed.spec.network.nodes)
+        assert from_json(Network, to_json(testbed.spec.network)) == testbed.spec.network
+
+
+def test_controls_are_the_studys() -> None:
+    """Those that the issue asks for, each in words."""
+    assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
+                           "unprotected-body", "relayed-owner"}
+    assert STUDY.faults is FAULTS
+    assert dataclasses.is_dataclass(design.FACTORS[0])

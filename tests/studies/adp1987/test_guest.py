@@ -1,0 +1,151 @@
+"""Two hosts in the machine: what is measured is proven, repeats to the last digit, and can fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import studies
+from conftest import PROJECT, Qop
+from driven import Driven, job
+from harness.engine.plan import Plan, devices
+from harness.engine.request import RunRequest, plan
+from studies.adp1987 import judge
+from studies.adp1987.body import Measured
+from studies.study import Judged, Repetition
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+in_one_machine = pytest.mark.asyncio(loop_scope="module")
+
+STUDY = studies.load("adp1987")
+#: What every repetition is proven by.
+CHECKS = {"channel", "owner", "impostors", "scope", "fresh", "intact", "piggybacked", "in-time",
+          "counted", "on-the-wire"}
+OLD, MODERN = "1987", "modern"
+
+
+def small(technology: str, protocol: str, scope: str = "PE") -> Plan:
+    """A plan of one cell of ALL's at nominal levels, on a short trace."""
+    levels = {"trace": ["ALL"], "urgency": ["U3"], "rate": ["1"], "scope": [scope],
+              "technology": [technology], "queue": ["ON"], "timeout": ["40"],
+              "protocol": [protocol]}
+    return plan(RunRequest(STUDY, levels=levels, sets={"messages": "200", "proof_messages": "60"}),
+                {})
+
+
+@dataclass
+class Hosts:
+    """A machine with the three hosts, in which one cell after the other is measured."""
+
+    driven: Driven
+    count: int = 0
+
+    async def judged(self, protocol: str, scope: str = "PE", fault: str = "") -> Judged:
+        """A repetition, with a control if asked for, as the judge sees it."""
+        made = small("today", protocol, scope)
+        [cell] = made.cells
+        self.count += 1
+        name = f"{cell.name}-{self.count:03d}"
+        await self.driven.measure(name, **STUDY.task(cell, made.asked), fault=fault)
+        return judge.judge(Repetition(cell, made.asked, self.driven.folder / "out" / name, {}))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hosts]:
+    """One guest for all of this file's repetitions but those through the command line."""
+    spec = next(iter(small("today", OLD).testbeds.values())).spec
+    told = job(spec.network, "studies.adp1987.inside", clock="virtual", devices=devices(spec))
+    folder = tmp_path_factory.mktemp("adp")
+    driven = Driven(folder, told, PROJECT / "studies" / "adp1987" / "inside.py")
+    code = driven.folder / "code"
+    for room in ("protocols", "studies/adp1987"):
+        shutil.copytree(PROJECT / room, code / room, ignore=shutil.ignore_patterns("*.yml"))
+    for package in ("studies", "studies/adp1987"):
+        (code / package / "__init__.py").write_text("")
+    async with driven:
+        await driven.ready()
+        yield Hosts(driven)
+        await driven.ask("bye", do="stop")
+
+
+def failed(judged: Judged) -> set[str]:
+    """The checks that do not hold."""
+    return {check.check for check in judged.evidence if not check.ok}
+
+
+def body(judged: Judged) -> Measured:
+    """What was measured."""
+    assert isinstance(judged.measured, Measured)
+    return judged.measured
+
+
+@in_one_machine
+@pytest.mark.parametrize(("protocol", "scope"), [
+    (OLD, "NE"), (OLD, "FE"), (MODERN, "PE"), (MODERN, "FE")])
+async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: str) -> None:
+    """Every check holds, and every number is there."""
+    judged = await hosts.judged(protocol, scope)
+    assert judged.reason == ""
+    assert {check.check for check in judged.evidence} == CHECKS
+    measured = body(judged)
+    assert measured.throughput_bytes_per_s and measured.latency_s and measured.establishment_s
+    assert len(measured.latencies_s) == 20
+    assert not measured.overloaded
+
+
+@in_one_machine
+@pytest.mark.parametrize(("fault", "protocol", "check", "is_accepted"), [
+    ("forged-owner", OLD, "owner", False),
+    ("stale-channel", OLD, "fresh", False),
+    ("replayed", OLD, "fresh", False),
+    ("altered", OLD, "intact", False),
+    ("unprotected-body", OLD, "intact", True),
+    ("unprotected-body", MODERN, "intact", False),
+    ("relayed-owner", OLD, "impostors", True)])
+async def test_each_control_fails_its_check(hosts: Hosts, fault: str, protocol: str, check: str,
+                                            is_accepted: bool) -> None:
+    """The channel goes on, and its check is seen to fail; what 1987 lets through is shown."""
+    judged = await hosts.judged(protocol, fault=fault)
+    assert judged.status == "failed"
+    assert check in failed(judged), judged.reason
+    attack = body(judged).attack
+    assert attack is not None and attack.tried > 0
+    assert (attack.accepted > 0) is is_accepted, attack
+
+
+@in_one_machine
+async def test_a_relayed_owner_fails_against_the_modern_protocol(hosts: Hosts) -> None:
+    """What mallory gets signed is of her own channel: nothing of hers arrives as xena's."""
+    judged = await hosts.judged(MODERN, fault="relayed-owner")
+    attack = body(judged).attack
+    assert attack is not None
+    assert (attack.tried, attack.accepted) == (1, 0)
+    assert "wrong signature" in attack.detail
+    assert "impostors" not in failed(judged)
+
+
+def numbers(qop: Qop, out: str) -> dict[str, Any]:
+    """What a run's records have measured, by name."""
+    return {path.stem: json.loads(path.read_text())["measured"]
+            for path in sorted(Path(qop.folder, out, "records").glob("*.json"))}
+
+
+def test_two_runs_of_one_seed_are_identical(qop: Qop) -> None:
+    """In every number of every record: from two machines, with other keys, at another time."""
+    for out in ("first", "second"):
+        done = qop("run", "adp1987", "--messages", "200", "--repetitions", "1", "--traces", "ALL",
+                   *(word for level in ("urgency=U3", "rate=1", "scope=PE", "technology=HW",
+                                        "timeout=40", "queue=ON")
+                     for word in ("--only", level)), "--out", out)
+        assert done.returncode == 0, done.stderr
+    first, second = numbers(qop, "first"), numbers(qop, "second")
+    assert first == second
+    [measured] = first.values()
+    assert len(measured["latencies_s"]) == 20

@@ -1,0 +1,94 @@
+"""The report, told the paper's own numbers, says what the paper says; published stands beside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import studies
+from analysis import results as loading
+from analysis.present import page, terminal
+from analysis.present.report import Report
+from harness.engine.request import RunRequest, plan
+from measure.record import CheckRecord, Record, StudyRecord
+from studies.adp1987 import design, published
+from studies.adp1987.body import SHARES, Measured, PrefixRecord
+
+STUDY = studies.load("adp1987")
+PAPER = published.load()
+
+
+def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
+    """What the paper has for a cell, a hair apart in two repetitions; elsewhere anything."""
+    hair = 1 + repetition / 1e6
+    fields = {metric: PAPER.all.get((metric, *cell), 1.0) * hair for metric in (
+        "throughput_bytes_per_s", "latency_s", "utilisation_share", "adp_message_bytes")}
+    return Measured(
+        **fields, latency_median_s=0.010 * hair, latency_deviation_s=0.00608 * hair,
+        establishment_s=PAPER.establishment_s * hair, latencies_s=[0.007, 0.010, 0.017, 0.024],
+        overloaded=cell == design.ids("ALL", scope="FE", queue="OFF"),
+        prefixes=[PrefixRecord(messages=round(share * 1000), latency_s=0.011,
+                               throughput_bytes_per_s=7.5e5) for share in SHARES])
+
+
+def records() -> Iterator[Record]:
+    """Two repetitions of every cell of the design."""
+    for cell in dict.fromkeys(design.design(list(design.TRACES))):
+        for repetition in (1, 2):
+            yield Record(
+                schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
+                cell=dict(zip(design.NAMES, cell, strict=True)), repetition=repetition,
+                status="ok", reason="", digests={}, asked={}, captures=[],
+                measured=as_published(cell, repetition).model_dump(),
+                evidence=[CheckRecord(check="owner", ok=True, detail="made up")],
+                environment={"medium": "", "clock": "virtual", "machine": "guest", "fault": None})
+
+
+@pytest.fixture(scope="module")
+def made() -> Report:
+    """The report on a run that measured what the paper printed."""
+    manifest = plan(RunRequest(STUDY), {}).manifest
+    return STUDY.report(loading.from_records(list(records()), STUDY, manifest), {})
+
+
+def test_the_papers_numbers_confirm_its_tables_claims(made: Report) -> None:
+    """D1 to D3 and D5 to D8 hold for them (Figures 5 and 6, for D4, have no numbers in print)."""
+    words = {claim.id: claim.verdict for claim in made.claims}
+    assert set(words) == {f"D{number}" for number in range(1, 9)}
+    undecided = {name for name, word in words.items() if word != "confirmed"}
+    assert undecided <= {"D2", "D4"}, [claim for claim in made.claims if claim.id in undecided]
+    assert "refuted" not in {words[name] for name in words if name != "D4"}
+
+
+def test_every_table_has_published_beside_measured(made: Report) -> None:
+    """Tables 2 to 6: as many published values as the paper has, each agreeing here."""
+    tables = {table.id: table for table in made.tables}
+    for name, values in PAPER.tables.items():
+        table = tables[f"table-{name}"]
+        entries = [entry for row in table.rows for entry in row if entry.published is not None]
+        assert len(entries) == len(values)
+        assert sorted(entry.published or 0 for entry in entries) == sorted(values.values())
+    near = [row[-1].text for row in tables["table-fit"].rows]
+    assert near == ["yes"] * 12
+    kinds = [row[1].text for row in tables["table-fit"].rows]
+    assert kinds == ["fit"] * 6 + ["prediction"] * 6
+
+
+def test_overloaded_cells_are_marked(made: Report) -> None:
+    """Where a latency is of the trace's length, it says so."""
+    [table] = [table for table in made.tables if table.id == "table-3"]
+    marked = [entry for row in table.rows for entry in row if entry.detail == "overloaded"]
+    assert len(marked) == 1
+    assert "overloaded" in terminal.text(table, 200)
+
+
+def test_all_figures_are_drawn_and_the_page_is_whole(made: Report) -> None:
+    """Figures 3 to 7, and a page that names what is fitted and what contradicts itself."""
+    figures = {figure.id for section in made.sections for figure in section.figures}
+    assert {f"fig-paper-{number}" for number in range(3, 8)} <= figures
+    facts = dict(made.facts)
+    assert "Table 3 alone" in facts["Fit and prediction"]
+    assert "2.05 ms" in facts["Inconsistent in print"]
+    assert re.search(r"Figure 7", page.render(made))

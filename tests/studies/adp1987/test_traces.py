@@ -1,0 +1,99 @@
+"""Traces have the published moments and are decided by a seed; a user's own come from captures."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from studies.adp1987 import captured, traces
+from studies.adp1987.payload import PIECE_BYTES, Payload
+from studies.adp1987.traces import TRACES, generate
+from studies.study import StudyError
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_moments_are_the_published_ones(name: str) -> None:
+    """Mean size within half a percent, mean interarrival time and urgent share exactly."""
+    kind, trace = TRACES[name], generate(name, 10_000, 1)
+    assert sum(message.bytes for message in trace) / len(trace) == pytest.approx(
+        kind.mean_bytes, rel=0.005)
+    assert trace[-1].at_s / len(trace) == pytest.approx(kind.interarrival_s)
+    assert sum(message.urgent for message in trace) == round(kind.urgent * len(trace))
+
+
+@pytest.mark.parametrize("name", ["ALL", "ND"])
+def test_arrivals_come_in_bursts(name: str) -> None:
+    """Gaps vary more than those of a Poisson process; those of page servers vary most."""
+    trace = generate(name, 10_000, 1)
+    gaps = [later.at_s - earlier.at_s for earlier, later in itertools.pairwise(trace)]
+    mean = sum(gaps) / len(gaps)
+    variation = sum((gap - mean)**2 for gap in gaps) / len(gaps) / mean**2
+    assert variation > {"ALL": 2, "ND": 5}[name]
+
+
+@given(seed=st.integers(0, 1000), load=st.sampled_from([0.5, 1.5, 2.0]))
+def test_a_trace_is_decided_by_its_seed(seed: int, load: float) -> None:
+    """Twice the same, another for another seed; a rate stretches time and changes nothing else."""
+    trace = generate("ALL", 200, seed)
+    assert trace == generate("ALL", 200, seed) != generate("ALL", 200, seed + 1)
+    faster = generate("ALL", 200, seed, load=load)
+    assert [message.bytes for message in faster] == [message.bytes for message in trace]
+    for one, other in zip(trace, faster, strict=True):
+        assert other.at_s * load == pytest.approx(one.at_s)
+
+
+def test_payloads_are_known_and_tell_their_trace() -> None:
+    """Each piece of a message is among those that are sought, and none of another seed's is."""
+    payload, other = Payload(1), Payload(2)
+    data = payload.of(7, 8192)
+    pieces = payload.pieces()
+    assert all(data[at:at + PIECE_BYTES] in pieces for at in range(0, 8192 - PIECE_BYTES, 997))
+    assert other.of(7, 64)[:PIECE_BYTES] not in pieces
+    assert payload.checksum(3, 100) != payload.checksum(4, 100)
+
+
+def capture_of(times_s: list[float], path: Path) -> Path:
+    """A capture with UDP packets of 100 bytes at these times."""
+    packet = bytes.fromhex("4500006400000000401100000a0000010a000002") + bytes(80)
+    frame = bytes(12) + b"\x08\x00" + packet
+    file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
+    for time_s in times_s:
+        file += struct.pack("<IIII", int(time_s), round(time_s % 1 * 1e6), len(frame), len(frame))
+        file += frame
+    path.write_bytes(file)
+    return path
+
+
+def test_a_capture_becomes_a_trace(tmp_path: Path) -> None:
+    """Every IP packet is a message, in the capture's time; the file is known by its content."""
+    level = captured.level(capture_of([1.0, 1.25, 3.5], tmp_path / "mine.pcap"))
+    assert level.id == "mine"
+    assert level.value == [(0.0, 100, False), (0.25, 100, False), (2.5, 100, False)]
+    again = captured.level(capture_of([1.0, 1.25, 4.5], tmp_path / "mine.pcap"))
+    assert again.digest != level.digest
+
+
+@pytest.mark.parametrize(("content", "word"), [
+    (b"no capture", "is no capture"), (None, "no such file"), ("short", "no two IP packets")])
+def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word: str,
+                                               tmp_path: Path) -> None:
+    """A file that is none, one that is no capture, one with a single packet."""
+    path = tmp_path / "x.pcap"
+    if content == "short":
+        capture_of([1.0], path)
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(StudyError, match=word) as refused:
+        captured.level(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_sizes_that_no_message_can_have_are_never_made() -> None:
+    """Every message fits the queue's bound, and none is empty."""
+    for name in traces.TRACES:
+        assert all(0 < message.bytes <= 24_576 for message in generate(name, 2000, 3))

@@ -1,0 +1,114 @@
+"""Streams in a guest: the level is proven from altered packets, each control fails its check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conftest import Qop
+from measure.record import Record
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+STUDY = "authenticast1998"
+#: Whatever is asked of the clock takes some of its time, and other programs ask, too.
+TICKS_S = 20e-6
+
+
+def run(qop: Qop, out: str, *arguments: str,
+        frames: int = 75) -> tuple[int, dict[str, Record]]:
+    """Streams of seconds to one client; the exit status, and the records by heuristic."""
+    done = qop("run", STUDY, "--out", out, "--frames", str(frames), "--repetitions", "1", "--only",
+               "clients=1", *arguments)
+    return done.returncode, {record.cell["heuristic"]: record
+                             for record in qop.records(out).values()}
+
+
+@pytest.fixture(scope="module")
+def tampered(shared_qop: Qop) -> dict[str, Record]:
+    """One packet in 8 is altered on its way, under three heuristics."""
+    status, records = run(shared_qop, "tampered", "--heuristics", "p50,delayed,tree-16", "--only",
+                          "load=tampered")
+    assert status == 0, [record.reason for record in records.values()]
+    return records
+
+
+def client(record: Record) -> dict[str, Any]:
+    """The only client's packets."""
+    assert record.measured is not None
+    measured: dict[str, Any] = record.measured["clients"][0]
+    return measured
+
+
+@pytest.mark.parametrize("heuristic", ["p50", "delayed", "tree-16"])
+def test_everything_is_proven(tampered: dict[str, Record], shared_qop: Qop,
+                              heuristic: str) -> None:
+    """Signatures, announcements, order, messages, range, account and level, from captures."""
+    record = tampered[heuristic]
+    assert (shared_qop.folder / "tampered" / "files" / record.name / "c1.csv").is_file()
+    assert record.status == "ok", record.reason
+    assert {check.check for check in record.evidence} == {
+        "messages are signed", "every packet is authentic", "algorithm as announced",
+        "every packet once", "messages are the clients'", "level in the user's range",
+        "every packet is accounted for", "level in force"}
+    counts = client(record)
+    assert counts["altered"] > 20
+    assert counts["sent"] == counts["processed"] + sum(counts["lost"].values())
+
+
+def test_the_level_is_what_altered_packets_say(tampered: dict[str, Record]) -> None:
+    """Half of the altered packets pass at 50 %; none where everything is verified first."""
+    passed = {name: client(record)["altered_processed"] for name, record in tampered.items()}
+    settled = client(tampered["p50"])["altered_settled"]
+    assert 0.2 * settled < passed["p50"] < 0.8 * settled
+    assert passed["delayed"] == passed["tree-16"] == 0
+    # A bundle is discounted for one altered packet, a tree is not.
+    lost = {name: client(record)["lost"] for name, record in tampered.items()}
+    assert lost["delayed"]["bundle_failed"] >= 2 * client(tampered["delayed"])["altered_settled"]
+    assert lost["tree-16"]["failed"] == client(tampered["tree-16"])["altered_settled"]
+
+
+def differences(first: Any, second: Any, where: str = "") -> Iterator[str]:
+    """Where two bodies of records differ: by any count or word, or by more than ticks."""
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        for key in first:
+            yield from differences(first[key], second[key], f"{where}.{key}")
+    elif isinstance(first, list):
+        if len(first) != len(second):
+            yield f"{where}: {len(first)} and {len(second)} of them"
+        for number, pair in enumerate(zip(first, second, strict=False)):
+            yield from differences(*pair, f"{where}[{number}]")
+    elif isinstance(first, float):
+        # Rates follow from times.
+        if abs(first - second) > max(TICKS_S, TICKS_S * abs(first)):
+            yield f"{where}: {first} and {second}"
+    elif first != second:
+        yield f"{where}: {first!r} and {second!r}"
+
+
+def test_two_runs_of_a_seed_are_alike(tampered: dict[str, Record], qop: Qop) -> None:
+    """Another guest, another run: every packet has the same fate, whatever else the host does."""
+    status, again = run(qop, "again", "--heuristics", "p50", "--only", "load=tampered")
+    assert status == 0
+    assert list(differences(tampered["p50"].measured, again["p50"].measured)) == []
+
+
+@pytest.mark.parametrize(("fault", "check"), [
+    ("tampered-packet", "every packet is authentic"),
+    ("replayed-packet", "every packet once"),
+    ("downgraded-algorithm", "algorithm as announced"),
+    ("forged-report", "messages are the clients'"),
+    ("wrong-server-key", "messages are signed")])
+def test_a_control_fails_its_own_check(qop: Qop, fault: str, check: str) -> None:
+    """What is done on the wire, or to the server's key, shows in the check that is for it."""
+    status, records = run(qop, "fault", "--heuristics", "p50", "--only", "load=idle", "--fault",
+                          fault, frames=40)
+    assert status == 1
+    record = records["p50"]
+    assert record.status == "failed"
+    assert record.measured is None
+    failed = {entry.check for entry in record.evidence if not entry.ok}
+    # Without the right key there is no stream, and so nothing else holds either.
+    assert check in failed if fault == "wrong-server-key" else failed == {check}

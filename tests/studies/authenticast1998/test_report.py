@@ -1,0 +1,135 @@
+"""The report: every figure, table and claim of the study, from records made up after its model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import analysis
+import studies
+from analysis.present.report import Report
+from analysis.present.writing import write as write_report
+from harness.engine.request import RunRequest, plan
+from measure.record import CheckRecord, Record, StudyRecord, write
+from studies import records as stored
+from studies.authenticast1998 import timelines
+from studies.authenticast1998.body import ClientRecord, Measured
+
+STUDY = studies.load("authenticast1998")
+PLAN = plan(RunRequest(STUDY, profile="paper"), {})
+SENT = 1000
+#: Retention and exposure by heuristic: those of one client, as the paper has them.
+RETENTION = {"delayed": 0.5, "adaptive-1998": 1.0, "adaptive-limit-150": 0.9, "p100": 0.25,
+             "adaptive-gradual": 0.8}
+EXPOSED = {"adaptive-1998": 0.2, "adaptive-gradual": 0.8}
+FATES = {"p20": (80, 20), "secret-key": (0, 100), "delayed": (0, 300), "tree-16": (0, 100),
+         "tesla": (0, 100)}
+
+
+def retained(heuristic: str, clients: int) -> float:
+    """The share of the packets: full up to 21 % verified, more with more clients."""
+    if heuristic[1:].isdigit() and clients == 5:
+        return min(1.0, 0.21 / max(0.01, int(heuristic[1:]) / 100))
+    return min(1.0, RETENTION.get(heuristic, 1.0) * (1 + (clients - 1) / 5))
+
+
+def body(cell: dict[str, str], repetition: int) -> dict[str, Any]:
+    """A record's body."""
+    heuristic, clients = cell["heuristic"], int(cell["clients"])
+    # Repetitions differ by a packet or two.
+    processed = min(SENT, round(SENT * retained(heuristic, clients)) + repetition % 2)
+    passed, lost = FATES.get(heuristic, (0, 0)) if cell["load"] == "tampered" else (0, 0)
+    one = ClientRecord(
+        name="c1", sent=SENT, arrived=SENT, processed=processed, verified=processed,
+        lost={"failed": lost, "bundle_failed": 0, "bundle_incomplete": 0, "buffer": 0},
+        altered=110 if lost or passed else 0, altered_settled=100 if lost or passed else 0,
+        altered_processed=passed, bytes_processed=1400 * processed, duration_s=10.0,
+        delay_median_s=0.01, delay_p99_s=0.02, exposure_s=0.0, below_floor_s=0.0,
+        max_gap_packets=80, signatures_verified=10)
+    measured = Measured(
+        schema=1, seed=repetition, retention_share=processed / SENT, stream_goodput_bps=1e6,
+        delay_median_s=0.01, delay_p99_s=0.02, level_share=0.5,
+        exposure_share=EXPOSED.get(heuristic, 0.0) + repetition / 1000,
+        sent_pps=117 - 10 * clients + repetition / 100,
+        max_gap_packets=150 if heuristic == "adaptive-limit-150" else 80, clients=[one], changes=[],
+        lost_runs=[], gap_packets=[(0.0, 1.0), (1.0, 90.0)],
+        level_now_share=[(0.0, 1.0), (1.0, 0.1)], retained_share=[(0.0, 1.0), (1.0, 0.9)])
+    return measured.model_dump(mode="json", by_alias=True)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The report of all cells of the profile `paper`."""
+    folder = tmp_path_factory.mktemp("run")
+    for repetition in (1, 2, 3):
+        for cell in PLAN.cells:
+            write(Record(
+                schema=2, study=StudyRecord(id=STUDY.id, version=1), cell=cell.ids,
+                repetition=repetition, status="ok", reason="", digests={}, asked={},
+                measured=body(cell.ids, repetition),
+                evidence=[CheckRecord(check="every packet once", ok=True, detail="0")],
+                environment={"clock": "virtual", "machine": "guest"}, captures=[],
+                raw={"stamps": {"start": 1000.0}}), folder / "records")
+    results = analysis.load(folder, STUDY, PLAN.manifest, stored.read)
+    made: Report = STUDY.report(results, {})
+    write_report(made, folder)
+    assert (folder / "report.html").stat().st_size > 100_000
+    return made
+
+
+def test_every_figure_is_there(report: Report) -> None:
+    """Figures 3 to 9; each metric of Fig. 4 has a panel of its own."""
+    figures = {figure.id: figure for section in report.sections for figure in section.figures}
+    assert {"fig-3", "fig-4", "fig-5", "fig-6", "fig-7-8-9"} <= figures.keys()
+    assert [panel.title for panel in figures["fig-4"].panels] == [
+        "Retention", "Goodput", "99th percentile of the delay"]
+    assert len(figures["fig-7-8-9"].panels) == 3
+
+
+def test_table_1_is_of_what_was_measured(report: Report) -> None:
+    """Level and loss risk come from altered packets, non-repudiation from what signs."""
+    table = next(table for table in report.tables if table.id == "table-1")
+    rows = {row[0].text: [entry.text for entry in row[1:]] for row in table.rows}
+    assert rows["by percentage"] == ["yes", "0.20", "low", "20 % (16 to 25)", "240 of 300",
+                                     "0 to 100 %"]
+    assert rows["delayed"][:2] == ["yes", "3.00"]
+    assert rows["secret key"][:2] == ["no", "1.00"]
+    assert {table.id for table in report.tables} >= {
+        "beside-idle", "beside-half", "beside-most", "beside-loss"}
+
+
+@pytest.mark.parametrize("claim", ["A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8"])
+def test_every_claim_is_judged(report: Report, claim: str) -> None:
+    """Where a run is as the paper says, its claim is confirmed."""
+    verdict = next(verdict for verdict in report.claims if verdict.id == claim)
+    assert verdict.verdict == "confirmed", (verdict.figure, verdict.evidence)
+
+
+def test_lost_packets_are_told_by_runs() -> None:
+    """First and last number of each run; none where nothing was lost."""
+    sent = [(7, number) for number in range(10)]
+    assert timelines.lost_runs(sent, {(7, 0), (7, 3), (7, 9)}) == [(1, 2), (4, 8)]
+    assert timelines.lost_runs(sent, set(sent)) == []
+
+
+def test_fates_are_steps() -> None:
+    """A packet is retained or not; a run of lost ones is a step down, and up behind it."""
+    assert timelines.fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1), (6, 1)]
+
+
+def test_time_is_that_of_the_packets() -> None:
+    """Reports belong to the packet sealed before them, retention to the second of sealing."""
+    sent_ns = {(7, number): number * 400_000_000 for number in range(5)}
+    events = [{"event": "report", "client": "c1", "sent": 0, "delta": 9},
+              {"event": "report", "client": "c2", "sent": 1, "delta": 9},
+              {"event": "report", "client": "c1", "sent": 3, "delta": 2}]
+    assert timelines.reported(events, "c1", sent_ns, "delta") == [(0.8, 2.0)]
+    assert timelines.retained(sent_ns, {(7, 0), (7, 1), (7, 4)}) == [
+        (0.0, pytest.approx(2 / 3)), (1.0, 0.5)]
+
+
+def test_the_claims_are_those_of_the_paper(report: Report) -> None:
+    """Eight of them, in its order, each with the place that it stands at."""
+    assert [verdict.id for verdict in report.claims] == [f"A{number}" for number in range(1, 9)]
+    assert all(verdict.where for verdict in report.claims)

@@ -1,0 +1,116 @@
+"""The study's parts: cells, the trace, configurations, the level's proof, what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import studies
+from harness.engine.request import RunRequest, plan
+from harness.errors import UserError
+from protocols.authenticast.source import Frames, read_frames
+from studies.authenticast1998 import checks, factors, programs
+from topologies.loader import load_device
+
+STUDY = studies.load("authenticast1998")
+TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
+
+
+def planned(**levels: list[str]):
+    """The plan of some levels."""
+    return plan(RunRequest(STUDY, levels=levels), {})
+
+
+def test_the_cells_are_those_behind_something():
+    """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
+    made = plan(RunRequest(STUDY, profile="paper"), {})
+    names = [cell.name for cell in made.cells]
+    assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
+    assert {f"{heuristic}-{count}-idle" for heuristic in ("delayed", "adaptive-1998")
+            for count in "12345"} <= set(names)
+    assert all(cell.ids["clients"] == "1" for cell in made.cells if cell.ids["load"] != "idle")
+    assert len(made.testbeds) == 2
+    assert made.settings.clock == "virtual"
+
+
+def test_a_user_may_ask_for_any_cell():
+    """Levels that the study does not combine are combined where somebody asks for them."""
+    made = planned(heuristic=["p70"], clients=["7"], load=["most"])
+    assert [cell.name for cell in made.cells] == ["p70-7-most"]
+    [testbed] = made.testbeds.values()
+    assert len(testbed.spec.network.of_duty("client")) == 7
+
+
+@pytest.mark.parametrize(("sets", "words"), [
+    ({"client_device": "pentium"}, "pentium: no such file in topologies/devices"),
+    ({"client_device": "today"}, "device today: does not say what dsa-512-sign takes"),
+    ({"load_to_s": "2"}, "--set load_to_s=2: a load has to last"),
+    ({"frames": "3"}, "--set frames=3: "), ({"precomputed_ms": "0"}, "--set precomputed_ms=0: ")])
+def test_bad_settings_are_one_line(sets: dict[str, str], words: str):
+    """What, where, and what to do."""
+    with pytest.raises(UserError, match=words) as caught:
+        plan(RunRequest(STUDY, sets=sets), {})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_trace_is_mpeg_1():
+    """1500 frames with a group of 15, at 1.15 Mbit/s; 117 packets a second."""
+    frames = read_frames(TRACE)
+    assert len(frames) == 1500
+    assert Counter(kind for kind, _ in frames)["I"] == 101
+    assert sum(size for _, size in frames) * 8 / (1500 / 29.97) == pytest.approx(1.15e6, rel=0.01)
+    packets = list(Frames(frames, 29.97, 1400).items())
+    assert len(packets) / (1500 / 29.97) == pytest.approx(116.8, rel=0.01)
+
+
+def test_a_seed_chooses_where_the_trace_begins():
+    """Each seed has frames of its own, from an I frame on, as many as were asked for."""
+    lines = TRACE.read_text().split()
+    begun = {seed: programs.rotated(lines, 2000, seed) for seed in range(5)}
+    assert all(len(frames) == 2000 and frames[0].startswith("I") for frames in begun.values())
+    assert len({tuple(frames) for frames in begun.values()}) == 5
+
+
+def test_what_a_signature_takes():
+    """Precomputed by default; on line it is the device's."""
+    device = {"work": {"sha1": {"bytes_per_s": 1e6}, "dsa-512-sign": {"seconds": 0.03},
+                       "dsa-512-verify": {"seconds": 0.05}}}
+    task = {"asked": {"signing": "online", "precomputed_ms": 4.5, "payload_bytes": 1400,
+                      "delay_bound_ms": 1000, "limit": 60},
+            "heuristic": {"controller": {"kind": "blend-1998"}}, "load": {"has_security": True}}
+    ends: dict[str, Any] = {"address": "a", "keys": TRACE.parent, "trace": TRACE,
+                            "clients": ["c1"], "seed": 1}
+    online = programs.server(task, device, **ends)
+    assert online["device"]["costs"]["dsa-512-sign"] == 0.03
+    assert online["controller"] == {"kind": "blend-1998", "limit": 60}
+    task["asked"]["signing"] = "precomputed"
+    assert programs.server(task, device, **ends)["device"]["costs"]["dsa-512-sign"] == 0.0045
+    task["load"]["has_security"] = False
+    assert set(programs.server(task, device, **ends)["device"]["costs"].values()) == {0}
+
+
+def test_devices_are_derived_as_they_say():
+    """Two processors at 148 MHz are those of 167 MHz, slower by the ratio of the clocks."""
+    one, two = load_device("ultrasparc-167"), load_device("ultrasparc-148x2")
+    assert two.processors == 2
+    for kind, work in one.work.items():
+        other = two.work[kind]
+        ratio = other.seconds / work.seconds if work.seconds else \
+            work.bytes_per_s / other.bytes_per_s
+        assert ratio == pytest.approx(167 / 148, rel=0.02), kind
+
+
+def passed(count: int, settled: int) -> list[Any]:
+    """A client of whose altered packets so many were processed."""
+    return [SimpleNamespace(altered_and_settled=lambda: (count, settled))]
+
+
+@pytest.mark.parametrize(("count", "settled", "level", "holds"), [
+    (50, 100, 0.5, True), (80, 100, 0.2, True), (80, 100, 0.5, False), (20, 100, 0.5, False),
+    (0, 100, 1.0, True), (1, 100, 1.0, False), (0, 0, 1.0, False), (0, 0, 0.5, False)])
+def test_the_level_is_proven_by_what_passes(count: int, settled: int, level: float, holds: bool):
+    """Altered packets pass as often as the level lets them: not more, and not less either."""
+    assert checks._level(passed(count, settled), level).ok is holds
