@@ -41,7 +41,8 @@ def choose(results: Results, asked: str = "") -> Baseline:
     """The baseline asked for (`LEVEL`, or `FACTOR=LEVEL,...`), and else the study's own.
 
     Where its level has no records, another with the same content stands in, if there is just one.
-    Raises NothingToReport for a factor that there is not.
+    Raises NothingToReport for a factor that there is not, and for a level that neither the plan nor
+    any record has.
     """
     levels = dict(results.study.baseline)
     if asked:
@@ -61,9 +62,17 @@ def choose(results: Results, asked: str = "") -> Baseline:
 
 
 def _asked(results: Results, asked: str) -> dict[str, str]:
-    if "=" not in asked:
-        return {results.compared[0]: asked}
-    pairs = dict(part.strip().partition("=")[::2] for part in asked.split(","))
+    asked_of = _pairs(results, asked if "=" in asked else f"{results.compared[0]}={asked}")
+    for factor, level in asked_of.items():
+        if level not in (*results.levels[factor], results.study.baseline.get(factor)):
+            raise NothingToReport(f"--baseline {asked}: {factor} has no level {level!r} here; it "
+                                  f"is one of {', '.join(results.levels[factor])}")
+    return asked_of
+
+
+def _pairs(results: Results, asked: str) -> dict[str, str]:
+    pairs = {name.strip(): level.strip() for name, _, level in (
+        part.partition("=") for part in asked.split(","))}
     unknown = [name for name in pairs if name not in results.names]
     if unknown:
         raise NothingToReport(f"--baseline {asked}: there is no factor {unknown[0]!r}; it is one "

@@ -18,14 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 from pydantic import BaseModel, ValidationError
 
 from analysis.clock import VIRTUAL
+from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
+from measure.body import BodyUpgrades, of_today
 from measure.record import Record, RecordError, said
 
 Frame: TypeAlias = pd.DataFrame
@@ -33,11 +35,11 @@ Frame: TypeAlias = pd.DataFrame
 Reader: TypeAlias = Callable[[Path], Record]
 #: Lists by name of each row: numbers, or pairs of time and value.
 Lists: TypeAlias = list[Mapping[str, Any]]
+_T = TypeVar("_T")
 _MEASURED = ("_s", "_bps", "_bytes", "_packets")
 #: Files whose rows are in memory as rows, before they become columns.
 _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
-_CIRCUMSTANCES = ("medium", "clock", "machine", "builder", "fault")
 #: Uses of processor time that are no work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 
@@ -76,6 +78,10 @@ class Body(Protocol):
     @property
     def measured(self) -> type[BaseModel]:
         """The class of a record's body."""
+
+    @property
+    def upgrades(self) -> BodyUpgrades:
+        """What makes bodies of earlier schemas those of today."""
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """One row of numbers in SI units, by name."""
@@ -148,15 +154,14 @@ def _together(parts: Sequence[RecordTable]) -> RecordTable:
 
 
 def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
-    records, complaints = [], []
+    taken, complaints = [], []
     for path in paths:
         try:
             record = _proven(_named(reader(path), path), path)
-            records.append((record, body_of(record, study, str(path))))
+            taken.append(_taken(record, body_of(record, study, str(path)), study, str(path)))
         except RecordError as error:
             complaints.append(printable(str(error)))
-    made = from_records(records, study)
-    return RecordTable(made.frame, complaints, made.samples, made.series)
+    return _table(taken, complaints)
 
 
 def _named(record: Record, path: Path) -> Record:
@@ -182,13 +187,51 @@ def _proven(record: Record, path: Path) -> Record:
 
 
 def from_records(records: Sequence[tuple[Record, Any]], study: Body) -> RecordTable:
-    """The frame of records with their bodies (None where nothing was measured), and their lists."""
-    rows, samples, series = [], [], []
-    for record, body in records:
-        rows.append(_row(record) | _values(body, study))
-        samples.append({} if body is None else study.samples(body))
-        series.append({} if body is None else study.series(body))
-    return RecordTable(_to_frame(rows) if rows else None, [], samples, series)
+    """The frame of records with their bodies (None where nothing was measured), and their lists.
+
+    Raises RecordError where the study cannot say what a body's values are.
+    """
+    return _table([_taken(record, body, study, record.name) for record, body in records])
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What is taken of one record: its row and its lists."""
+
+    row: Mapping[str, Any]
+    samples: Mapping[str, Any]
+    series: Mapping[str, Any]
+
+
+def _table(taken: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTable:
+    return RecordTable(_to_frame([dict(each.row) for each in taken]) if taken else None,
+                       list(complaints), [each.samples for each in taken],
+                       [each.series for each in taken])
+
+
+def _taken(record: Record, body: Any, study: Body, where: str) -> _Taken:
+    """A record's row and lists. What a study's own code raises is said of the record."""
+    row = _row(record)
+    if body is None:
+        return _Taken(row, {}, {})
+    values = _asked(where, study, "values", lambda: _values(body, study))
+    twice = row.keys() & values.keys()
+    if twice:
+        raise RecordError(f"{where}: the study {study.id} calls a value {min(twice)!r}, as every "
+                          "record's own column; give it another name")
+    return _Taken(row | values,
+                  _asked(where, study, "samples", lambda: dict(study.samples(body))),
+                  _asked(where, study, "series", lambda: dict(study.series(body))))
+
+
+def _asked(where: str, study: Body, what: str, ask: Callable[[], _T]) -> _T:
+    """What a study's own code answers; raises RecordError for whatever it raises."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001 - it may be anything
+        said_by = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise RecordError(f"{where}: {what} of the study {study.id} cannot read it ({said_by}); "
+                          "correct the study, or move it away") from None
 
 
 def body_of(record: Record, study: Body, where: str) -> Any:
@@ -204,11 +247,15 @@ def body_of(record: Record, study: Body, where: str) -> Any:
     if record.measured is None:
         return None
     try:
-        body = study.measured.model_validate(record.measured)
+        document = of_today(record.measured, study.measured, study.upgrades)
+    except RecordError as error:
+        raise RecordError(f"{where}: {error}") from None
+    try:
+        body = study.measured.model_validate(document)
     except ValidationError as error:
         raise RecordError(f"{where}: measured.{said(error)}; not what the study "
                           f"{record.study.id} measures, move it away or measure again") from None
-    amiss = study.impossible(body)
+    amiss = _asked(where, study, "impossible", lambda: study.impossible(body))
     if amiss:
         raise RecordError(f"{where}: {amiss}; measure again")
     return body
@@ -231,10 +278,12 @@ def _column(name: str, values: list[Any]) -> Any:
 
 
 def _values(body: Any, study: Body) -> dict[str, Any]:
-    if body is None:
-        return {}
-    return {name: printable(value) if isinstance(value, str) else value
-            for name, value in study.values(body).items()}
+    values = {name: printable(value) if isinstance(value, str) else value
+              for name, value in study.values(body).items()}
+    for name, value in values.items():
+        if value is not None and not isinstance(value, str | int | float):
+            raise TypeError(f"{name} is {value!r:.40}, no number")
+    return values
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -251,9 +300,9 @@ def _row(record: Record) -> dict[str, Any]:
         **_processor(None if environment.get("clock") == VIRTUAL
                      else record.raw.get("processor_s")),
         "flagged": bool(environment.get("flags")), "alone": bool(environment.get("alone")),
-        **{f"{factor}_sha256": printable(record.digests.get(factor, ""))
+        **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
            for factor in record.cell},
-        **{name: _text(environment.get(name)) for name in _CIRCUMSTANCES}}
+        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES}}
 
 
 def _processor(use: object) -> dict[str, float | None]:

@@ -98,7 +98,7 @@ def digest_of(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read(folder: Path, upgrades: dict[int, Upgrade] | None = None) -> Manifest:
+def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifest:
     """The manifest of a results folder; raises ManifestError."""
     path = folder / FILE
     try:
@@ -118,7 +118,7 @@ def history(folder: Path) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = None,
+def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None,
           entries: Sequence[Any] = ()) -> Manifest:
     """The manifest that a text is, with its folder's history; raises ManifestError."""
     try:

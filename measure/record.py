@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +101,7 @@ def write(record: Record, folder: Path) -> Path:
     return path
 
 
-def read(path: Path, upgrades: dict[int, Upgrade] | None = None) -> Record:
+def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """Read a record; raises RecordError for anything else.
 
     `upgrades` by the schema that each reads; without them, only today's envelope is read.
@@ -113,7 +113,7 @@ def read(path: Path, upgrades: dict[int, Upgrade] | None = None) -> Record:
     return parse(text, str(path), upgrades)
 
 
-def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = None) -> Record:
+def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     """The record that a text is; raises RecordError, which names `where` it stands."""
     try:
         # Nearly every record is of today's schema: parsed once, and carefully only if it is not.
@@ -125,7 +125,7 @@ def parse(text: str | bytes, where: str, upgrades: dict[int, Upgrade] | None = N
     return _parse_carefully(text, where, upgrades or {})
 
 
-def _parse_carefully(text: str | bytes, where: str, upgrades: dict[int, Upgrade]) -> Record:
+def _parse_carefully(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade]) -> Record:
     """Upgrade what is of an earlier schema, and say exactly what is wrong with anything else."""
     try:
         document = json.loads(text)
@@ -138,8 +138,9 @@ def _parse_carefully(text: str | bytes, where: str, upgrades: dict[int, Upgrade]
         try:
             document = upgrades[schema](document)
         except RecordError as error:
-            raise RecordError(f"{where}: {error}; a record of schema {schema} that does not fit, "
-                              "move it away or measure again") from None
+            raise _does_not_fit(where, schema, str(error)) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _does_not_fit(where, schema, f"{type(error).__name__}: {error}") from None
         schema = document["schema"]
     if isinstance(schema, int) and schema != SCHEMA:
         raise RecordError(f"{where}: schema {schema}, this version reads {SCHEMA}; "
@@ -157,13 +158,18 @@ def said(error: ValidationError) -> str:
     return " ".join(f"{where}: {first['msg']}".split())
 
 
+def _does_not_fit(where: str, schema: int, what: str) -> RecordError:
+    return RecordError(f"{where}: {' '.join(what.split())[:200]}; a record of schema {schema} that "
+                       "does not fit, move it away or measure again")
+
+
 def _not_a_record(where: str, what: str) -> RecordError:
     return RecordError(f"{where}: {' '.join(what.split())}; not a record of schema {SCHEMA}, move "
                        "it away or measure again")
 
 
 def read_all(folder: Path,
-             upgrades: dict[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
+             upgrades: Mapping[int, Upgrade] | None = None) -> tuple[list[Record], list[str]]:
     """Every record of a folder in order of name, and a line for each file that is none."""
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):

@@ -18,13 +18,21 @@ DEFAULT = "qop2007"
 FOLDER = Path(__file__).parent
 _PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names"]
+__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names", "unfinished"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in ("Study", "StudyError"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("studies.study"), name)
+
+
+def unfinished() -> list[str]:
+    """Folders in studies/ that hold something, but no study.py."""
+    return sorted(path.name for path in FOLDER.iterdir() if path.is_dir()
+                  and path.name.isidentifier() and path.name != "__pycache__"
+                  and not (path / "study.py").exists()
+                  and any(inner.name != "__pycache__" for inner in path.iterdir()))
 
 
 def names() -> list[str]:
@@ -37,6 +45,7 @@ def names() -> list[str]:
 def load(name: str) -> Study:
     """A study by its id. Raises StudyError for one that there is not, or that lacks a part."""
     from studies.study import Study, StudyError
+    from studies.validating import said, validate
 
     where = f"studies/{name}"
     if name not in names():
@@ -45,10 +54,9 @@ def load(name: str) -> Study:
                          f"no study {name!r}; choose from {', '.join(names())}")
     try:
         study = getattr(importlib.import_module(f"studies.{name}.study"), "STUDY", None)
-    except (ImportError, SyntaxError, AttributeError, LookupError, TypeError, ValueError) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise StudyError(f"{where}: cannot be loaded ({said}); correct it, or move the folder "
-                         "out of studies/") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - its code may raise anything
+        raise StudyError(f"{where}: cannot be loaded ({said(error)}); correct it, or move the "
+                         "folder out of studies/") from None
     if not isinstance(study, Study):
         raise StudyError(f"{where}/study.py: has no STUDY; give it an instance of "
                          "studies.study.Study")
@@ -59,8 +67,5 @@ def load(name: str) -> Study:
     if getattr(study, "id", None) != name:
         raise StudyError(f"{where}: its STUDY is called {getattr(study, 'id', None)!r}; call it as "
                          "its folder")
-    inside = FOLDER.parent / f"{study.inside.replace('.', '/')}.py"
-    if not inside.is_file():
-        raise StudyError(f"{where}: its STUDY names {study.inside!r} to run in the machine, and "
-                         "there is no such module; studies/study.py says what it has")
+    validate(study, FOLDER.parent)
     return study

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import studies
 from studies.study import StudyError
+from studies.wording import refused
 from topologies import reading
 from topologies.checks import TopologyError
 
@@ -69,11 +70,9 @@ def load(study: str) -> dict[str, Variant]:
     except TopologyError as error:
         raise StudyError(str(error).replace(str(file), where)) from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        field = next((str(part) for part in reversed(first["loc"]) if str(part) in _WORDS), "")
-        what = _REFUSED.get(first["type"], "does not fit")
-        raise StudyError(f"{where}: {place}: {what}; {_WORDS.get(field, _FORM)}") from None
+        place = error.errors()[0]["loc"]
+        field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
+        raise StudyError(f"{where}: {refused(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
         if not entry.debian and not entry.python:
             raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")

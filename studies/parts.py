@@ -21,6 +21,10 @@ class StudyError(ValueError):
     """Something that a user asked of a study and that it does not have; one line for the user."""
 
 
+class LevelError(StudyError):
+    """A level that a factor does not have; whoever asked says of which factor."""
+
+
 @dataclass(frozen=True)
 class Level:
     """One value of a factor.
@@ -72,7 +76,7 @@ def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], 
         known = {level.id: level for level in levels}
         for name in (*names, *map(str, files)):
             if name not in known:
-                raise StudyError(f"{name}: no such level; choose from {', '.join(known)}")
+                raise LevelError(f"{name}: no such level; choose from {', '.join(known)}")
         return [known[name] for name in names] or list(levels)
     return read
 

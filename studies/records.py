@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import studies
 from measure import manifest, record
 from measure.manifest import Manifest
-from measure.record import Record, Upgrade
-from studies.qop2007.body import from_schema_1
-from studies.qop2007.former_plan import plan_from_schema_1
+from measure.record import Record
 
-#: By the schema that each reads. Schema 1 knew one study only.
-UPGRADES: dict[int, Upgrade] = {1: from_schema_1}
-MANIFEST_UPGRADES: dict[int, manifest.Upgrade] = {1: plan_from_schema_1}
+
+def _of_records() -> Mapping[int, record.Upgrade]:
+    """By the schema that each reads. Schema 1 named no study: all it knew was the default one."""
+    return studies.load(studies.DEFAULT).record_upgrades
+
+
+def _of_manifests() -> Mapping[int, manifest.Upgrade]:
+    return studies.load(studies.DEFAULT).manifest_upgrades
 
 
 def read(path: Path) -> Record:
     """Read a record; raises RecordError for anything else."""
-    return record.read(path, UPGRADES)
+    return record.read(path, _of_records())
 
 
 def parse(text: str | bytes, where: str) -> Record:
     """The record that a text is; raises RecordError, which names `where` it stands."""
-    return record.parse(text, where, UPGRADES)
+    return record.parse(text, where, _of_records())
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
     """Every record of a folder in order of name, and a line for each file that is none."""
-    return record.read_all(folder, UPGRADES)
+    return record.read_all(folder, _of_records())
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a results folder; raises ManifestError."""
-    return manifest.read(folder, MANIFEST_UPGRADES)
+    return manifest.read(folder, _of_manifests())
 
 
 def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -> Manifest:
     """The manifest that a text is, with what its folder was made with; raises ManifestError."""
-    return manifest.parse(text, where, MANIFEST_UPGRADES, history)
+    return manifest.parse(text, where, _of_manifests(), history)

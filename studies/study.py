@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
+from measure import manifest, record
+from measure.body import BodyUpgrades
 from studies import load
 from studies.parts import (
     Asked,
@@ -77,6 +79,12 @@ class Study:
     clock: ClassVar[Literal["real", "virtual", "processor"]] = "real"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
+    #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the
+    #: schema that each reads; what it makes is of the next.
+    upgrades: ClassVar[BodyUpgrades] = {}
+    #: The same for whole records and plans of an envelope that knew this study only.
+    record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {}
+    manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {}
     inside: ClassVar[str]
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:

@@ -54,8 +54,9 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
          **own: Any) -> int:
     """Bring a testbed up, connect its user, and open a shell on a node.
 
-    In the shell every node's name is a command: 'NODE' goes to that node, 'NODE ip route' runs one
-    command there. With COMMAND, run that instead of a shell and print its output.
+    In the shell every node's name is a command: alone it goes to that node, as in 'NAME ip route'
+    it runs one command there. With COMMAND, run that instead of a shell and print its output;
+    options of this command's own stand before it.
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)
@@ -85,7 +86,7 @@ def _named(args: Sequence[str]) -> str:
 
 
 command = options.StudyCommand("lab", _run, params=_options, named=_named,
-                               ignore_unknown_options=True)
+                               allow_interspersed_args=False)
 
 
 def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
@@ -95,8 +96,7 @@ def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
     for factor in study.factors:
         text = own[f"{_LEVEL}{factor.name}"]
         if text is None:
-            with request.of_user():
-                levels[factor.name] = [factor.read((), ())[0].id]
+            levels[factor.name] = [level.id for level in request.read(study, factor)[:1]]
         elif factor.file_option and text.endswith((".yml", ".yaml")):
             files[factor.name] = [Path(text)]
         else:

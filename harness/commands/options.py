@@ -46,7 +46,7 @@ class StudyCommand(click.Command):
         """Read the arguments as the study that they name has them."""
         try:
             study = studies.load(self._named(args) or studies.DEFAULT)
-        except StudyError as error:
+        except (StudyError, UserError) as error:
             if extra.get("resilient_parsing"):  # a shell completes what is not whole yet
                 return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None

@@ -5,6 +5,7 @@ Which options there are, the study says that the folder is of.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from harness.commands.options import StudyCommand
 from harness.engine import results as folders
 from harness.errors import UserError
 from harness.portable.reading import read_manifest
+from measure.record import RecordError
 from studies import records as stored
-from studies.study import ReportOption, Study
+from studies.study import ReportOption, Study, StudyError
 
 if TYPE_CHECKING:
     from analysis import Results
@@ -50,10 +52,11 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
         _finish(report, place, form, tables)
         return
     place = folder or folders.latest(folders.RESULTS)
+    _refuse_another(place, study)
     if form != "terminal" and not any(option.instead for option in chosen):
-        show(place, form, baseline)
+        show(place, form, baseline, study)
         return
-    results = load(place)
+    results = load(place, study)
     report = _asked(lambda: reported.report(results, options), place)
     _finish(report, place, form, tables, results)
 
@@ -93,45 +96,69 @@ def _named(args: Sequence[str]) -> str:
         if text.startswith("--study="):
             return text.partition("=")[2]
     for text in args:
-        manifest = None if text.startswith("-") or not Path(text).is_dir() \
-            else read_manifest(Path(text))
-        if manifest is not None:
-            return manifest.study.id
-    newest = _newest()
-    return newest.study.id if newest is not None else ""
-
-
-def _newest() -> Any:
+        if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
+            return study_of(Path(text)).id
     try:
-        return read_manifest(folders.latest(folders.RESULTS))
+        return _study_in(folders.latest(folders.RESULTS))
     except UserError:
-        return None
+        return ""
 
 
 command = StudyCommand("report", _report, params=_params, named=_named)  # type: ignore[arg-type]
 
 
-def show(folder: Path, form: str = "terminal", baseline: str = "") -> None:
+def show(folder: Path, form: str = "terminal", baseline: str = "", study: str = "") -> None:
     """Print a results folder's table to standard output; raises UserError when it is empty."""
-    results = load(folder)
+    results = load(folder, study)
     cells = _asked(lambda: cells_of(results, baseline), folder)
-    _print(study_of(folder).run_table(cells), form)
+    _print(study_of(folder, study).run_table(cells), form)
 
 
-def load(folder: Path) -> Results:
-    """A results folder's repetitions, as its own study reads them; raises UserError."""
+def load(folder: Path, study: str = "") -> Results:
+    """A results folder's repetitions, as its own study reads them; raises UserError.
+
+    `study` is what it is read with where the folder does not say.
+    """
     import analysis  # pandas takes its time; other commands need not wait for it
 
     try:
-        return analysis.load(folder, study_of(folder), read_manifest(folder), stored.read)
+        return analysis.load(folder, study_of(folder, study), read_manifest(folder), stored.read)
     except analysis.NothingToReport as error:
         raise UserError(str(error)) from None
 
 
-def study_of(folder: Path) -> Study:
-    """The study of a results folder; where the folder does not say, the default one."""
+def study_of(folder: Path, study: str = "") -> Study:
+    """The study of a results folder; where the folder does not say, that named, or the default.
+
+    Raises UserError where it is not installed.
+    """
+    name = _study_in(folder) or study or studies.DEFAULT
+    try:
+        return studies.load(name)
+    except StudyError as error:
+        why = str(error) if name in studies.names() else (
+            f"is of the study {name}, which is not installed here; add its folder to studies/")
+        raise UserError(f"{folder}: {why}") from None
+
+
+def _study_in(folder: Path) -> str:
+    """The study that a results folder is of, by its plan or else by its records; "" if unknown."""
     manifest = read_manifest(folder)
-    return studies.load(manifest.study.id if manifest is not None else studies.DEFAULT)
+    if manifest is not None:
+        return manifest.study.id
+    records = folder / "records" if (folder / "records").is_dir() else folder
+    for path in sorted(records.glob("*.json")):
+        with contextlib.suppress(RecordError):
+            return stored.read(path).study.id
+    return ""
+
+
+def _refuse_another(folder: Path, study: str) -> None:
+    """Raise UserError for results of another study than they are to be reported as."""
+    own = _study_in(folder)
+    if own and own != study:
+        raise UserError(f"--study {study}: {folder} holds results of the study {own}; leave the "
+                        "option out")
 
 
 def cells_of(results: Results, baseline: str) -> Cells:
@@ -233,5 +260,3 @@ def _print_all(tables: Sequence[Table]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
     for table in tables:
         console.print(terminal(table), end="")
-
-

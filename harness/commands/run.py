@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 import studies
 from harness.cluster import extra
 from harness.commands import options
@@ -90,7 +92,9 @@ def measure(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | Non
     """Measure what a plan lacks in a results folder; whether a repetition has failed."""
     with results.ResultsFolder(folder, captures) as results_folder:
         with disk_full.reported(folder):
-            results_folder.adopt(plan)
+            line = results_folder.adopt(plan)
+        if line:
+            click.echo(f"qop: {line}", err=True)
         steps, again = results_folder.missing(plan), results_folder.flagged(plan)
 
         def more() -> list[Step]:

@@ -27,7 +27,7 @@ def command() -> int:
     Exit status: 0, or 1 if a study's folder lacks a part.
     """
     complaints = []
-    for name in studies.names():
+    for name in (*studies.names(), *studies.unfinished()):
         try:
             for line in _described(studies.load(name)):
                 click.echo(line)
@@ -45,8 +45,7 @@ def _described(study: Study) -> Iterator[str]:
     if study.paper:
         yield f"  paper: {study.paper}"
     for factor in study.factors:
-        with request.of_user():
-            levels = [level.id for level in factor.read((), ())]
+        levels = [level.id for level in request.read(study, factor)]
         more = ", ..." if len(levels) > _SHOWN else ""
         unit = f" ({factor.unit})" if factor.unit else ""
         yield f"  factor {factor.name}{unit}: {', '.join(levels[:_SHOWN])}{more}"
@@ -54,7 +53,9 @@ def _described(study: Study) -> Iterator[str]:
         better = f", {metric.better} is better" if metric.better else ""
         unit = f" in {metric.unit}" if metric.unit else ""
         yield f"  metric {metric.name}: {metric.title}{unit}{better}"
-    for name, packages in variants.declared(study.id).items():
+    with request.of_user():
+        brought = variants.declared(study.id)
+    for name, packages in brought.items():
         yield f"  packages {name}: {_packages(packages)}"
     processors = len(os.sched_getaffinity(0))
     for name in profiles.names(study):

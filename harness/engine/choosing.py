@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.engine.plan import Plan
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
-from harness.portable.reading import read_manifest
+from harness.portable.reading import readable_manifest
 
 
 def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
@@ -20,7 +20,7 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
         return out
     if not fresh:
         for folder in sorted(root.glob("*"), reverse=True):
-            before = read_manifest(folder)
+            before = readable_manifest(folder)
             if before is not None and before.digest == plan.digest:
                 there = ResultsFolder(folder)
                 if there.missing(plan) or there.flagged(plan):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.errors import UserError
 from studies import FOLDER
 from studies.study import Study
+from studies.wording import refused
 
 DEFAULT = "quick"
 
@@ -28,7 +29,19 @@ class Profile(BaseModel):
     #: Unrecorded repetitions that every testbed begins with.
     warm_up: int = Field(default=1, ge=0, le=10)
     set: dict[str, Any] = {}
-    only: dict[str, list[str | int | float]] = {}
+    only: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = {}
+
+
+class _Strict(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+    """Refuses a key that is there twice, of which YAML would take the last in silence."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.MarkedYAMLError(problem=f"{key} is there twice",
+                                           problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def names(study: Study) -> list[str]:
@@ -48,14 +61,13 @@ def load(study: Study, name: str) -> Profile:
             return Profile(title="all cells, 3 repetitions")
         raise UserError(f"--profile {name}: no such profile; choose from "
                         f"{', '.join(names(study))}, or give a .yml file")
-    examples = f"see studies/{study.id}/profiles/ for examples"
+    examples = f"see studies/{study.id}/profiles/ for examples" if _folder(study).is_dir() else \
+        "see docs/running.md for an example"
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _Strict)  # noqa: S506 - a safe one
         profile = Profile.model_validate(_sorted(document, study))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "top level"
-        raise UserError(f"{path}: {where}: {first['msg']}; {examples}") from None
+        raise UserError(f"{path}: {refused(error)}; {examples}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]}); give a "
                         "YAML file") from None

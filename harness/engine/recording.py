@@ -9,6 +9,7 @@ from typing import Any
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
+from measure.body import of_today
 from measure.record import SCHEMA, Record, StudyRecord
 from studies.study import Judged, Repetition, Study
 
@@ -66,13 +67,16 @@ def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = T
     flags = entry.environment.get("flags") or []
     events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
                attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
-               values=_shown(study, entry), checks=sum(check.ok for check in entry.evidence))
+               values=shown(study, entry), checks=sum(check.ok for check in entry.evidence))
     if flags:
         events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
 
 
-def _shown(study: Study, entry: Record) -> dict[str, float]:
-    """The values to show. The record is kept already: what is wrong with it, reports tell."""
+def shown(study: Study, entry: Record) -> dict[str, float]:
+    """The values to show, or to stop by.
+
+    The record is kept already: what is wrong with it, reports tell.
+    """
     try:
         return values(study, entry)
     except Exception:  # noqa: BLE001 - a study's own code may raise anything
@@ -83,6 +87,7 @@ def values(study: Study, entry: Record) -> dict[str, float]:
     """The study's metrics of a record, by name, in SI units; those that it has."""
     if entry.measured is None:
         return {}
-    numbers = study.values(study.measured.model_validate(entry.measured))
+    body = of_today(entry.measured, study.measured, study.upgrades)
+    numbers = study.values(study.measured.model_validate(body))
     return {metric.name: value for metric in study.metrics
             if isinstance(value := numbers.get(metric.name), int | float)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
+from studies.parts import LevelError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from studies.validating import said
 from topologies import checks
 from topologies.device import Device
 from topologies.loader import TopologyError
@@ -68,14 +71,14 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **{"clock": study.clock, **settings}))
-        _check_cells(study, made.cells)
+        _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network
             checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         _check_devices(made)
-        _ = made.digest  # all that a study is asked for a plan: what is wrong shows here
+        _ = made.digest
     return made
 
 
@@ -86,6 +89,63 @@ def of_user() -> Iterator[None]:
         yield
     except (StudyError, PolicyError, TopologyError) as error:
         raise UserError(str(error)) from None
+
+
+@contextlib.contextmanager
+def of_study(study: Study, what: str) -> Iterator[None]:
+    """The same, and whatever else a study's own code raises when it is asked for something."""
+    try:
+        with of_user():
+            yield
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it may be anything
+        raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None
+
+
+def read(study: Study, factor: Factor, names: Sequence[str] = (), files: Sequence[Path] = (),
+         where: str = "") -> list[Level]:
+    """The levels of a factor that a study has by these names, asked for `where`. UserError."""
+    with of_study(study, f"factor {factor.name}"):
+        try:
+            levels: list[Any] = list(factor.read(names, files))
+        except LevelError as error:
+            raise UserError(f"{where or study.id}, factor {factor.name}: {error}") from None
+        for level in levels:
+            _require(isinstance(level, Level) and isinstance(level.id, str),
+                     f"{level!r:.80} is no Level with a text for its id")
+    return levels
+
+
+def _ask_study(made: Plan) -> None:
+    """Ask a study all that it is asked before and while a plan is measured: mistakes show here."""
+    study = made.study
+    with of_study(study, "cells"):
+        _check_cells(study, made.cells)
+    with of_study(study, "testbed"):
+        testbeds = made.testbeds.values()
+    with of_study(study, "warm_up"):
+        _require(isinstance(study.warm_up(made.asked), study.asked), "gives no settings")
+    for cell in made.cells:
+        with of_study(study, "expected"):
+            expected = made.expected(cell)
+            _require(all(map(_is_amount, (expected.duration_s, expected.processor_s,
+                                          expected.capture_bytes))), f"gives {expected}")
+    for testbed in testbeds:  # the first cell of each stands for all
+        with of_study(study, "task"):
+            json.dumps(dict(study.task(testbed.cells[0], made.asked)))
+        with of_study(study, "deadline_s"):
+            deadline_s = study.deadline_s(testbed.cells[0], made.asked)
+            _require(_is_amount(deadline_s) and deadline_s > 0, f"gives {deadline_s!r}")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+
+
+def _require(condition: object, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
 
 
 def option_of(study: Study, setting: str) -> str:
@@ -149,36 +209,25 @@ def _what(error: ErrorDetails) -> str:
 def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """The levels of a factor that are to be measured."""
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
-    is_of_profile = not names and not files
-    if is_of_profile:
+    place = request.study.id
+    if not names and not files:
         names = [str(level) for level in profile.only.get(factor.name, ())]
-    try:
-        levels = list(factor.read(names, files))[-1 if request.is_single else 0:]
-    except StudyError as error:
-        how = f"profile {request.profile}: only.{factor.name}: " if is_of_profile and names else \
-            _named_by(factor, names, str(error), is_single=request.is_single)
-        raise StudyError(f"{how}{error}") from None
+        place = f"profile {request.profile}"
     where = f"{request.study.id}, factor {factor.name}"
+    levels = read(request.study, factor, names, files, place)[-1 if request.is_single else 0:]
     if not levels:
         raise UserError(f"{where}: has no levels; nothing would be measured")
     for level in levels:
         if not _ID.fullmatch(level.id):
             raise UserError(f"{where}: level {level.id!r} cannot be part of a file's name; use up "
                             "to 40 letters, digits, '.', '+', '-' and '_'")
+        if level.number is not None and not math.isfinite(level.number):
+            raise UserError(f"{where}: level {level.id} stands at {level.number}; give it a finite "
+                            "number in the study")
     repeated = [name for name, count in Counter(level.id for level in levels).items() if count > 1]
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
     return levels
-
-
-def _named_by(factor: Factor, names: Sequence[str], said: str, *, is_single: bool) -> str:
-    """The option that named the level which an error begins with; "" where a file is wrong."""
-    if not any(said.startswith(f"{name}: ") for name in names
-               if not name.endswith((".yml", ".yaml"))):
-        return ""
-    if is_single:
-        return f"--{factor.name} "
-    return f"{factor.option} " if factor.option else f"--only {factor.name}="
 
 
 def _check_devices(made: Plan) -> None:

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.engine import contention, disk_full, events, packing
+from harness.engine import contention, disk_full, events, packing, superseded
 from harness.engine.plan import Plan, Step
 from harness.errors import UserError
 from harness.portable import checksums
 from harness.portable.reading import read_manifest
 from measure import manifest, record
 from measure.manifest import Manifest, ManifestError
-from measure.record import Record, RecordError
-from studies import records as stored
+from measure.record import Record
 
 __all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
            "read_manifest", "require_manifest"]
@@ -85,23 +84,24 @@ class ResultsFolder:
         if self._lock is not None:
             os.close(self._lock)
 
-    def adopt(self, plan: Plan) -> None:
+    def adopt(self, plan: Plan) -> str:
         """Keep the plan here; refuse a folder that holds results of another one.
 
-        Records of levels that have been edited since are put aside, where no table counts them.
+        Records of levels that have been edited since are put aside, where no table counts them, and
+        so is whatever else stands in a repetition's place. A line about the latter, or "".
         """
         before = read_manifest(self.path)
         differs = before is not None and before.digest != plan.digest
         if differs and any(self.records.glob("*.json")):
             raise UserError(f"{self.path}: holds results of another plan (its study, levels or "
                             "settings differ); choose another folder with --out")
-        for step in plan.steps():
-            self._put_aside_if_edited(step, before)
+        line = self._put_aside(plan, before)
         now = plan.manifest
         if before is not None and not differs:
             now = now.model_copy(update={"former_digests": before.former_digests})
         if before != now or not _is_of_today(self.path):
             self._write_plan(now)
+        return line
 
     def drop_checksums(self) -> None:
         """Take away the checksums, which are wrong once something is added."""
@@ -116,13 +116,13 @@ class ResultsFolder:
     def missing(self, plan: Plan) -> list[Step]:
         """The plan's steps without a good record, in the plan's order."""
         before = read_manifest(self.path)
-        return [step for step in plan.steps() if self._good(step, before) is None]
+        return [step for step in plan.steps() if self._good(step, plan, before) is None]
 
     def flagged(self, plan: Plan) -> list[Step]:
         """Steps whose record is flagged and was not yet measured again with nothing beside it."""
         before = read_manifest(self.path)
         return [step for step in plan.steps()
-                if (good := self._good(step, before)) is not None
+                if (good := self._good(step, plan, before)) is not None
                 and contention.is_due_again(good.environment)]
 
     def keeps_captures(self, entry: Record) -> bool:
@@ -192,34 +192,26 @@ class ResultsFolder:
             self.reports.mkdir(parents=True, exist_ok=True)
             events.append(self.reports / f"{name}.jsonl", document)
 
-    def _good(self, step: Step, before: Manifest | None) -> Record | None:
-        """The step's record if it counts: readable, ok, and of the levels as they are now."""
-        entry = self._read(step)
-        is_good = entry is not None and entry.status == "ok" and not _edited(step, entry, before)
-        return entry if is_good else None
+    def _good(self, step: Step, plan: Plan, before: Manifest | None) -> Record | None:
+        """The step's record if it counts and is ok."""
+        verdict = superseded.judge(self._record(step), step, plan, before)
+        entry = verdict.entry if verdict is not None else None
+        return entry if entry is not None and entry.status == "ok" else None
 
-    def _read(self, step: Step) -> Record | None:
-        path = self.records / f"{step.name}.json"
-        if not path.exists():
-            return None
-        try:
-            return stored.read(path)
-        except RecordError:
-            return None
+    def _record(self, step: Step) -> Path:
+        return self.records / f"{step.name}.json"
 
-    def _put_aside_if_edited(self, step: Step, before: Manifest | None) -> None:
-        entry = self._read(step)
-        digest = _edited(step, entry, before) if entry is not None else ""
-        if not digest:
-            return
-        checksums.remove(self.path)
-        target = self.path / "superseded" / digest[:12]
-        for place in (self.records / f"{step.name}.json", self.captures / step.name,
-                      self.files / step.name, self.reports / f"{step.name}.jsonl"):
-            if place.exists():
-                (target / place.parent.name).mkdir(parents=True, exist_ok=True)
-                shutil.rmtree(target / place.parent.name / place.name, ignore_errors=True)
-                place.replace(target / place.parent.name / place.name)
+    def _put_aside(self, plan: Plan, before: Manifest | None) -> str:
+        """Put records aside that do not count; what is to be said of it."""
+        planned = {step.name: step for step in plan.steps()}
+        aside = []
+        for step in (*planned.values(), *superseded.beyond(plan, self.records, planned)):
+            verdict = superseded.judge(self._record(step), step, plan, before)
+            if verdict is not None and not verdict.counts:
+                checksums.remove(self.path)
+                superseded.put_aside(self.path, step.name, verdict.label)
+                aside.append(verdict)
+        return superseded.told(self.path, aside)
 
     def _clear_work(self) -> None:
         """Rendered files and guests' folders are of use only while their run lasts."""
@@ -230,21 +222,6 @@ def _emptied(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
-
-
-def _edited(step: Step, entry: Record, before: Manifest | None) -> str:
-    """The digest of a level that says something else today than when the record was made; or "".
-
-    A record without a level's digest is of the level as the folder's manifest has it.
-    """
-    for factor, level in step.cell.levels.items():
-        then = entry.digests.get(factor)
-        if then is None and before is not None:
-            kept_level = before.levels.get(factor, {}).get(level.id)
-            then = kept_level.digest if kept_level is not None else None
-        if then and then != level.digest:
-            return then
-    return ""
 
 
 def _is_of_today(folder: Path) -> bool:
@@ -258,18 +235,16 @@ def _is_of_today(folder: Path) -> bool:
 
 def require_manifest(folder: Path) -> Manifest:
     """The manifest kept in a results folder; raises UserError where there is none to be read."""
-    if not (folder / manifest.FILE).exists():
+    kept = read_manifest(folder)
+    if kept is None:
         raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
-    try:
-        return stored.read_manifest(folder)
-    except ManifestError as error:
-        raise UserError(str(error)) from None
+    return kept
 
 
 def latest(root: Path) -> Path:
     """The newest results folder; raises UserError when there is none."""
     folder = next((folder for folder in sorted(root.glob("*"), reverse=True)
-                   if read_manifest(folder) is not None), None)
+                   if (folder / manifest.FILE).exists()), None)
     if folder is None:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
     return folder

@@ -47,7 +47,7 @@ class Rule:
         """Whether any interval that the rule looks at is wider than it may be."""
         from analysis import statistics  # numpy takes its time; most runs have no rule
 
-        rows = [recording.values(study, entry) for entry in good]
+        rows = [recording.shown(study, entry) for entry in good]
         for metric, width in self.widths.items():
             sample = [row[metric] for row in rows if metric in row]
             if len(sample) < 2:

@@ -18,6 +18,7 @@ from typing import Literal
 
 from guest.processes import PROC
 from harness.engine.plan import Plan
+from harness.portable.reading import readable_manifest
 from harness.selftest import sabotage
 from harness.selftest.ledger import Ledger
 
@@ -177,6 +178,12 @@ def _damage_plan(target: Target) -> bool:
         return False
     _damage(path, target.rng)
     return True
+
+
+def mend_plan(folder: Path) -> None:
+    """Do what the line says that refuses a folder whose plan is damaged: move it away."""
+    if (folder / "plan.json").exists() and readable_manifest(folder) is None:
+        (folder / "plan.json").unlink()
 
 
 def _damage(path: Path, rng: Random) -> None:

@@ -26,7 +26,7 @@ from harness.engine import setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 from harness.selftest import small
-from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_over
+from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_over, mend_plan
 from harness.selftest.ledger import Ledger
 from harness.selftest.private_disk import PrivateDisk
 
@@ -115,6 +115,7 @@ class Lane:
                 self._between.popleft()
             quiet = 0 if self._during else quiet + 1
             status = self._run(target, disk, argv)
+            mend_plan(folder)
             if status == 0 and (self._during or not self._between):
                 break
             if status and quiet > _STARTS:

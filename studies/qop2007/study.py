@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure import manifest, record
 from studies.qop2007.asked import Asked
-from studies.qop2007.body import Measured
+from studies.qop2007.body import Measured, from_schema_1
 from studies.qop2007.controls import FAULTS
 from studies.qop2007.factors import FACTORS
+from studies.qop2007.former_plan import plan_from_schema_1
 from studies.qop2007.metrics import METRICS, STAGES
 from studies.qop2007.report_options import NO_LAYERS_SHA256, REPORT_OPTIONS
 from studies.study import (
@@ -54,6 +56,8 @@ class Qop2007(Study):
                              node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
+    record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
+    manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.

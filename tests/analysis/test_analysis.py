@@ -41,6 +41,7 @@ from fabricated import (
     value_of,
     write_all,
 )
+from harness.errors import UserError
 from measure import phases as measured
 from measure.record import CheckRecord, Record, write
 from studies import records as stored
@@ -244,14 +245,14 @@ def test_the_plan_gives_order_names_and_what_is_still_to_come(tmp_path: Path) ->
     assert "1/2" in row_of(text, "P8")
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"names": 3}', '{"names": {}, "policies": {}}'])
-def test_a_strange_plan_costs_only_names_and_order(tmp_path: Path, content: str) -> None:
-    """The records carry every number; what the plan says of levels is lacking."""
+@pytest.mark.parametrize("content", ["", "[]", '{"names": 3}', '{"schema": 3}', "\x00"])
+def test_a_strange_plan_is_never_taken_for_none(tmp_path: Path, content: str) -> None:
+    """Claims would change without a word; one line says that it cannot be read. None is none."""
     write(make(), tmp_path / "records")
+    assert load(tmp_path).manifest is None
     (tmp_path / "plan.json").write_text(content)
-    results = load(tmp_path)
-    assert results.manifest is None and len(results.frame) == 1
-    assert "4.61" in row_of(text_of(Cells(results), 140), "P1")
+    with pytest.raises(UserError, match=r"plan\.json: .*; use the version that wrote it"):
+        load(tmp_path)
 
 
 # --- means and cells -----------------------------------------------------------------------------

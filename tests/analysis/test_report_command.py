@@ -133,7 +133,9 @@ def test_a_policy_of_ones_own_has_a_sigma(folder: Path) -> None:
     (["--application", "telepathy"], "no application 'telepathy'"),
     (["--application", "delay=-1"], "give a number above 0"),
     (["--weights", "nowhere.yml"], "nowhere.yml"),
-    (["--baseline", "colour=red"], "no factor 'colour'")])
+    (["--baseline", "colour=red"], "no factor 'colour'"),
+    (["--baseline", "P99"], "policy has no level 'P99' here; it is one of P1, P6"),
+    (["--baseline", "scenario=N7"], "scenario has no level 'N7' here")])
 def test_what_cannot_be_asked_for_is_one_line(small: Path, arguments: list[str],
                                               words: str) -> None:
     """It names what is wrong, and nothing is written."""

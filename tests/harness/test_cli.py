@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from conftest import Qop
 from harness import cli
 from harness.cli import COMMANDS
+from harness.commands import lab
 from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
@@ -32,7 +33,7 @@ def test_help_everywhere(command: str) -> None:
 
 
 #: Subcommands that pass on to another program what they do not know.
-PASSES_ON = {"test", "lab"}
+PASSES_ON = {"test"}
 
 
 def _wrong_arguments() -> Iterator[tuple[str, ...]]:
@@ -67,6 +68,14 @@ def test_wrong_arguments_are_one_line(arguments: tuple[str, ...],
         ("qop: no such ", "./qop --help")
     assert said.err.startswith(where) and said.err.endswith(f"; see '{help_of}'\n")
     assert all(word in said.err for word in rest[-1:] or ["missing "])
+
+
+def test_the_lab_hands_on_what_stands_behind_its_own_options() -> None:
+    """A command's options are the command's; before it, an unknown one is refused (above)."""
+    for words in (["ping", "-c", "3", "--node"], ["--", "--odd"]):
+        context = lab.command.make_context("lab", ["--node", "a2", *words])
+        assert context.params["argv"] == tuple(word for word in words if word != "--")
+        assert context.params["node"] == "a2"
 
 
 def test_choices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import plans
+import results_folder
 import studies
 from conftest import Qop
 from fabricated import make
@@ -22,7 +23,7 @@ from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
 from measure import record
-from measure.record import Record
+from measure.record import Record, StudyRecord
 from studies import parts as study_parts
 from studies import records as stored
 from studies.qop2007.factors import scenario_level
@@ -87,6 +88,91 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
     other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
         folder.adopt(other)
+
+
+SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
+
+
+@pytest.mark.parametrize("content", [SCHEMA_3, "{", "", "null", '{"schema": 2}'])
+def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
+    """Of a later version or damaged: one line, and neither it nor a record is changed."""
+    kept(tmp_path, make("P1", 1))
+    (tmp_path / "plan.json").write_text(content)
+    (tmp_path / "records" / "P2-N2-001.json").write_text(SCHEMA_3)
+    before = results_folder.tree(tmp_path)
+    with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="or move") as no:
+        folder.adopt(plan_of())
+    assert str(tmp_path / "plan.json") in str(no.value) and "\n" not in str(no.value)
+    assert results_folder.tree(tmp_path) == before
+
+
+def of_schema_1(entry: Record) -> dict[str, Any]:
+    """A record of the later schema as the earlier one had it."""
+    fields = entry.model_dump(mode="json", by_alias=True)
+    body = {name: value for name, value in fields["measured"].items()
+            if name not in ("schema", "handoff_s")}
+    return {"schema": 1, **fields["cell"], **body, **{name: fields[name] for name in (
+        "repetition", "status", "reason", "evidence", "environment", "captures", "raw")}}
+
+
+def spoilt(**changes: Any) -> str:
+    """A record of P1 in schema 1 with a field that does not fit, or without one (None)."""
+    document = of_schema_1(make("P1", 1)) | changes
+    return json.dumps({name: value for name, value in document.items() if value is not None})
+
+
+#: By what is wrong: the text in the place of P1-N2-001, and what is said of it.
+FOREIGN = {
+    "of a later schema": (SCHEMA_3, "schema 3, this version reads 2"),
+    "of schema 1 without its phases": (spoilt(phases=None), "phases: missing"),
+    "of schema 1 with a strange environment": (spoilt(environment=7), "TypeError"),
+    "cut short": ('{"schema": 2, "cell"', "Expecting"),
+    "of another repetition": (make("P1", 3).model_dump_json(by_alias=True), "holds the record"),
+    "of another study": (make("P1", 1, study=StudyRecord(id="other", version=1)).model_dump_json(
+        by_alias=True), "is of the study other"),
+    "of another version of the study": (
+        make("P1", 1, study=StudyRecord(id="qop2007", version=7)).model_dump_json(by_alias=True),
+        "version 7, not of qop2007, version 1"),
+    "of another plan": (make("P1", 1, environment={"plan": "x"}).model_dump_json(by_alias=True),
+                        "was measured for another plan")}
+
+
+@pytest.mark.parametrize(("content", "says"), FOREIGN.values(), ids=list(FOREIGN))
+def test_what_does_not_count_is_moved_and_never_overwritten(tmp_path: Path, content: str,
+                                                            says: str) -> None:
+    """It is measured again; what was there is whole in superseded/, captures with it."""
+    plan = plan_of(1)
+    kept(tmp_path, make("P2", 1))
+    results_folder.write(tmp_path / "records" / "P1-N2-001.json", content.encode())
+    results_folder.write(tmp_path / "captures" / "P1-N2-001" / "auth-air.pcap.gz", b"x")
+    with results.ResultsFolder(tmp_path) as folder:
+        line = folder.adopt(plan)
+        assert [step.name for step in folder.missing(plan)] == ["P1-N2-001"]
+        folder.keep(make("P1", 1), None)
+        assert folder.adopt(plan) == "" and folder.missing(plan) == []
+    assert says in line and "\n" not in line and "1 record of the plan" in line
+    [aside] = tmp_path.glob("superseded/*/records/P1-N2-001.json")
+    assert aside.read_text() == content
+    assert (aside.parent.parent / "captures" / "P1-N2-001" / "auth-air.pcap.gz").exists()
+
+
+def test_what_is_put_aside_twice_is_there_twice(tmp_path: Path) -> None:
+    """Edited and edited back: each measurement of the same level stays."""
+    for reason in ("first", "second"):
+        stale = make("P2", 1, reason=reason, digests={"policy": "0" * 64})
+        kept(tmp_path, stale)
+        with results.ResultsFolder(tmp_path) as folder:
+            assert folder.adopt(plan_of(1)) == ""
+    aside = tmp_path.glob("superseded/*/records/P2-N2-001.json")
+    assert {stored.read(path).reason for path in aside} == {"first", "second"}
+
+
+def test_a_repetition_that_a_stopping_rule_comes_to_is_not_overwritten(tmp_path: Path) -> None:
+    """Beyond the plan's own repetitions, a record that cannot be read moves aside, too."""
+    results_folder.write(tmp_path / "records" / "P1-N2-004.json", SCHEMA_3.encode())
+    with results.ResultsFolder(tmp_path) as folder:
+        assert "schema 3" in folder.adopt(plan_of(3))
+    assert not any((tmp_path / "records").iterdir())
 
 
 def test_flagged_repetitions_are_measured_again_once(
@@ -155,7 +241,10 @@ def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "words"), [
     ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
     ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
-    ("title: x\nonly: {colour: [red]}", "no such factor"), ("title: x\nset: 3", "set")])
+    ("title: x\nonly: {colour: [red]}", "no such factor"),
+    ("title: x\ntitle: y", "title is there twice"), ("title: 3", "title: is no text"),
+    ("title: x\nonly: {policy: []}", r"only\.policy: is empty"),
+    ("title: x\nbreadth: 3", "breadth: there is no such field"), ("title: x\nset: 3", "set")])
 def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
     """The file, the field, and what to do."""
     path = tmp_path / "mine.yml"

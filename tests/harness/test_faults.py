@@ -380,6 +380,7 @@ def test_damage_to_a_folder_is_mended_by_the_next_run(tmp_path: Path, kind: str)
             results.adopt(plan)
         ledger = ledger_of(folder, *(apart(s.cell.ids["policy"], s.repetition) for s in steps[:3]))
         assert inject(faults.Target(folder, ledger, plan, Random(seed), None))
+        faults.mend_plan(folder)  # as the refusal says
         with ResultsFolder(folder) as results:
             results.adopt(plan)
             missing = {step.name for step in results.missing(plan)}

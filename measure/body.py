@@ -1,0 +1,47 @@
+"""Brings the body of a record, which has a schema number of its own, to the shape of today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+from measure.record import RecordError
+
+#: Makes a body of an earlier schema one of the next; by the schema that it reads.
+BodyUpgrades: TypeAlias = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
+_KEY = "schema"
+
+
+def schema_of(kind: type[BaseModel]) -> int | None:
+    """The schema number that a class of bodies has today; None where it has none."""
+    for name, field in kind.model_fields.items():
+        if _KEY in (field.alias, name) and isinstance(field.default, int):
+            return field.default
+    return None
+
+
+def of_today(document: Mapping[str, Any], kind: type[BaseModel],
+             upgrades: BodyUpgrades) -> dict[str, Any]:
+    """A body as its class reads it. Raises RecordError, without a place, where that cannot be."""
+    body = dict(document)
+    current = schema_of(kind)
+    if current is None:
+        return body
+    number = body.get(_KEY, current)
+    while number != current:
+        if not isinstance(number, int) or number not in upgrades:
+            raise RecordError(f"measured is of schema {number!r:.40}, this version of its study "
+                              f"reads {current}; use the version that wrote it, or measure again")
+        try:
+            body = dict(upgrades[number](body))
+        except Exception as error:  # noqa: BLE001 - a study's own code may raise anything
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise RecordError(f"measured is of schema {number} and does not fit ({what}); move it "
+                              "away or measure again") from None
+        if body.get(_KEY) == number:
+            raise RecordError(f"measured is of schema {number}, which its upgrade leaves; correct "
+                              "the study")
+        number = body.get(_KEY)
+    return body

@@ -1,0 +1,236 @@
+"""Checks that a study is whole before anything is asked of it: parts, names, options, module.
+
+What only shows once a study is asked for levels, cells and testbeds, the engine checks in a plan.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from analysis.metrics import Metric, Stage
+from analysis.reserved import COLUMNS, DIGEST
+from studies.parts import Asked, Factor, Lab, LevelError, ReportOption, StudyError
+from studies.study import Study
+
+#: Names that are taken: a study's options stand beside those of the commands.
+RUN_OPTIONS = frozenset((
+    "--baseline", "--builder", "--captures", "--clock", "--cluster", "--dry-run", "--fault",
+    "--fresh", "--help", "--max-repetitions", "--most-repetitions", "--on", "--only", "--out",
+    "--profile", "--repetitions", "--seed", "--set", "--until-ci"))
+REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--help", "--study",
+                            "--table", "--tables"))
+LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study"))
+#: Keys of a profile's file, which settings of a workload stand beside.
+PROFILE_KEYS = frozenset(("title", "repetitions", "warm_up", "set", "only"))
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+_OVERRIDDEN = ("testbed", "judge")
+
+Problems = Iterator[str]
+
+
+def validate(study: Study, root: Path) -> None:
+    """Raise StudyError for the first thing that is wrong; `root` has the folder of `studies/`."""
+    checks: tuple[Callable[[Study], Problems], ...] = (
+        _title, _factors, _metrics, _declared, _classes, _methods, _settings, _options, _baseline)
+    for check in checks:
+        try:
+            problem = next(check(study), "")
+        except Exception as error:  # noqa: BLE001 - a study may have anything for its parts
+            problem = said(error)
+        if problem:
+            raise StudyError(f"studies/{study.id}: {problem}; studies/study.py says what belongs "
+                             "there")
+    _workload(study, root)
+
+
+def said(error: BaseException) -> str:
+    """What a study's own code has raised, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _title(study: Study) -> Problems:
+    for part in ("title", "inside"):
+        text: Any = getattr(study, part)
+        if not isinstance(text, str) or not text.strip() or "\n" in text:
+            yield f"{part} is {text!r}, not a line of text"
+    if type(study.version) is not int or study.version < 1:
+        yield f"version is {study.version!r}, not a number from 1"
+
+
+def _tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> Problems:
+    """Whether a part is a tuple (or list) of a class's instances."""
+    items = getattr(study, part)
+    if not isinstance(items, tuple | list):
+        yield f"{part} is {items!r:.80}, not a tuple of {kind.__name__}"
+        return
+    if is_needed and not items:
+        yield f"{part} is empty"
+    for item in items:
+        if not isinstance(item, kind):
+            yield f"{part} has {item!r:.80}, which is no {kind.__name__}"
+
+
+def _unique(names: Iterable[str], what: str) -> Problems:
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{what} {name!r} is there twice"
+
+
+def _factors(study: Study) -> Problems:
+    yield from _tuple(study, "factors", Factor, is_needed=True)
+    for factor in study.factors:
+        if not _NAME.fullmatch(factor.name):
+            yield f"factor {factor.name!r}: write its name with small letters, digits and '_'"
+        if factor.name in COLUMNS or factor.name.endswith(DIGEST):
+            yield f"factor {factor.name!r}: every record has a column of that name"
+        if f"--{factor.name}" in LAB_OPTIONS:
+            yield f"factor {factor.name!r}: './qop lab' has an option of that name"
+        read: Any = factor.read
+        if not callable(read):
+            yield f"factor {factor.name!r}: read cannot be called"
+        if not factor.title:
+            yield f"factor {factor.name!r}: has no title"
+    yield from _unique([factor.name for factor in study.factors], "factor")
+
+
+def _metrics(study: Study) -> Problems:
+    factors = {factor.name for factor in study.factors}
+    for part in ("metrics", "distributions", "timelines"):
+        yield from _tuple(study, part, Metric, is_needed=part == "metrics")
+        metrics = list(getattr(study, part))
+        metrics += [metric.difference for metric in metrics if metric.difference is not None]
+        for metric in metrics:
+            yield from _metric(metric, factors)
+        yield from _unique([metric.name for metric in metrics], "metric")
+    yield from _unique([metric.short for metric in study.metrics if metric.short], "short name")
+
+
+def _metric(metric: Metric, factors: set[str]) -> Problems:
+    if not str(metric.name).isidentifier():
+        yield f"metric {metric.name!r}: write its name with letters, digits and '_'"
+    if metric.name in COLUMNS or metric.name in factors:
+        yield f"metric {metric.name!r}: every record has a column of that name"
+    if not metric.title:
+        yield f"metric {metric.name!r}: has no title"
+    if not _is_finite(metric.scale) or not metric.scale:
+        yield f"metric {metric.name!r}: scale is {metric.scale!r}"
+    if not _is_finite(metric.negligible) or metric.negligible < 0:
+        yield f"metric {metric.name!r}: negligible is {metric.negligible!r}"
+    if metric.better not in ("lower", "higher", ""):
+        yield f"metric {metric.name!r}: better is {metric.better!r}, not 'lower' or 'higher'"
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _declared(study: Study) -> Problems:
+    yield from _tuple(study, "stages", Stage)
+    yield from _tuple(study, "report_options", ReportOption)
+    for part in ("faults", "baseline", "baseline_digests"):
+        texts: Any = getattr(study, part)
+        if not isinstance(texts, Mapping) or not all(
+                isinstance(text, str) for pair in texts.items() for text in pair):
+            yield f"{part} is {texts!r:.80}, not texts by name"
+    lab: Any = study.lab
+    if not isinstance(lab, Lab):
+        yield f"lab is {lab!r:.80}, no Lab"
+
+
+def _classes(study: Study) -> Problems:
+    for part, base in (("asked", Asked), ("measured", BaseModel)):
+        kind = getattr(study, part)
+        if not isinstance(kind, type) or not issubclass(kind, base):
+            yield f"{part} is {kind!r:.80}, not a class that derives from {base.__name__}"
+
+
+def _methods(study: Study) -> Problems:
+    for name in _OVERRIDDEN:
+        if getattr(type(study), name) is getattr(Study, name):
+            yield f"its STUDY has no {name}"
+
+
+def _settings(study: Study) -> Problems:
+    for name in study.asked.model_fields:
+        if name in PROFILE_KEYS:
+            yield f"setting {name!r}: profiles have a key of that name"
+
+
+def _option_of(study: Study, setting: str) -> str:
+    extra = study.asked.model_fields[setting].json_schema_extra
+    return str(extra.get("option", "")) if isinstance(extra, dict) else ""
+
+
+def _options(study: Study) -> Problems:
+    settings = [option for name in study.asked.model_fields if (option := _option_of(study, name))]
+    of_factors = [option for factor in study.factors
+                  for option in (factor.option, factor.file_option) if option]
+    levels = [f"--{factor.name}" for factor in study.factors]
+    of_report = [option.name for option in study.report_options]
+    for command, own, taken in (("run", settings + of_factors, RUN_OPTIONS),
+                                ("lab", settings + levels, LAB_OPTIONS),
+                                ("report", of_report, REPORT_OPTIONS)):
+        for name in own:
+            if command != "lab" and not _OPTION.fullmatch(name):
+                yield f"option {name!r}: write two dashes and small letters, as in --name"
+            if name in taken:
+                yield f"option {name!r}: './qop {command}' has one of that name"
+        yield from _unique(own, f"an option of './qop {command}',")
+
+
+def _baseline(study: Study) -> Problems:
+    for part in ("baseline", "baseline_digests"):
+        yield from _of_factors(study, part, getattr(study, part))
+    yield from _of_factors(study, "lab.levels", study.lab.levels)
+    for factor in study.factors:
+        level = study.baseline.get(factor.name)
+        try:
+            ids = [each.id for each in factor.read((level,), ())] if level is not None else []
+        except LevelError as error:
+            yield f"baseline: factor {factor.name}: {str(error).partition('; ')[0]}"
+        else:
+            if level is not None and level not in ids:
+                yield f"baseline: factor {factor.name} has no level {level!r}"
+
+
+def _of_factors(study: Study, part: str, texts: Mapping[str, str]) -> Problems:
+    for name in texts:
+        if name not in [factor.name for factor in study.factors]:
+            yield f"{part}: there is no factor {name!r}"
+
+
+def _workload(study: Study, root: Path) -> None:
+    """Whether the module for the machine is there and has a Workload; nothing is imported."""
+    where = f"studies/{study.id}"
+    path = root / f"{study.inside.replace('.', '/')}.py"
+    if not path.is_file():
+        raise StudyError(f"{where}: its STUDY names {study.inside!r} to run in the machine, and "
+                         "there is no such module; studies/study.py says what it has")
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise StudyError(f"{where}: {study.inside} cannot be read ({said(error)}); correct it") \
+            from None
+    if "Workload" not in set(_bound(tree)):
+        raise StudyError(f"{where}: {study.inside} has no class Workload; measure/workload.py says "
+                         "what that is")
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """The names that a module binds at its top."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
