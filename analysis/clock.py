@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 REAL, VIRTUAL, PROCESSOR = "real", "virtual", "processor"
 #: The one sentence that goes wherever numbers of the virtual clock are shown.
-CAVEAT = ("Virtual time: computing (cryptography, EAP's public-key work, scheduling) takes none, "
-          "but for what programs charge a device; times are airtime and protocol.")
+CAVEAT = ("Virtual time: computing takes none of it (cryptography, scheduling) but what programs "
+          "charge to a device; times and overheads are of air, wires and protocols.")
 _CAVEATS = {
     VIRTUAL: CAVEAT,
     PROCESSOR: ("Processor clock, on trial: time passes by work done, and what waits is skipped; "

@@ -18,7 +18,7 @@ from analysis.results import Results
 from analysis.significance import SIGNIFICANT
 from analysis.statistics import Comparison, Sample
 from analysis.table import Column, Entry, Quantity, Table
-from analysis.text import natural, natural_cell
+from analysis.text import natural, natural_cell, printable
 
 #: Ways to correct for many comparisons, and what the tables say of them.
 CORRECTIONS: Mapping[str, tuple[Callable[[Iterable[float]], Sample], str]] = {
@@ -27,6 +27,8 @@ CORRECTIONS: Mapping[str, tuple[Callable[[Iterable[float]], Sample], str]] = {
     "benjamini-hochberg": (statistics.benjamini_hochberg, ("Benjamini and Hochberg's, of whose "
                            "marks 5 % are expected to be errors"))}
 _MAX_CELLS = 12
+#: Circumstances that every record has; a setting of one of these names is said once.
+_COLUMNS = ("medium", "machine", "builder", "fault")
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,11 @@ def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
     for name, run in zip(names, (a, b), strict=True):
         yield from (f"{name}: {line}" for line in (run.left_out, flagged_line(run)) if line)
     goods = a.good, b.good
-    for column in ("medium", "machine", "builder", "fault"):
+    for column in _COLUMNS:
         first, second = (", ".join(sorted(set(good[column]))) or "none" for good in goods)
         if first != second:
             yield f"The runs differ in {column}: {first or 'none'} and {second or 'none'}."
+    yield from _asked_otherwise(a, b)
     for factor in a.names:
         digests = [good.groupby(factor)[f"{factor}_sha256"].agg(set).to_dict() for good in goods]
         changed = sorted((name for name in digests[0].keys() & digests[1].keys()
@@ -205,6 +208,23 @@ def unlike(a: Results, b: Results, names: tuple[str, str]) -> Iterator[str]:
                        (names[1], second_cells - first_cells)):
         if only:
             yield _only_one_has(a, name, in_order(a, only))
+
+
+def _asked_otherwise(a: Results, b: Results) -> Iterator[str]:
+    """What the runs' plans say otherwise: version of the study, settings, wires and devices."""
+    if a.manifest is None or b.manifest is None:
+        return
+    pairs = [("the study's version", *(str(run.study.version) for run in (a.manifest, b.manifest)))]
+    pairs += [(f"the setting {name}", a.settings.get(name, "none"), b.settings.get(name, "none"))
+              for name in dict.fromkeys((*a.settings, *b.settings)) if name not in _COLUMNS]
+    pairs.append(("wires", a.wires, b.wires))
+    devices = a.manifest.devices, b.manifest.devices
+    pairs.append(("devices", *(", ".join(sorted(map(printable, names))) for names in devices)))
+    yield from (f"The runs differ in {what}: {first or 'none'} and {second or 'none'}."
+                for what, first, second in pairs if first != second)
+    if changed := sorted(printable(name) for name in devices[0].keys() & devices[1].keys()
+                         if devices[0][name] != devices[1][name]):
+        yield f"Not the same device in both runs: {', '.join(changed)}."
 
 
 def _only_one_has(results: Results, name: str, only: Sequence[Ids]) -> str:

@@ -8,6 +8,7 @@ from analysis.cells import Cells
 from analysis.contention import flagged_line
 from analysis.metrics import Metric
 from analysis.records import Frame
+from analysis.results import Results
 from analysis.text import counted
 
 _MAX_COMPLAINTS = 5
@@ -40,10 +41,13 @@ def differences(cells: Cells) -> Iterator[str]:
                "averaged; positive is worse.")
 
 
-def circumstances(frame: Frame) -> str:
-    """Medium, clock, machine and builder of a run."""
-    medium = _distinct(frame, "medium") or "none given (as fast as the emulator)"
-    return (f"Medium: {medium}. Clock: {_distinct(frame, 'clock') or 'not recorded'}. "
+def circumstances(results: Results) -> str:
+    """Medium, wires, clock, machine and builder of a run."""
+    frame, wires = results.frame, results.wires
+    medium = _distinct(frame, "medium") or ("none" if wires else
+                                            "none given (as fast as the emulator)")
+    wired = f" Wires: {wires}." if wires else ""
+    return (f"Medium: {medium}.{wired} Clock: {_distinct(frame, 'clock') or 'not recorded'}. "
             f"Machine: {_distinct(frame, 'machine') or 'not recorded'}. "
             f"Builder: {_distinct(frame, 'builder') or 'not recorded'}.")
 

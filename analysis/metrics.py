@@ -5,7 +5,6 @@ Studies declare them; whoever counts, compares or presents reads them here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,12 +56,6 @@ class Stage:
     begins: tuple[str, ...]
     ends: tuple[str, ...]
     limit: float
-
-
-def with_differences(metrics: Sequence[Metric]) -> Iterator[Metric]:
-    """The metrics, and behind them their differences from the baseline."""
-    yield from metrics
-    yield from (metric.difference for metric in metrics if metric.difference is not None)
 
 
 def named(name: str, ending: str) -> str:

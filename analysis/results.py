@@ -5,6 +5,7 @@ A results folder suffices: whatever a report needs beside the records, its manif
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -124,6 +125,18 @@ class Results:
         """How many repetitions of a cell were planned; 0 where nobody knows."""
         value = self.manifest.settings.get("repetitions") if self.manifest else None
         return value if isinstance(value, int) else 0
+
+    @cached_property
+    def wires(self) -> str:
+        """What the wires do to packets, in words; "" where they do nothing, or nobody knows."""
+        return "; ".join(map(printable, self.manifest.wires)) if self.manifest else ""
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """What the workload was asked for, in words by name; none where nobody knows."""
+        asked = self.manifest.asked if self.manifest else {}
+        return {printable(name): printable(value if isinstance(value, str) else json.dumps(value))
+                for name, value in asked.items()}
 
     def level(self, factor: str, name: str) -> LevelRecord | None:
         """What the manifest says of a level; None where it does not."""

@@ -75,7 +75,7 @@ def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None
     made = Table(
         ID, "The run", tuple(column.column for column in columns), tuple(rows),
         notes=(footnotes.intervals(cells), *remarks.notes, *differences,
-               footnotes.circumstances(results.frame)),
+               footnotes.circumstances(results)),
         sections=tuple(sections), remarks=tuple(said), apart=True,
         warnings=(*footnotes.about_baseline(cells), *footnotes.about_data(cells),
                   *remarks.warnings, *footnotes.complaints(cells)))

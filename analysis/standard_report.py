@@ -65,7 +65,7 @@ def subtitle(cells: Cells) -> str:
     planned = len(results.cells) * results.repetitions
     good, total = len(results.good), len(results.frame)
     missing = f", {planned - total} of the plan not measured yet" if planned > total else ""
-    medium = ", ".join(sorted(set(results.frame["medium"]) - {""}))
+    medium = ", ".join(sorted(set(results.frame["medium"]) - {""})) or results.wires
     return (f"{good} good of {counted(total, 'repetition')}{missing}, over "
             f"{medium or 'no emulated medium'}. Intervals hold 95\N{NO-BREAK SPACE}%.")
 
@@ -85,8 +85,12 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
          if len(started) else ""),
         *named,
         ("Medium, clock, machine, builder", "; ".join(
-            ", ".join(sorted(set(frame[name]) - {""})) or "not recorded"
+            ", ".join(sorted(set(frame[name]) - {""}))
+            or ("none" if name == "medium" else "not recorded")
             for name in ("medium", "clock", "machine", "builder"))),
+        ("Wires", results.wires),
+        ("Devices", ", ".join(results.manifest.devices) if results.manifest else ""),
+        ("Settings", "; ".join(f"{name} {value}" for name, value in results.settings.items())),
         *further,
         ("Verified", (f"{int(good['verified'].sum())} of {len(good)} good repetitions, by "
                       f"{int(good['checks'].sum())} checks")),

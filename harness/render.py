@@ -22,7 +22,7 @@ def inventory(network: Network) -> dict[str, Any]:
     """The Ansible inventory of a network: a group for each duty, one `node` variable per host.
 
     `node` has the node's name, duties, first address and agent, and under the name of each duty
-    that is known here what its roles take; a study's roles for duties of its own find the same.
+    that is known here what its roles take. Duties of a study's own are groups that no role is for.
     """
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
@@ -102,16 +102,11 @@ def _frequency_mhz(cell: Node) -> int:
 
 
 class Renderer:
-    """Renders every policy once for each network, when it is first asked for.
+    """Renders every policy once for each network, when it is first asked for."""
 
-    `playbook` is a study's own, for duties that `ansible/policy.yml` does not know; roles beside it
-    are found.
-    """
-
-    def __init__(self, secrets: Secrets, work: Path, playbook: Path | None = None) -> None:
+    def __init__(self, secrets: Secrets, work: Path) -> None:
         self._secrets = secrets
         self._work = work
-        self._playbook = playbook
         self._networks: list[Network] = []
         self._tasks: dict[str, asyncio.Task[Path]] = {}
 
@@ -122,8 +117,7 @@ class Renderer:
         name = f"{policy.id}-{self._networks.index(network)}"
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(render(
-                policy, network, self._secrets, work=self._work, name=name, mount=mount,
-                playbook=self._playbook))
+                policy, network, self._secrets, work=self._work, name=name, mount=mount))
         # Others may wait for it, too: who gives up must not take it from them.
         return await asyncio.shield(self._tasks[name])
 
@@ -135,7 +129,7 @@ class Renderer:
 
 
 async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
-                 name: str, mount: str, playbook: Path | None = None) -> Path:
+                 name: str, mount: str) -> Path:
     """Render into `work/conf/<name>`; that folder. Raises UserError with Ansible's own message.
 
     The run's certificate authority is made in `work/pki` by the first policy that needs it.
@@ -153,7 +147,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
         "setpriv", "--pdeathsig", "KILL", "nice", "-n", "10",
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i", str(inputs / f"{name}.inventory.json"), str(_ANSIBLE / "policy.yml"),
-        *([str(playbook)] if playbook else []), "-e", f"@{inputs / f'{name}.vars.json'}",
+        "-e", f"@{inputs / f'{name}.vars.json'}",
         env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),
              "ANSIBLE_LOCAL_TEMP": str(inputs / "tmp"), "ANSIBLE_REMOTE_TEMP": str(inputs / "tmp")},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,

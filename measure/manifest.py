@@ -55,7 +55,8 @@ class Manifest(RecordPart):
 
     `cells` are rows of level ids, in the order of `factors`. `asked` are the workload's settings,
     `settings` the engine's (repetitions, seed, clock, machine, builder, fault, warm-up). `media`
-    and `devices` hold the documents of those in use, by name.
+    and `devices` hold the documents of those in use, by name; `wires` what links do to packets, in
+    words, where they do anything.
     """
 
     schema_: int = Field(alias="schema")
@@ -67,6 +68,7 @@ class Manifest(RecordPart):
     settings: dict[str, Any]
     media: dict[str, dict[str, Any]] = Field(default_factory=dict)
     devices: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    wires: list[str] = Field(default_factory=list)
     digest: str
     #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
     former_digests: list[str] = Field(default_factory=list)

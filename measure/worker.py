@@ -1,7 +1,7 @@
 """The worker is the process inside a machine: it builds the network and does as the harness says.
 
 `python3 -m measure.worker JOB_DIR` as root. JSON lines come in and go out (see `session`);
-docs/architecture.md describes them (seam 4). The end of input means: clean up.
+docs/architecture.md describes them (seam 5). The end of input means: clean up.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from measure import clock, kernel, shell
 from measure.errors import MeasureError
 from measure.services.starting import Starter
 from measure.session import Files, Inbox, Lines, RepetitionSession, say
+from measure.versions import versions
 from measure.workload import Site, Workload
 from topologies import builders, model
 from topologies.builder import Testbed
 from topologies.radio import RadioError
-
-_PACKAGES = ("hostapd", "wpasupplicant", "freeradius", "strongswan-charon", "iperf3", "tcpdump",
-             "mininet", "openssl")
 
 
 class Worker:
@@ -61,7 +59,8 @@ class Worker:
             self.testbed = self._stack.enter_context(Testbed(
                 self.network, model.from_json(model.Medium, medium) if medium else None,
                 self.job.get("cipher_bytes", 0), self.builder))
-            say("ready", environment={**environment(), **builders.version(self.builder)})
+            say("ready", environment={**versions(self.job.get("packages", {})),
+                                      **builders.version(self.builder)})
             for command in self._inbox:
                 if command["do"] == "stop":
                     break
@@ -147,14 +146,6 @@ def install(source: Path | None, mount: Path) -> None:
     else:
         shutil.copytree(source, mount)
     mount.chmod(0o755)
-
-
-def environment() -> dict[str, str]:
-    """Versions of the kernel and of every daemon that may take part."""
-    listed = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *_PACKAGES],
-                            capture_output=True, text=True, check=False).stdout
-    versions = dict(line.split(" ", 1) for line in listed.splitlines())
-    return {"kernel": f"{os.uname().sysname} {os.uname().release}", **versions}
 
 
 def _monitor_up() -> None:

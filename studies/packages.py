@@ -23,6 +23,10 @@ _REQUIREMENT = re.compile(
 _WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+' and '-'",
           "python": "name a file with hashes beside packages.yml",
           "[key]": "a variant's name has small letters, digits and '-', at most 31"}
+#: What is wrong, by pydantic's name for it.
+_REFUSED = {"extra_forbidden": "no such field", "string_pattern_mismatch": "cannot be",
+            "list_type": "no list", "string_type": "no text",
+            "model_type": "no mapping", "model_attributes_type": "no mapping"}
 _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 
 
@@ -62,13 +66,12 @@ def load(study: str) -> dict[str, Variant]:
     if not file.is_file():
         return {}
     try:
-        entries = _ENTRIES.validate_python(reading.read(file))
+        entries = _ENTRIES.validate_python(reading.read(file, _FORM))
     except TopologyError as error:
-        what = str(error).replace(str(file), where)
-        raise StudyError(what.replace("see topologies/ for examples", _FORM)) from None
+        raise StudyError(str(error).replace(str(file), where)) from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = next((str(part) for part in reversed(first["loc"]) if str(part) in _WORDS), "")
+        place = error.errors()[0]["loc"]
+        field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
         raise StudyError(f"{where}: {refused(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
         if not entry.debian and not entry.python:

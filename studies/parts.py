@@ -167,6 +167,20 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A negative control, and what the engine does for it; `title` says so in words for `--help`.
+
+    `secrets` are those of the run (harness.secrets) that become something else: by "place.name",
+    each with its new value, or "" for a fresh one of the same length. `withhold` names services
+    that are left out. With neither, the workload does it, which hears of it by `Site.fault`.
+    """
+
+    title: str
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    withhold: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Repetition:
     """What is judged: a cell, what was asked of it, and the folder that its workload left behind.
 

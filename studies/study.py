@@ -22,6 +22,7 @@ from studies.parts import (
     Cell,
     Expected,
     Factor,
+    Fault,
     Judged,
     Lab,
     Level,
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
-__all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Judged", "Lab", "Level", "Metric",
-           "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
+__all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Fault", "Judged", "Lab", "Level",
+           "Metric", "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec",
+           "fixed"]
 
 
 class Study:
@@ -70,8 +72,8 @@ class Study:
     distributions: ClassVar[tuple[Metric, ...]] = ()
     timelines: ClassVar[tuple[Metric, ...]] = ()
     report_options: ClassVar[tuple[ReportOption, ...]] = ()
-    #: Negative controls by name, each with what it spoils, in words for `--help`.
-    faults: ClassVar[Mapping[str, str]] = {}
+    #: Negative controls by name; words alone are those of one that the workload does by itself.
+    faults: ClassVar[Mapping[str, Fault | str]] = {}
     lab: ClassVar[Lab] = Lab()
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Literal["real", "virtual", "processor"]] = "real"
@@ -88,6 +90,17 @@ class Study:
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         # There is one of each, known by its id: other processes look it up.
         return load, (self.id,)
+
+    def fault(self, name: str | None) -> Fault | None:
+        """The negative control of a name; None without one. Raises StudyError."""
+        if not name:
+            return None
+        if name not in self.faults:
+            raise StudyError(f"--fault {name}: {self.id} has no such negative control; "
+                             + (f"choose from {', '.join(self.faults)}" if self.faults else
+                                "it has none"))
+        fault = self.faults[name]
+        return Fault(fault) if isinstance(fault, str) else fault
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Every cell to be measured, in the order of the factors; by default all that there are."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Factor, Lab, ReportOption, StudyError
+from studies.parts import Asked, Factor, Fault, Lab, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -143,6 +143,9 @@ def _declared(study: Study) -> Problems:
     yield from _tuple(study, "report_options", ReportOption)
     for part in ("faults", "baseline", "baseline_digests"):
         texts: Any = getattr(study, part)
+        if part == "faults" and isinstance(texts, Mapping):
+            texts = {name: fault.title if isinstance(fault, Fault) else fault
+                     for name, fault in texts.items()}
         if not isinstance(texts, Mapping) or not all(
                 isinstance(text, str) for pair in texts.items() for text in pair):
             yield f"{part} is {texts!r:.80}, not texts by name"

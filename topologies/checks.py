@@ -35,12 +35,12 @@ class TopologyError(ValueError):
     """A topology file that cannot be used; the text is one line for the user."""
 
 
-def medium(given: Medium, path: Path) -> None:
+def medium(given: Medium, path: Path | str) -> None:
     """Refuse rates of zero and times below zero."""
     _numbers(given, str(path))
 
 
-def wire(given: Wire | Link, path: Path, where: str = "") -> None:
+def wire(given: Wire | Link, path: Path | str, where: str = "") -> None:
     """Refuse rates of zero, times below zero, losses that are none, and a preset without source."""
     place = f"{path}{where}"
     _numbers(given, place)
@@ -52,7 +52,7 @@ def wire(given: Wire | Link, path: Path, where: str = "") -> None:
         raise TopologyError(f"{place}: source: nothing; say where its figures are from")
 
 
-def device(given: Device, path: Path) -> None:
+def device(given: Device, path: Path | str) -> None:
     """Refuse figures without a source, without a value, or with one that is not above zero."""
     if not _ID.fullmatch(given.name):
         raise TopologyError(f"{path}: name: {given.name!r}; write up to 40 letters, digits, - "
@@ -90,8 +90,11 @@ def _numbers(given: Medium | Wire | Link, where: str) -> None:
             raise TopologyError(f"{where}: {field}: {value}; write {minimum} or more")
 
 
-def network(given: Network, path: Path) -> None:
-    """Refuse impossible links, addresses outside their subnets, radios that nobody serves."""
+def network(given: Network, path: Path | str) -> None:
+    """Refuse impossible links, addresses outside their subnets, radios that nobody serves.
+
+    `path` is the file, or other words for where the network comes from.
+    """
     _links(given, path)
     for name, node in given.nodes.items():
         _node(name, node, path)
@@ -101,7 +104,7 @@ def network(given: Network, path: Path) -> None:
     _radios(given, path)
 
 
-def scenario(given: Scenario, path: Path) -> None:
+def scenario(given: Scenario, path: Path | str) -> None:
     """Refuse dangling names, and what holds for no network."""
     network_ = given.network
     if not _ID.fullmatch(given.id):
@@ -118,7 +121,7 @@ def scenario(given: Scenario, path: Path) -> None:
         raise TopologyError(f"{path}: peer: {given.peer} has no address; give it one")
 
 
-def _links(network: Network, path: Path) -> None:
+def _links(network: Network, path: Path | str) -> None:
     ends = [end for link in network.links for end in link.ends]
     for link in network.links:
         if len(link.ends) != 2:
@@ -133,7 +136,7 @@ def _links(network: Network, path: Path) -> None:
             raise TopologyError(f"{path}: link end {end!r} is used twice; give it one link")
 
 
-def _radios(network: Network, path: Path) -> None:
+def _radios(network: Network, path: Path | str) -> None:
     radios = Counter(i.radio for node in network.nodes.values() for i in node.interfaces.values()
                      if i.radio)
     for radio, count in radios.items():
@@ -141,7 +144,7 @@ def _radios(network: Network, path: Path) -> None:
             raise TopologyError(f"{path}: radio {radio} is there {count} times; give each another")
 
 
-def _places(given: Scenario, path: Path) -> None:
+def _places(given: Scenario, path: Path | str) -> None:
     """Refuse a drive without a beginning or an end, or past nodes that stand nowhere."""
     places = {name: node.position for name, node in given.network.nodes.items() if node.position}
     drive = given.mobility
@@ -163,7 +166,7 @@ def _position(position: list[float] | None, where: str) -> None:
         raise TopologyError(f"{where}: {position}; write [x, y] or [x, y, z] in metres")
 
 
-def _node(name: str, node: Node, path: Path) -> None:
+def _node(name: str, node: Node, path: Path | str) -> None:
     """Refuse names that are none, radios out of place, and addresses out of reach."""
     for duty in node.duties:
         if not _WORD.fullmatch(duty):
@@ -213,7 +216,7 @@ def _subnet(address: str, where: str) -> ipaddress.IPv4Network:
         raise TopologyError(f"{where}: {error}; write ADDRESS/PREFIX") from None
 
 
-def _roles(given: Scenario, path: Path) -> None:
+def _roles(given: Scenario, path: Path | str) -> None:
     """Refuse a mobile node without agent or access point, and a visit that is none."""
     nodes = given.network.nodes
     for name in given.network.of_duty(STATION):

@@ -133,6 +133,14 @@ class Link(Strict):
     overhead_bytes: int = 0
     queue_packets: int = 100
 
+    @property
+    def limits(self) -> str:
+        """What it does to packets, in words; "" for a wire as quick as the processor."""
+        figures = ((self.rate_bps, 1e-6, "Mbit/s"), (self.delay_ms, 1, "ms"),
+                   (self.loss_percent, 1, "% loss"))
+        said = ", ".join(f"{value * scale:g} {unit}" for value, scale, unit in figures if value)
+        return f"{self.wire} ({said})" if self.wire and said else said or self.wire
+
 
 @dataclass(frozen=True)
 class Network(Strict):

@@ -29,8 +29,11 @@ def resolve(name: str, folder: str, beside: Path | None = None) -> Path:
     return ROOT / folder / f"{name}.yml"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds. Raises TopologyError."""
+def read(path: Path, advice: str = "see topologies/ for examples") -> dict[str, Any]:
+    """The mapping that a YAML file holds; `advice` is for one that holds none.
+
+    Raises TopologyError.
+    """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -44,7 +47,7 @@ def read(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, RecursionError) as error:
         raise TopologyError(f"{path}: not YAML ({_one_line(error)}); correct the file") from None
     if not isinstance(document, dict):
-        raise TopologyError(f"{path}: holds no mapping; see topologies/ for examples")
+        raise TopologyError(f"{path}: holds no mapping; {advice}")
     return document
 
 

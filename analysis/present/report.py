@@ -77,7 +77,8 @@ class Links:
     captured: frozenset[str] = frozenset()
 
 
-#: Draws into a folder and returns the files; raises OSError.
+#: Draws into a folder and returns the files, which are .svg, .png or .pdf: by that a results folder
+#: knows them for its own. Raises OSError.
 Drawing: TypeAlias = Callable[[Path], Sequence[Path]]
 
 

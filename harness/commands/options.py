@@ -88,9 +88,11 @@ def of_study(study: Study) -> list[click.Parameter]:
                 type=click.Path(path_type=Path), help=factor.file_help))
     made += settings(study)
     if study.faults:
+        titles = (f"{name}: {fault.title}" for name in study.faults if (fault := study.fault(name)))
         made.append(click.Option(
-            ["--fault"], type=click.Choice(list(study.faults)),
-            help="Negative control: spoil one thing and see the cells fail for it."))
+            ["--fault"], type=click.Choice(list(study.faults)), metavar="NAME",
+            help="Negative control: spoil one thing and see the cells fail for it. "
+                 f"{'; '.join(titles)}."))
     return made
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import click
 
 from harness.engine import results
 from harness.portable import interrupts, pruning
-from harness.portable.pruning import Choice
 
 
 @click.command("prune", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--captures", type=click.Choice(get_args(Choice)), required=True,
-              help="Keep those of repetitions that are not ok; keep only those of the "
-                   "authentication; or keep none.")
-def command(folder: Path | None, captures: Choice) -> None:
+@click.option("--captures", metavar=f"{pruning.KEEP_FAILED}|{pruning.NONE}|PART", required=True,
+              help="Keep those of repetitions that are not ok; keep none; or keep only those of "
+                   "one part of a repetition, by which their files are named.")
+def command(folder: Path | None, captures: str) -> None:
     """Remove captures of FOLDER, or of the newest in results/; records stay.
 
     Nothing is asked. What went is noted in pruned.json, which './qop verify' knows.

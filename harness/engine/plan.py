@@ -171,6 +171,7 @@ class Plan:
             schema=manifest.SCHEMA, digest=manifest.digest_of(document),
             factors=[FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
                                   unit=factor.unit) for factor in self.study.factors],
+            wires=sorted({link.limits for spec in specs for link in spec.network.links} - {""}),
             **{**document, "study": StudyRecord(**document["study"]),
                "levels": {name: {level.id: _level_record(level) for level in levels}
                           for name, levels in self.levels.items()}})

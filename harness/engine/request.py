@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from harness import secrets
 from harness.engine import profiles, variants
 from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
@@ -27,6 +28,7 @@ from policies import PolicyError
 from studies.parts import LevelError
 from studies.study import Asked, Cell, Factor, Level, Study, StudyError
 from studies.validating import said
+from topologies import checks
 from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
@@ -70,7 +72,11 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
             **{"clock": study.clock, **settings}))
         _ask_study(made)
+        for testbed in made.testbeds.values():
+            network = testbed.spec.network
+            checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
+        secrets.make(study.fault(made.settings.fault))
         _check_devices(made)
         _ = made.digest
     return made

@@ -68,7 +68,7 @@ class Rule:
 
 
 def parse(text: str, max_repetitions: int, study: Study) -> Rule:
-    """A rule such as `2%` or `tcp:2%,auth:10%`, by metrics' short names; raises UserError."""
+    """A rule such as `2%` or `NAME:2%,NAME:10%`, by metrics' short names; raises UserError."""
     metrics = {metric.short: metric for metric in study.metrics if metric.short}
     default = [metric.name for metric in study.metrics if metric.stops] or [
         metric.name for metric in study.metrics[:1]]

@@ -14,7 +14,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-from harness import render, secrets
+from harness import render
+from harness.engine import variants
 from harness.engine.machine import Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
@@ -176,15 +177,17 @@ class TestbedClient:
         """What the worker is told of its testbed."""
         plan, spec = self._plan, self.spec
         link = spec.policy.layers.link if spec.policy else None
+        fault = plan.study.fault(plan.settings.fault)
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
             "network": loader.to_json(spec.network),
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
+            "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": devices(spec),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "secrets": made, "withhold": secrets.withheld(plan.settings.fault),
+            "secrets": made, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
 
     def _send(self, **command: Any) -> None:

@@ -33,6 +33,15 @@ def declared(study: str) -> dict[str, Packages]:
             for name, variant in packages.load(study).items()}
 
 
+def listed(study: str, name: str) -> dict[str, list[str]]:
+    """The names of a variant's packages, Debian's and Python's, for the worker to tell versions."""
+    if not name:
+        return {}
+    added = declared(study)[name]
+    return {"debian": list(added.debian),
+            "python": [text.partition("==")[0] for text in added.python]}
+
+
 def named(plan: Plan) -> dict[str, Packages]:
     """Of what its study brings, what testbeds of the plan name. Raises StudyError."""
     names = sorted({testbed.spec.packages for testbed in plan.testbeds.values()} - {""})

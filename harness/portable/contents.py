@@ -43,7 +43,8 @@ _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
     (r"provenance([.-][^/]+)?\.json|provenance/.+|superseded/[^/]+/records/[^/]+",
      FileKind.PROVENANCE),
     (r"pruned\.json", FileKind.PRUNED),
-    (r"report\.html|handoff\.[^/]+|tables/.+", FileKind.REPORT),
+    # A study's drawings (analysis.present.report.Drawing) may have any name.
+    (r"report\.html|[^/]+\.(svg|png|pdf)|tables/.+", FileKind.REPORT),
     # What a run and its repetitions said while they lasted is a log, too.
     (r"logs/.+|events\.jsonl|events/[^/]+\.jsonl", FileKind.LOG),
     (r"files/[^/]+/[^/]+", FileKind.FILE),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from harness.errors import UserError
 from harness.portable import checksums, contents
@@ -14,14 +12,9 @@ from harness.portable.documents import Removed, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
 
-Choice = Literal["keep-failed", "auth", "none"]
-
-#: Whether a choice keeps a capture: by its file's name, and whether its repetition is `ok`.
-_KEEPS: dict[Choice, Callable[[str, bool], bool]] = {
-    "keep-failed": lambda _, ok: not ok,
-    "auth": lambda file, _: file.startswith("auth-"),
-    "none": lambda _, __: False,
-}
+#: Choices that any folder knows. Every other is a part of a repetition, for which a workload's
+#: captures are named (`PART-POINT.pcap`, see measure.capture): those of it stay.
+KEEP_FAILED, NONE = "keep-failed", "none"
 
 
 @dataclass(frozen=True)
@@ -32,8 +25,11 @@ class Freed:
     bytes: int
 
 
-def prune(folder: Path, choice: Choice) -> Freed:
-    """Remove captures of a folder. Raises UserError while it is in use or where it cannot."""
+def prune(folder: Path, choice: str) -> Freed:
+    """Remove captures of a folder.
+
+    Raises UserError while it is in use, where it cannot, and for a part that no capture is of.
+    """
     try:
         with held(folder, exclusive=True):
             return _prune(folder, choice)
@@ -42,7 +38,7 @@ def prune(folder: Path, choice: Choice) -> Freed:
                         "and give the command again", status=1) from None
 
 
-def _prune(folder: Path, choice: Choice) -> Freed:
+def _prune(folder: Path, choice: str) -> Freed:
     files = contents.scan(folder).files
     survey = look_at((path, place) for path, place in files.items()
                      if kind_of(path) in {FileKind.RECORD, FileKind.PRUNED, FileKind.SUMS})
@@ -50,8 +46,10 @@ def _prune(folder: Path, choice: Choice) -> Freed:
                    if finding.text.startswith((PRUNED, contents.SUMS))), None)
     if broken:
         raise UserError(f"{folder}: {broken.text}; move it away first", status=1)
-    going = {path: files[path].stat().st_size for path in files
-             if kind_of(path) is FileKind.CAPTURE and not _keeps(survey, path, choice)}
+    captures = [path for path in files if kind_of(path) is FileKind.CAPTURE]
+    _refuse_unknown(captures, choice)
+    going = {path: files[path].stat().st_size for path in captures
+             if not _keeps(survey, path, choice)}
     # Said first, then done: a pruning that is killed leaves more than the note says, never less.
     _note(folder, survey, going)
     for path in going:
@@ -60,13 +58,28 @@ def _prune(folder: Path, choice: Choice) -> Freed:
     return Freed(len(going), sum(going.values()))
 
 
-def _keeps(survey: Survey, path: str, choice: Choice) -> bool:
+def _refuse_unknown(captures: list[str], choice: str) -> None:
+    """Refuse a part that no capture is of: it would keep none."""
+    parts = sorted({_part(path) for path in captures})
+    if captures and choice not in (KEEP_FAILED, NONE, *parts):
+        raise UserError(f"--captures {choice}: no capture here is of that part; choose from "
+                        f"{', '.join((*parts, KEEP_FAILED, NONE))}")
+
+
+def _part(path: str) -> str:
+    """What of a repetition a capture is of, by its file's name."""
+    return path.split("/")[2].partition("-")[0]
+
+
+def _keeps(survey: Survey, path: str, choice: str) -> bool:
     """Whether a capture stays. Those of a record that cannot be read count as a failed one's."""
     name = contents.owner(path)
     if f"records/{name}.json" not in survey.files:
         return False  # an interrupted run left it; no record speaks of it
     entry = survey.records.get(name)
-    return _KEEPS[choice](path.split("/")[2], entry is not None and entry.status == "ok")
+    if choice == KEEP_FAILED:
+        return entry is None or entry.status != "ok"
+    return choice != NONE and _part(path) == choice
 
 
 def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:

@@ -204,7 +204,7 @@ def _leave_files(target: Target) -> bool:
     if step.name not in target.ledger.names:
         captures = target.folder / "captures" / step.name
         captures.mkdir(parents=True, exist_ok=True)
-        (captures / "auth-air.pcap.gz").write_bytes(b"\x1f\x8b\x08")
+        (captures / "part-air.pcap.gz").write_bytes(b"\x1f\x8b\x08")
     testbed = f"1-{target.plan.testbed_of(step.cell)}"
     job = target.folder / "work" / "jobs" / testbed / "out" / step.name
     job.mkdir(parents=True, exist_ok=True)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: What each spoils, in words for `--help`. How is known where secrets are made and daemons started.
-FAULTS: Mapping[str, str] = {
-    "wrong-password": "the mobile node has another EAP password than the RADIUS server",
-    "wrong-ca": "the mobile node trusts another certificate authority than the server's",
-    "wrong-wep-key": "the mobile node has another static WEP key than the access point",
-    "wrong-passphrase": "the mobile node has another WPA passphrase than the access point",
-    "unknown-peer-key": "the gateway holds another public key for the mobile node",
-    "wrong-mobile-ip-key": "the mobile node has another Mobile IP key than its home agent",
-    "radius-down": "the RADIUS server does not run",
+from studies.study import Fault
+
+FAULTS: Mapping[str, Fault] = {
+    "wrong-password": Fault("the mobile node has another EAP password than the RADIUS server",
+                            {"station.eap_password": ""}),
+    "wrong-ca": Fault("the mobile node trusts another certificate authority than the server's",
+                      {"station.trust": "rogue"}),
+    "wrong-wep-key": Fault("the mobile node has another static WEP key than the access point",
+                           {"station.wep_key": ""}),
+    "wrong-passphrase": Fault("the mobile node has another WPA passphrase than the access point",
+                              {"station.passphrase": ""}),
+    "unknown-peer-key": Fault("the gateway holds another public key for the mobile node",
+                              {"gateway.peers": "unknown"}),
+    "wrong-mobile-ip-key": Fault("the mobile node has another Mobile IP key than its home agent",
+                                 {"mobile_ip.node_key_hex": ""}),
+    "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"]),
 }

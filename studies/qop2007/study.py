@@ -17,6 +17,7 @@ from studies.study import (
     Cell,
     Expected,
     Factor,
+    Fault,
     Judged,
     Lab,
     Metric,
@@ -50,7 +51,7 @@ class Qop2007(Study):
     baseline: ClassVar[Mapping[str, str]] = {"policy": "P1"}
     baseline_digests: ClassVar[Mapping[str, str]] = {"policy": NO_LAYERS_SHA256}
     report_options: ClassVar[tuple[ReportOption, ...]] = REPORT_OPTIONS
-    faults: ClassVar[Mapping[str, str]] = FAULTS
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     lab: ClassVar[Lab] = Lab({"policy": "P8", "scenario": "N2"}, call="connect",
                              node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked

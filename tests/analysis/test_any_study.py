@@ -7,6 +7,7 @@ body holds all service times and the length of the queue over time; a model says
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -20,6 +21,7 @@ import analysis
 from analysis import curves, distributions, run_table, standard_report
 from analysis.cells import Cells
 from analysis.claims import MORE, Claim, Question, judge
+from analysis.comparison import compare
 from analysis.metrics import Metric
 from analysis.present import figures, page, terminal
 from analysis.present.export import to_csv
@@ -99,7 +101,7 @@ def a_run() -> list[Record]:
             for rate in reversed(RATES)]
 
 
-def manifest() -> Manifest:
+def manifest(**changes: Any) -> Manifest:
     """What it set out to measure."""
     document: dict[str, Any] = {
         "schema": 2, "study": {"id": "load", "version": 1},
@@ -108,7 +110,7 @@ def manifest() -> Manifest:
         "levels": {"cache": {"off": {}, "on": {"title": "with a cache"}},
                    "rate": {rate: {"number": float(rate)} for rate in RATES}},
         "cells": [[cache, rate] for cache in ("off", "on") for rate in RATES], "asked": {},
-        "settings": {"repetitions": 3}, "media": {}, "devices": {}}
+        "settings": {"repetitions": 3}, "media": {}, "devices": {}} | changes
     return Manifest.model_validate({**document, "digest": digest_of(document)})
 
 
@@ -303,3 +305,48 @@ def test_lines_without_points_are_left_out() -> None:
     panel: Panel = figures.line("t", [figures.Series("a", [])], figures.Axis("x"),
                                 figures.Axis("y", is_log=True))
     assert panel.data == [] and panel.layout["yaxis"]["type"] == "log"
+
+
+#: A plan with settings, wires and devices.
+FURTHER: dict[str, Any] = {
+    "asked": {"requests": 50, "medium": "wired"}, "wires": ["1 ms", "lan (10 Mbit/s)"],
+    "devices": {"old": {"name": "old", "work": 2}, "new": {"name": "new"}}}
+
+
+def test_claims_are_counted_in_words(cells: Cells) -> None:
+    """One claim is no claims."""
+    made = a_report(cells)
+    assert made.claims_counted == "1 claim"
+    twice = dataclasses.replace(made, claims=made.claims * 2, claimant="Their")
+    assert twice.claims_counted == "Their 2 claims"
+
+
+def test_the_report_says_settings_wires_and_devices() -> None:
+    """What was asked for stands among the facts, and wires are no missing medium."""
+    results = analysis.from_records(a_run(), STUDY, manifest(**FURTHER))
+    facts = dict(standard_report.facts(Cells(results)))
+    assert facts["Settings"] == "requests 50; medium wired"
+    assert (facts["Wires"], facts["Devices"]) == ("1 ms; lan (10 Mbit/s)", "old, new")
+    assert "over 1 ms; lan (10 Mbit/s)." in standard_report.subtitle(Cells(results))
+    said = " ".join(run_table.table(Cells(results)).notes)
+    assert "Medium: none. Wires: 1 ms; lan (10 Mbit/s). Clock: real." in said
+    without = analysis.from_records(a_run(), STUDY, manifest())
+    assert not {"Settings", "Wires", "Devices"} & dict(standard_report.facts(Cells(without))).keys()
+    assert "none given (as fast as" in " ".join(run_table.table(Cells(without)).notes)
+
+
+def test_a_comparison_says_what_was_asked_otherwise() -> None:
+    """Settings, wires, devices and the study's version, from the plans; equal ones are not said."""
+    plans = [manifest(**FURTHER), manifest(**FURTHER | {
+        "asked": {"requests": 20, "medium": "wired"}, "wires": [], "study": {
+            "id": "load", "version": 2}, "devices": {"old": {"name": "old", "work": 3}}})]
+    runs = [analysis.from_records(a_run(), STUDY, plan) for plan in plans]
+    notes = compare(runs[0], runs[1])[0].notes
+    assert {note for note in notes if note.startswith(("The runs", "Not the same"))} == {
+        "The runs differ in the study's version: 1 and 2.",
+        "The runs differ in the setting requests: 50 and 20.",
+        "The runs differ in wires: 1 ms; lan (10 Mbit/s) and none.",
+        "The runs differ in devices: new, old and old.",
+        "Not the same device in both runs: old."}
+    same = compare(runs[0], runs[0])[0].notes
+    assert not [note for note in same if note.startswith(("The runs differ", "Not the same"))]

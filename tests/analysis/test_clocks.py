@@ -183,7 +183,7 @@ def test_everything_in_the_report_says_its_clock(tmp_path: Path, clock: str) -> 
     figures = [figure for section in made.sections for figure in section.figures]
     assert len(figures) == 4 and all((CAVEAT in figure.caption) == said for figure in figures)
     assert (made.caveat == CAVEAT) == said
-    assert (CAVEAT.split("'")[0] in (tmp_path / "report.html").read_text()) == said
+    assert (CAVEAT in (tmp_path / "report.html").read_text()) == said
 
 
 def slow(policy: str, number: int) -> Record:
@@ -411,7 +411,7 @@ def test_the_command_shows_the_clocks_apart(qop_here: Qop) -> None:
     assert "Real time (lab), virtual time (model: airtime and protocol)" in done.stdout
     page = (qop_here.folder / "both" / "report.html").read_text()
     assert "Real and virtual time side by side." in page and 'id="fig-clocks"' in page
-    assert page.count(CAVEAT.split("'")[0]) >= 5
+    assert page.count(CAVEAT) >= 5
     rows = rows_of(qop_here.folder / "both/tables/clocks-authentication_time_s.csv")
     assert {row["clock"] for row in rows} == {"real, virtual"}
     assert [row["policy"] for row in rows] == ["P1", "P12"]
@@ -422,5 +422,6 @@ def test_the_command_shows_the_clocks_apart(qop_here: Qop) -> None:
 def test_one_sentence_says_it() -> None:
     """Short, one sentence, and the things that are left out in it."""
     assert CAVEAT.count(".") == 1 and CAVEAT.endswith(".") and len(CAVEAT) < 160
-    assert all(word in CAVEAT for word in ("cryptography", "EAP", "scheduling", "airtime"))
+    assert all(word in CAVEAT for word in ("cryptography", "scheduling", "device", "air", "wires"))
+    assert "EAP" not in CAVEAT  # it stands wherever any study shows numbers
     assert [caveat(clock) for clock in ("real", "")] == ["", ""]

@@ -182,7 +182,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 
 def expected_files(layers: dict[str, Any]) -> set[str]:
-    """The files that docs/architecture.md, seam 3, promises for a policy."""
+    """The files that docs/ansible.md promises for a policy."""
     files = {"a2/wpa_supplicant.conf", "ap-a/hostapd.conf"}
     if layers["dot1x"]:
         files |= {f"ha-a/freeradius/{name}" for name in ("radiusd.conf", "clients.conf", "users")}

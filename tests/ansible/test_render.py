@@ -1,4 +1,4 @@
-"""Tests of rendering by duty: the inventory, a study's own playbook, negative controls."""
+"""Tests of rendering by duty: the inventory, negative controls."""
 
 from __future__ import annotations
 
@@ -9,39 +9,15 @@ import pytest
 
 from harness import secrets
 from harness.errors import UserError
-from harness.render import Renderer, inventory
+from harness.render import inventory, render
 from policies import load_all
 from studies.qop2007.controls import FAULTS
+from studies.study import Fault, StudyError
 from topologies import shapes
 from topologies.loader import load_network
 from topologies.model import Interface, Network, Node
 
 P1 = next(policy for policy in load_all() if policy.id == "P1")
-PLAYBOOK = """
-- name: Key servers
-  hosts: kdc
-  connection: local
-  gather_facts: false
-  vars_files: ["{{ playbook_dir }}/vars.yml"]
-  roles: [kdc]
-"""
-VARS = "ansible_python_interpreter: '{{ ansible_playbook_python }}'\n"
-TASKS = """
-- name: The server's file
-  ansible.builtin.copy:
-    content: "{{ node.name }} {{ node.address }} {{ node.duties | join(',') }} {{ qop.mount }}\\n"
-    dest: "{{ qop.output }}/{{ node.name }}.conf"
-    mode: "0600"
-"""
-
-
-def study(folder: Path, tasks: str = TASKS) -> Path:
-    """A study's playbook with a role of its own beside it."""
-    (folder / "roles" / "kdc" / "tasks").mkdir(parents=True)
-    (folder / "roles" / "kdc" / "tasks" / "main.yml").write_text(tasks)
-    (folder / "vars.yml").write_text(VARS)
-    (folder / "duties.yml").write_text(PLAYBOOK)
-    return folder / "duties.yml"
 
 
 def realm() -> Network:
@@ -80,52 +56,43 @@ def test_nodes_without_duty_or_address() -> None:
     assert hosts["tap"]["node"] == {"name": "tap", "duties": ["tap"]}
 
 
-def rendered(folder: Path, playbook: Path | None) -> Path:
-    """What the renderer makes for the realm."""
-    async def render() -> Path:
-        renderer = Renderer(secrets.make(), folder / "work", playbook)
-        try:
-            return await renderer.files(P1, realm(), "/mount")
-        finally:
-            await renderer.close()
-    return asyncio.run(render())
-
-
-def test_a_study_brings_roles_for_its_duties(tmp_path: Path) -> None:
-    """Its playbook runs after the policy's, with the same inputs, for hosts with its duty."""
-    output = rendered(tmp_path, study(tmp_path / "study"))
-    assert (output / "kdc.conf").read_text() == "kdc 10.0.1.2 kdc,store /mount\n"
-    assert not (output / "client.conf").exists()
-
-
-def test_a_study_whose_role_fails_is_one_line(tmp_path: Path) -> None:
-    """What goes wrong in a study's playbook is said like what goes wrong in the policy's."""
-    playbook = study(tmp_path / "study", "- ansible.builtin.fail: {msg: no realm}\n")
+def test_what_ansible_refuses_is_one_line(tmp_path: Path) -> None:
+    """Its own complaint, with the policy and the log."""
+    made = secrets.make(Fault("", {"gateway.peers": "strangers"}))
     with pytest.raises(UserError) as caught:
-        rendered(tmp_path, playbook)
-    assert "ansible-playbook failed" in str(caught.value)
-    assert "no realm" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+        asyncio.run(render(P1, realm(), made, work=tmp_path, name="P1-0", mount="/mount"))
+    said = str(caught.value)
+    assert said.startswith("policy P1: ansible-playbook failed: ") and "strangers" in said
+    assert len(said.splitlines()) == 1 and (tmp_path / "ansible" / "P1-0.log").exists()
 
 
 def test_each_control_spoils_exactly_one_secret() -> None:
     """A negative control changes one value, or leaves a service out; none does nothing."""
-    assert secrets.effects() == FAULTS.keys()
-    for fault in FAULTS:
+    for name, fault in FAULTS.items():
         made = secrets.make(fault)
         station = {key: value for key, value in made["station"].items() if key != "trust"}
         spoilt = [key for key in station if station[key] != made["network"][key]]
         spoilt += ["trust"] * (made["station"]["trust"] != "ca")
         spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
-        assert len(spoilt) + len(secrets.withheld(fault)) == 1, fault
+        assert len(spoilt) + len(fault.withhold) == 1, name
 
 
 def test_without_a_control_nothing_is_spoilt() -> None:
-    """Both ends agree; a control that only a study knows spoils nothing here."""
-    for fault in (None, "a-study's-own"):
+    """Both ends agree, also under a control that is the workload's to do."""
+    for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
         assert made["station"] == {**made["network"], "trust": "ca"}
         assert made["gateway"] == {"peers": "known"}
         assert len(set(made["mobile_ip"].values())) == 1
-        assert secrets.withheld(fault) == []
+
+
+def test_a_study_says_what_its_control_spoils() -> None:
+    """A fresh value is as long as the right one, a given one is taken, an unknown one refused."""
+    made = secrets.make(Fault("", {"station.radius_secret": "", "network.eap_identity": "mallory"}))
+    assert made["station"]["radius_secret"] != made["network"]["radius_secret"]
+    assert len(made["station"]["radius_secret"]) == len(made["network"]["radius_secret"])
+    assert made["network"]["eap_identity"] == "mallory"
+    for lacking in ("station.pasword", "statoin.trust", "trust"):
+        with pytest.raises(StudyError, match=f"{lacking}.*which there is not; choose from"):
+            secrets.make(Fault("", {lacking: ""}))

@@ -24,9 +24,11 @@ from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
 from measure import record
 from measure.record import Record, StudyRecord
+from studies import parts as study_parts
 from studies import records as stored
 from studies.qop2007.factors import scenario_level
 from topologies.loader import load_device
+from topologies.model import Interface, Link, Network, Node
 
 STUDY = studies.load("qop2007")
 
@@ -454,6 +456,51 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
             plan(asked, {"clock": clock})
     else:
         assert plan(asked, {"clock": clock}).cells
+
+
+@pytest.mark.parametrize(("node", "end", "words"), [
+    ({"address": "10.0.0.1/99"}, "b/left", "qop2007: network pair: a/right"),
+    ({"address": "10.0.0.1/24"}, "nobody/left", "'nobody/left' names no interface")])
+def test_a_network_that_a_study_composes_is_checked(node: dict[str, str], end: str,
+                                                    words: str) -> None:
+    """As those of files are: one line before anything starts, not a machine that will not do."""
+    composed = Network("pair", {"a": Node([], {"right": Interface(**node)}),
+                                "b": Node([], {"left": Interface("10.0.0.2/24")})},
+                       [Link(["a/right", end])])
+    study = type("Composed", (type(STUDY),), {
+        "testbed": lambda *_: study_parts.TestbedSpec(composed)})()
+    with pytest.raises(UserError, match=words):
+        plan(RunRequest(study), {})
+
+
+def test_a_level_that_there_is_not_is_said_with_where_it_was_asked_for(tmp_path: Path) -> None:
+    """The option of the run or of the lab, or the profile's field: one line."""
+    hops = study_parts.Factor("hops", "Hops", study_parts.fixed([study_parts.Level("1")]))
+    study = type("Hops", (type(STUDY),), {"factors": (hops,)})()
+    mine = tmp_path / "mine.yml"
+    mine.write_text("title: x\nonly: {hops: [9]}\n")
+    asked = RunRequest(study, levels={"hops": ["9"]})
+    for request, words in (
+            (asked, "--only hops=9: no such level; choose from 1"),
+            (dataclasses.replace(asked, is_single=True), "--hops 9: no such level"),
+            (RunRequest(study, str(mine)), f"profile {mine}: only.hops: 9: no such level")):
+        with pytest.raises(UserError) as caught:
+            plan(request, {})
+        assert str(caught.value).startswith(words)
+
+
+def test_the_plan_says_what_wires_do() -> None:
+    """In words, each once; wires as quick as the processor are not mentioned."""
+    made = plan_of()
+    assert made.manifest.wires == []
+    scenario = made.levels["scenario"][0].value
+    first, *others = scenario.network.links
+    links = [dataclasses.replace(first, rate_bps=1e7, delay_ms=0.5, wire="lan"),
+             *(dataclasses.replace(link, loss_percent=2.0) for link in others)]
+    network = dataclasses.replace(scenario.network, links=links)
+    level = scenario_level(dataclasses.replace(scenario, network=network))
+    wires = plans.with_levels(made, scenario=[level]).manifest.wires
+    assert wires == (["2 % loss"] if others else []) + ["lan (10 Mbit/s, 0.5 ms)"]
 
 
 def test_a_study_has_a_clock_of_its_own() -> None:

@@ -215,6 +215,7 @@ def test_sealed_list_reads_as_written() -> None:
     ("plan.json", "plan"), ("provenance.json", "provenance"), ("records/P1-N2-001.json", "record"),
     ("captures/P1-N2-001/auth-air.pcap.gz", "capture"), ("logs/a/b.log", "log"),
     ("report.html", "report"), ("tables/1.csv", "report"), ("handoff.png", "report"),
+    ("latency.svg", "report"), ("latency.svg.txt", None), ("drawings/x.svg", None),
     ("records/.P1.tmp", None), ("records/../plan.json", None), ("captures/x", None),
     ("work/secret", None), ("/plan.json", None), ("logs//x", None), ("logs/x\n", None)])
 def test_kinds(path: str, kind: str | None) -> None:

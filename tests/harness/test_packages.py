@@ -26,10 +26,12 @@ from harness.cluster import checking, member
 from harness.commands import doctor
 from harness.commands import provision as provision_command
 from harness.commands import studies as studies_command
-from harness.engine import provenance, setup, variants
+from harness.engine import provenance, setup, testbed, variants
 from harness.engine.machine import EmbeddedMachine
 from harness.errors import UserError
+from measure import versions as measured
 from plans import plan_of
+from speaking_machine import SpeakingMachine
 from studies import packages as declarations
 from studies.study import StudyError
 
@@ -276,6 +278,21 @@ def test_a_plan_needs_the_images_that_its_testbeds_name(
     both = setup.machine(plan_of("P1,P2"))
     assert asked == ["hello"]
     assert (both.image_key(), both.image_key("hello")) == ("key-", "key-hello")
+
+
+def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: None) -> None:
+    """The testbed that has a variant is told its packages, and asks for their versions, too."""
+    (own / "packages.yml").write_text("hello: {debian: [bash, nosuch-x], python: x.lock}")
+    (own / "x.lock").write_text(f"{LOCK}pytest==1.0 {HASH}\nnosuch-y==1.0 {HASH}\n")
+    plan = plan_of("P1,P2")
+    told = {name: testbed.TestbedClient(SpeakingMachine(), 0, planned, plan, Path())._job("", {})
+            ["packages"] for name, planned in plan.testbeds.items()}
+    assert told == {"P1": {}, "P2": {"debian": ["bash", "nosuch-x"],
+                                     "python": ["six", "pytest", "nosuch-y"]}}
+    versions = measured.versions(told["P2"])
+    assert versions["python:pytest"] == pytest.__version__ and "bash" in versions
+    assert not {"bash", "python:pytest"} & measured.versions(told["P1"]).keys()
+    assert not [name for name in versions if "nosuch" in name]
 
 
 def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ CAPTURE = "captures/P1-N2-001/auth-air.pcap.gz"
     ("none", set()),
 ])
 @pytest.mark.parametrize("sealed", [False, True])
-def test_prune(tmp_path: Path, choice: pruning.Choice, left: set[str], *, sealed: bool) -> None:
+def test_prune(tmp_path: Path, choice: str, left: set[str], *, sealed: bool) -> None:
     """What a choice keeps stays, the rest goes with a note; records and verify stay content."""
     folder = make(tmp_path / "run", failed=("P8-N2-001",))
     write(folder / "captures" / "P1-N2-003" / "auth-air.pcap.gz", b"left by a killed run")
@@ -62,6 +62,20 @@ def test_pruning_twice_adds_up(tmp_path: Path) -> None:
     before = tree(folder)
     assert pruning.prune(folder, "none") == pruning.Freed(0, 0)
     assert tree(folder) == before
+
+
+def test_a_part_without_captures_is_refused(tmp_path: Path) -> None:
+    """What another study calls its parts would keep nothing here: one line, and nothing goes."""
+    folder = make(tmp_path / "run")
+    before = tree(folder)
+    with pytest.raises(UserError, match="--captures echo: no capture here is of that part; "
+                                        "choose from auth, traffic, keep-failed, none"):
+        pruning.prune(folder, "echo")
+    assert tree(folder) == before
+    for path in list(folder.glob("captures/*/auth-*")):
+        path.rename(path.with_name(path.name.replace("auth-", "echo-")))
+    assert pruning.prune(folder, "echo").captures == 4
+    assert {path.name for path in folder.glob("captures/*/*")} == {"echo-air.pcap.gz"}
 
 
 def test_prune_refuses_while_a_run_is_writing(tmp_path: Path) -> None:

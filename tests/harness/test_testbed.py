@@ -15,8 +15,12 @@ import pytest
 
 import plans
 from harness import secrets
+from harness.commands import options
 from harness.engine import testbed as testbeds
+from harness.engine.request import RunRequest, plan
+from harness.errors import UserError
 from speaking_machine import EmptyRenderer, SpeakingMachine
+from studies.study import Fault
 
 
 @asynccontextmanager
@@ -71,3 +75,22 @@ async def test_what_hangs_or_speaks_nonsense_is_lost(tmp_path: Path, what: str, 
         with pytest.raises(testbeds.TestbedLost) as caught:
             await testbed.measure("x", {"what": what}, 0.2)
         assert words in str(caught.value)
+
+
+def test_a_studys_control_is_what_the_study_says_of_it() -> None:
+    """Its secrets and services are the study's; another study's control is refused in one line."""
+    study = type("Spoiling", (type(plans.STUDY),), {"faults": {
+        "no-server": Fault("no server", {"network.radius_secret": "x"}, ["echo"]),
+        "by-itself": "the workload spoils it", "slip": Fault("", {"network.passwd": ""})}})()
+    made = plan(RunRequest(study), {"fault": "no-server"})
+    [planned] = list(made.testbeds.values())[:1]
+    job = testbeds.TestbedClient(SpeakingMachine(), 0, planned, made, Path())._job("", {})
+    assert (job["withhold"], job["fault"]) == (["echo"], "no-server")
+    assert study.fault("by-itself") == Fault("the workload spoils it")
+    unknown = "has no such negative control; choose from no-server, by-itself, slip"
+    for name, words in (("wrong-ca", f"--fault wrong-ca: qop2007 {unknown}"),
+                        ("slip", "spoils the secret 'network.passwd', which there is not")):
+        with pytest.raises(UserError, match=words):
+            plan(RunRequest(study), {"fault": name})
+    [option] = [param for param in options.of_study(study) if param.name == "fault"]
+    assert "no-server: no server; by-itself: the workload spoils it" in (option.help or "")

@@ -9,14 +9,19 @@ from pathlib import Path
 import pytest
 
 import studies
+from harness.commands import lab
 from import_graph import ROOT
 from studies import Study
+from topologies.loader import load_network, network_names
 
 ROOMS = ("harness", "measure", "analysis", "topologies", "policies", "guest")
 #: Data that studies use: a policy says its own name there, a scenario its own.
 DATA = ("policies/*.yml", "topologies/**/*.yml", "topologies/examples/*.py")
 #: Factors whose levels are such data; levels of others are words like any ("1", "TLS").
 NAMED = ("policy", "scenario")
+#: Names of one word ("medium", "altered") are words like any; and so are these of the field.
+COMPOUND = re.compile(r"\w[ _-]\w")
+FIELDS = {"payload_bytes"}
 TEXT = {".py", ".yml", ".json", ".j2", ".html", ".css", ".js", ".sh", ".md", ""}
 
 
@@ -26,7 +31,21 @@ def words(study: Study) -> set[str]:
     metrics |= {metric.difference.name for metric in study.metrics if metric.difference}
     levels = {level.id for factor in study.factors if factor.name in NAMED
               for level in factor.read((), ())}
-    return {study.id, *metrics, *levels}
+    return {study.id, *metrics, *levels, *spoken(study)}
+
+
+def spoken(study: Study) -> set[str]:
+    """What a study calls its controls, settings, options, itself and its metrics, and stops by."""
+    settings = study.asked.model_fields.values()
+    options = {str(extra.get("option", "")) for setting in settings
+               if isinstance(extra := setting.json_schema_extra, dict)}
+    metrics = (*study.metrics, *study.distributions, *study.timelines)
+    names = {*study.faults, *study.asked.model_fields, *options, study.title,
+             *(option.name for option in study.report_options),
+             *(metric.title for metric in metrics)}
+    rules = {f"{metric.short}:{percent}%" for metric in metrics if metric.short
+             for percent in (1, 2, 5, 10)}
+    return {name for name in names if COMPOUND.search(name)} - FIELDS | rules
 
 
 def named(forbidden: Iterable[str], root: Path = ROOT) -> Iterator[str]:
@@ -49,9 +68,12 @@ def test_only_the_study_names_what_is_its_own(study: str) -> None:
 
 
 def test_words_are_read_from_the_study() -> None:
-    """Its id, its metrics with their differences, and the policies and scenarios it varies."""
-    assert words(studies.load("qop2007")) >= {
-        "qop2007", "authentication_time_s", "tcp_overhead_bps", "P1", "P12", "N2", "R1"}
+    """Its id, its metrics with their differences, the policies and scenarios, all that it names."""
+    said = words(studies.load("qop2007"))
+    assert said >= {
+        "qop2007", "authentication_time_s", "tcp_overhead_bps", "P1", "P12", "N2", "R1",
+        "radius-down", "stream_bytes", "--stream-bytes", "authentication time", "tcp:2%"}
+    assert not {"medium", "detection", "tcp", "handoff"} & said
 
 
 @pytest.mark.parametrize(("file", "line"), [
@@ -61,6 +83,9 @@ def test_words_are_read_from_the_study() -> None:
     ("topologies/loader.py", 'load_scenario("N2")'),
     ("policies/loader.py", '"""P1 to P12."""'),
     ("guest/init", "echo P8-N2-001"),
+    ("harness/secrets.py", 'SPOILT = {"wrong-ca": "rogue"}'),
+    ("harness/stopping.py", '"""A rule such as `auth:10%`."""'),
+    ("harness/options.py", "asked['stream_bytes']"),
     ("analysis/page.html", "<p>R1</p>"),
 ])
 def test_a_name_is_seen(file: str, line: str, tmp_path: Path) -> None:
@@ -85,3 +110,11 @@ def test_data_and_other_words_pass(file: str, line: str, tmp_path: Path) -> None
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(f"{line}\n")
     assert list(named(words(studies.load("qop2007")), tmp_path)) == []
+
+
+def test_the_labs_help_is_every_studys() -> None:
+    """It names no node: another study's testbed has others."""
+    nodes = {name for network in network_names() for name in load_network(network).nodes
+             if "-" in name}
+    assert "ha-a" in nodes
+    assert not [name for name in nodes if name in (lab.command.help or "")]

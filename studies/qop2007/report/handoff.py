@@ -71,7 +71,7 @@ def table(cells: Cells) -> Table:
     results = cells.results
     made = Table("handoffs", "Handoffs", tuple(column.column for column in columns), tuple(rows),
                  notes=(footnotes.intervals(cells), _WATERFALL, *_agreement(cells),
-                        footnotes.circumstances(results.frame)),
+                        footnotes.circumstances(results)),
                  sections=tuple(sections), apart=True,
                  warnings=(*footnotes.about_data(cells), *gaps(cells),
                            *footnotes.complaints(cells)))
