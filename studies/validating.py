@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Factor, Lab, LevelError, ReportOption, StudyError
+from studies.parts import Asked, Factor, Fault, Lab, LevelError, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -136,11 +136,16 @@ def _is_finite(value: object) -> bool:
 def _declared(study: Study) -> Problems:
     yield from _tuple(study, "stages", Stage)
     yield from _tuple(study, "report_options", ReportOption)
-    for part in ("faults", "baseline", "baseline_digests"):
+    for part in ("baseline", "baseline_digests"):
         texts: Any = getattr(study, part)
         if not isinstance(texts, Mapping) or not all(
                 isinstance(text, str) for pair in texts.items() for text in pair):
             yield f"{part} is {texts!r:.80}, not texts by name"
+    faults: Any = study.faults
+    if not isinstance(faults, Mapping) or not all(
+            isinstance(name, str) and isinstance(fault, Fault | str)
+            for name, fault in faults.items()):
+        yield f"faults is {faults!r:.80}, not Faults or texts by name"
     lab: Any = study.lab
     if not isinstance(lab, Lab):
         yield f"lab is {lab!r:.80}, no Lab"
