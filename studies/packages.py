@@ -23,10 +23,6 @@ _REQUIREMENT = re.compile(
 _WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+' and '-'",
           "python": "name a file with hashes beside packages.yml",
           "[key]": "a variant's name has small letters, digits and '-', at most 31"}
-#: What is wrong, by pydantic's name for it.
-_REFUSED = {"extra_forbidden": "no such field", "string_pattern_mismatch": "cannot be",
-            "list_type": "no list", "string_type": "no text",
-            "model_type": "no mapping", "model_attributes_type": "no mapping"}
 _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 
 

@@ -141,14 +141,16 @@ def _is_finite(value: object) -> bool:
 def _declared(study: Study) -> Problems:
     yield from _tuple(study, "stages", Stage)
     yield from _tuple(study, "report_options", ReportOption)
-    for part in ("faults", "baseline", "baseline_digests"):
+    for part in ("baseline", "baseline_digests"):
         texts: Any = getattr(study, part)
-        if part == "faults" and isinstance(texts, Mapping):
-            texts = {name: fault.title if isinstance(fault, Fault) else fault
-                     for name, fault in texts.items()}
         if not isinstance(texts, Mapping) or not all(
                 isinstance(text, str) for pair in texts.items() for text in pair):
             yield f"{part} is {texts!r:.80}, not texts by name"
+    faults: Any = study.faults
+    if not isinstance(faults, Mapping) or not all(
+            isinstance(name, str) and isinstance(fault, Fault | str)
+            for name, fault in faults.items()):
+        yield f"faults is {faults!r:.80}, not Faults or texts by name"
     lab: Any = study.lab
     if not isinstance(lab, Lab):
         yield f"lab is {lab!r:.80}, no Lab"

@@ -74,7 +74,8 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network
-            checks.network(network, f"{study.id}: network {network.name}")
+            with of_study(study, f"network {network.name}"):
+                checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         _check_devices(made)

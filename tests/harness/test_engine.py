@@ -473,22 +473,6 @@ def test_a_network_that_a_study_composes_is_checked(node: dict[str, str], end: s
         plan(RunRequest(study), {})
 
 
-def test_a_level_that_there_is_not_is_said_with_where_it_was_asked_for(tmp_path: Path) -> None:
-    """The option of the run or of the lab, or the profile's field: one line."""
-    hops = study_parts.Factor("hops", "Hops", study_parts.fixed([study_parts.Level("1")]))
-    study = type("Hops", (type(STUDY),), {"factors": (hops,)})()
-    mine = tmp_path / "mine.yml"
-    mine.write_text("title: x\nonly: {hops: [9]}\n")
-    asked = RunRequest(study, levels={"hops": ["9"]})
-    for request, words in (
-            (asked, "--only hops=9: no such level; choose from 1"),
-            (dataclasses.replace(asked, is_single=True), "--hops 9: no such level"),
-            (RunRequest(study, str(mine)), f"profile {mine}: only.hops: 9: no such level")):
-        with pytest.raises(UserError) as caught:
-            plan(request, {})
-        assert str(caught.value).startswith(words)
-
-
 def test_the_plan_says_what_wires_do() -> None:
     """In words, each once; wires as quick as the processor are not mentioned."""
     made = plan_of()

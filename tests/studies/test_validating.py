@@ -89,6 +89,9 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
     "an expectation that is no number": (
         changed(STUDY, VALUES, "    def expected(self, cell, asked):\n        return "
                 "study.Expected(float('nan'))\n\n" + VALUES), "expected: ValueError"),
+    "faults without names": (changed(STUDY, CLASSES, '    faults = ("x",)\n' + CLASSES),
+                             "not Faults or texts"),
+    "a network that cannot be": (changed(STUDY, ".2/24", ".2/99"), "network chain-1: "),
     "a task that is no plain data": (
         changed(STUDY, VALUES, "    def task(self, cell, asked):\n        return {'x': "
                 "object()}\n\n" + VALUES), "task: TypeError"),
