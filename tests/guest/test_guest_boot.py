@@ -75,7 +75,7 @@ async def test_worker_is_the_default(bench):
 @pytest.mark.guest
 async def test_memory_is_what_its_kernel_took(bench):
     """A guest that has just booted has taken a part of its memory from the host."""
-    guest = await bench.boot("python3", "-c", "print('hello', flush=True)")
+    guest = await bench.boot("python3", "-c", "print('hello', flush=True); input()")
     async with asyncio.timeout(PATIENCE_S), guest:
         assert await guest.stdout.readline() == b"hello\n"
         assert 10 << 20 < guest.memory() < 200 << 20
