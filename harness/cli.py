@@ -80,9 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         status = qop.main(arguments, prog_name="qop", standalone_mode=False)
-    except UserError as error:
-        click.echo(f"qop: {error}", err=True)
-        return error.status
+    except (UserError, ModuleNotFoundError) as error:
+        known = error if isinstance(error, UserError) else _lacking(error)
+        click.echo(f"qop: {known}", err=True)
+        return known.status
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
@@ -96,6 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return status if isinstance(status, int) else 0
+
+
+def _lacking(error: ModuleNotFoundError) -> UserError:
+    """What to say of a Python package that is not there."""
+    return UserError(f"{error.name} is not installed here; the container image leaves it out, use "
+                     "a checkout", status=1)
 
 
 def _tell(error: click.ClickException) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError
@@ -200,6 +199,8 @@ class _Search:
             return 0.0
         if not self.is_open:
             return float(self._customers_for(response_s))
+        from scipy import optimize  # large, and wanted here alone
+
         top = self.saturation * (1 - 1e-9)
         if self.mean(top) <= response_s:
             return top

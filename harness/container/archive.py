@@ -32,6 +32,8 @@ EXPECTED_S = {"layers": 8, "pack": 4}
 #: Of the project: what commands read. Guests' images are found by what they were made of.
 CONTENTS = ("analysis", "ansible", "examples", "guest", "harness", "measure", "policies",
             "protocols", "requirements", "studies", "topologies", "pyproject.toml")
+#: Folders that are no part of it: what Python makes, and studies' data for tests.
+LEFT_OUT = {"__pycache__", "recorded"}
 _PYTHON_OF_THE_BASE = "cpython-311"
 CONFIG = {
     "Entrypoint": [START],
@@ -113,7 +115,7 @@ def _project_files() -> list[Path]:
     for name in CONTENTS:
         place = ROOT / name
         files += [place] if place.is_file() else [
-            path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+            path for path in place.rglob("*") if path.is_file() and LEFT_OUT.isdisjoint(path.parts)]
     return sorted(files)
 
 

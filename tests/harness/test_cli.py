@@ -165,3 +165,15 @@ def test_impossible_byte_sizes(text: str) -> None:
         Asked(stream_bytes=text)  # type: ignore[arg-type]
 
 
+
+
+def test_a_package_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    """The container image leaves some out; what needs them says so, and what to do."""
+    def lacking(*_: object, **__: object) -> int:
+        raise ModuleNotFoundError("No module named 'cryptography'", name="cryptography")
+
+    monkeypatch.setattr(cli.qop, "main", lacking)
+    assert cli.main(["studies"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("qop: cryptography is not installed here") and "checkout" in line
