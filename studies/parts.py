@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Medium, Network
+
+#: How a machine's time may pass.
+Clock: TypeAlias = Literal["real", "virtual", "processor"]
 
 
 class StudyError(ValueError):

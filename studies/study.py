@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
@@ -20,6 +20,7 @@ from studies import load
 from studies.parts import (
     Asked,
     Cell,
+    Clock,
     Expected,
     Factor,
     Fault,
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
-__all__ = ["Asked", "Bytes", "Cell", "Expected", "Factor", "Fault", "Judged", "Lab", "Level",
-           "Metric", "Repetition", "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec",
-           "fixed"]
+__all__ = ["Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged", "Lab",
+           "Level", "Metric", "Repetition", "ReportOption", "Stage", "Study", "StudyError",
+           "TestbedSpec", "fixed"]
 
 
 class Study:
@@ -76,7 +77,7 @@ class Study:
     faults: ClassVar[Mapping[str, Fault | str]] = {}
     lab: ClassVar[Lab] = Lab()
     #: The clock that it is measured by unless the user says otherwise.
-    clock: ClassVar[Literal["real", "virtual", "processor"]] = "real"
+    clock: ClassVar[Clock] = "real"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the

@@ -12,13 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Factor, Fault, Lab, ReportOption, StudyError
+from studies.parts import Asked, Clock, Factor, Fault, Lab, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -31,7 +31,7 @@ REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--h
 LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study"))
 #: Keys of a profile's file, which settings of a workload stand beside.
 PROFILE_KEYS = frozenset(("title", "repetitions", "warm_up", "set", "only"))
-CLOCKS = ("real", "virtual", "processor")
+CLOCKS = get_args(Clock)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _OVERRIDDEN = ("testbed", "judge")

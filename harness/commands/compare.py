@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.text import Text
 
+from harness.commands import showing
 from harness.commands.report import load, study_of
 from harness.errors import UserError
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from analysis.table import Table
     from studies.study import Study
 
-_PLAIN_WIDTH = 180
 _CORRECTIONS = ("holm", "benjamini-hochberg")
 
 
@@ -85,8 +83,7 @@ def _print(tables: Sequence[Table]) -> None:
     """Every table that has rows, a line for each that has none, and the notes of all once."""
     from analysis.present.terminal import terminal
 
-    # A file or a pipe has no width of its own.
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = showing.console()
     for table in tables:
         if table.rows:
             console.print(terminal(dataclasses.replace(table, notes=())))
@@ -101,7 +98,6 @@ def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     from analysis import clock_figure
     from analysis.clock import caveat
     from analysis.present.report import Report, Section
-    from analysis.present.writing import write
 
     there = tuple(table for table in tables if table.rows)
     drawn = tuple(filter(None, (clock_figure.figure(tables),)))
@@ -109,9 +105,4 @@ def _write(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
     page = Report(f"{names[0]} and {names[1]}", said,
                   caveat=caveat(tables[0].clock) if tables else "",
                   sections=(Section("comparison", "Comparison", "", drawn, there),))
-    try:
-        paths = write(page, out)
-    except OSError as error:
-        raise UserError(f"{error.filename or out}: cannot be written ({error.strerror}); choose "
-                        "another folder with --out") from None
-    click.echo(f"Written: {', '.join(map(str, paths))}")
+    showing.write_out(page, out)

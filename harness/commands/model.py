@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
+from harness.commands import showing
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from analysis.queueing import Model, QueueingNetwork
     from analysis.table import Table
 
-_PLAIN_WIDTH = 180
 
 
 @click.command("model", context_settings={"help_option_names": ["-h", "--help"]})
@@ -113,7 +111,7 @@ def _sentences(network: QueueingNetwork, bounds: Sequence[str], chain: str | Non
 def _print(tables: Sequence[Table], sentences: Sequence[str]) -> None:
     from analysis.present.terminal import terminal
 
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = showing.console()
     for table in tables:
         console.print(terminal(table))
     for sentence in sentences:
@@ -122,13 +120,7 @@ def _print(tables: Sequence[Table], sentences: Sequence[str]) -> None:
 
 def _write(file: Path, tables: Sequence[Table], sentences: Sequence[str], out: Path) -> None:
     from analysis.present.report import Report, Section
-    from analysis.present.writing import write
 
     page = Report(f"The model {file.name}", " ".join(sentences),
                   sections=(Section("model", "Model", "", (), tuple(tables)),))
-    try:
-        paths = write(page, out)
-    except OSError as error:
-        raise UserError(f"{error.filename or out}: cannot be written ({error.strerror}); choose "
-                        "another folder with --out") from None
-    click.echo(f"Written: {', '.join(map(str, paths))}")
+    showing.write_out(page, out)

@@ -6,15 +6,14 @@ Which options there are, the study says that the folder is of.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
 
 import studies
+from harness.commands import showing
 from harness.commands.options import StudyCommand
 from harness.engine import results as folders
 from harness.errors import UserError
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 FORMATS = ("terminal", "markdown", "csv")
-_PLAIN_WIDTH = 180
 _T = TypeVar("_T")
 
 
@@ -256,7 +254,6 @@ def _print(table: Table, form: str) -> None:
 def _print_all(tables: Sequence[Table]) -> None:
     from analysis.present.terminal import terminal
 
-    # A file or a pipe has no width of its own; one that shows every column then serves best.
-    console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    console = showing.console()
     for table in tables:
         console.print(terminal(table), end="")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from studies.adp1987 import body, design
 from studies.adp1987.asked import Asked
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import FAULTS
-from studies.study import Cell, Expected, Factor, Judged, Level, Metric, Repetition, Study
+from studies.study import Cell, Clock, Expected, Factor, Judged, Level, Metric, Repetition, Study
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Adp1987(Study):
     baseline: ClassVar[Mapping[str, str]] = dict(
         list(zip(design.NAMES, design.ids("ALL"), strict=True))[1:])
     faults: ClassVar[Mapping[str, str]] = FAULTS
-    clock: ClassVar[Literal["real", "virtual", "processor"]] = "virtual"
+    clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.adp1987.inside"

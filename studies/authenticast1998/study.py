@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import Asked
@@ -12,6 +12,7 @@ from studies.authenticast1998.body import Measured
 from studies.authenticast1998.metrics import METRICS, TIMELINES
 from studies.study import (
     Cell,
+    Clock,
     Expected,
     Factor,
     Judged,
@@ -51,7 +52,7 @@ class Authenticast1998(Study):
         "wrong-server-key": "the server has another key than clients know",
         "downgraded-algorithm": "the algorithm flag is altered on the wire",
         "forged-report": "a stranger tells the server that a client lags"}
-    clock: ClassVar[Literal["real", "virtual", "processor"]] = "virtual"
+    clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.authenticast1998.inside"
