@@ -1,0 +1,151 @@
+"""Program of a node: `python3 -m protocols.kerberos.program CONFIG.json`, as the document says.
+
+A `kdc`, `proxy` or application server answers until it is told to end; a `client` has its
+transactions and ends. Events are JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from protocols.kerberos.client import Client
+from protocols.kerberos.config import Configuration
+from protocols.kerberos.errors import ConfigError, Refusal
+from protocols.kerberos.kdc import Kdc
+from protocols.kerberos.processor import SharedProcessor
+from protocols.kerberos.proxy import Proxy
+from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
+from protocols.kerberos.server import AppServer
+from protocols.kerberos.wire import serve
+
+
+def say(event: str, **fields: Any) -> None:
+    """One event."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def _host(read: Configuration) -> Host:
+    own = read.document
+    seed = own.get("seed")
+    # Bytes of a seed are repeatable, and so no secret: they are for emulated networks.
+    random_bytes = secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
+    processor = own.get("processor", {})
+    return Host(read.suite, read.costs, SharedProcessor(
+        processor.get("speed", 1.0), processor.get("sharing", "shared"),
+        processor.get("variation", "fixed"), seed or 0), read.addresses, random_bytes,
+        clock_offset_ns=round(own.get("clock_offset_s", 0) * 1e9))
+
+
+def _tallies(host: Host) -> dict[str, Any]:
+    return {name: _tally(tally) for name, tally in sorted(host.tallies.items())}
+
+
+def _tally(tally: VisitTally) -> dict[str, Any]:
+    return {"visits": tally.visits, "work_s": tally.work_s, "operations": dict(tally.operations)}
+
+
+class Customers:
+    """So many customers of one user, each with one transaction after the other."""
+
+    def __init__(self, host: Host, client: Client, own: Mapping[str, Any]) -> None:
+        self._host, self._client, self._own = host, client, own
+        self.done: list[dict[str, Any]] = []
+        self._left = own["transactions"]
+
+    async def run(self) -> None:
+        """Until all transactions are done; those under way then are abandoned, and not counted."""
+        tasks = [asyncio.create_task(self._customer(number))
+                 for number in range(self._own["customers"])]
+        await self._finished(tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _finished(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.add_done_callback(self._failed)
+        self._all_done = asyncio.get_running_loop().create_future()
+        await self._all_done
+
+    def _failed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() and not self._all_done.done():
+            self._all_done.set_exception(task.exception() or RuntimeError())
+
+    async def _customer(self, number: int) -> None:
+        while True:
+            await self._transaction(number)
+            if len(self.done) >= self._left and not self._all_done.done():
+                self._all_done.set_result(None)
+
+    async def _transaction(self, number: int) -> None:
+        party, stamps = self._host.party(), Stamps()
+        row: dict[str, Any] = {"customer": number, "start_ns": time.monotonic_ns(), "refused": ""}
+        try:
+            await self._host.run(self._client.transaction(party, self._own["protocol"]), party,
+                                 "client", stamps=stamps)
+        except Refusal as refusal:
+            row["refused"] = str(refusal)
+        row |= {"end_ns": time.monotonic_ns(), "asks": stamps.asks, "marks": stamps.marks}
+        self.done.append(row)
+
+
+async def _answer(read: Configuration, host: Host) -> None:
+    own = read.document
+    party: Answering
+    if "kdc" in own:
+        party = Kdc(read.kdc())
+    elif "proxy" in own:
+        party = Proxy(read.proxy())
+    else:
+        party = AppServer(read.services())
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    server = await serve((own["address"], own["port"]), host.answering(party))
+    say("ready", address=own["address"], port=own["port"])
+    await ended.wait()
+    server.close()
+    say("ended", tallies=_tallies(host))
+
+
+async def _client(read: Configuration, host: Host) -> None:
+    customers = Customers(host, Client(read.client()), read.document["client"]["load"])
+    await customers.run()
+    say("ended", tallies=_tallies(host), transactions=customers.done)
+
+
+def run(path: Path) -> None:
+    """A node's program from its configuration to its end. Raises ConfigError, OSError."""
+    read = Configuration(path)
+    host = _host(read)
+    asyncio.run(_client(read, host) if "client" in read.document else _answer(read, host))
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 2 for what the user can put right, 1 for what the system refuses."""
+    if len(arguments) != 1:
+        print("usage: python3 -m protocols.kerberos.program CONFIG.json", file=sys.stderr)
+        return 2
+    try:
+        run(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    except OSError as error:
+        say("failed", reason=str(error.strerror or error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
