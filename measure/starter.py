@@ -1,10 +1,11 @@
 """Program beside the nodes: starts programs of ours on them at once, with all loaded.
 
 `python3 -m measure.starter NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each with a
-`node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one into the network of process `pid`,
-which begins at that time of the machine's clock and writes its events to the log; `{"do": "wait",
-"for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a guest holds what is
-imported once, which is scarce there, and no program's start takes the time of another.
+`node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one into the network of process
+`pid`, which begins at that time of the machine's clock and writes its events to the log;
+`{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a
+guest holds what is imported once, which is scarce there, and no program's start takes the time of
+another.
 """
 
 from __future__ import annotations

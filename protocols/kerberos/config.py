@@ -103,8 +103,6 @@ class Configuration:
     def client(self) -> ClientSettings:
         """A client's settings."""
         own = self.document["client"]
-        public = {field: self._public(own[field]) for field in ("kdc_key", "proxy_key")
-                  if own.get(field)}
         identity = self.identity(own["identity"])
         if "presents" in own:
             # Its own name over somebody else's chain: for negative controls.
@@ -113,7 +111,8 @@ class Configuration:
         return ClientSettings(
             identity, self.secret(own["secret"]),
             [(name, where) for name, where in own["services"]], own["service_realm"],
-            proxy_name=own.get("proxy_name", ""), **public, **own.get("options", {}))
+            kdc_key=self._public(own.get("kdc_key")), proxy_key=self._public(own.get("proxy_key")),
+            proxy_name=own.get("proxy_name", ""), **own.get("options", {}))
 
-    def _public(self, name: str) -> rsa.RSAPublicKey:
-        return self.identity(name).key.public_key()
+    def _public(self, name: str | None) -> rsa.RSAPublicKey | None:
+        return self.identity(name).key.public_key() if name else None

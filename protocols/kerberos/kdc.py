@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,6 @@ class Kdc:
         kind = messages.kind_of(message)
         if kind == "AS-REQ":
             return self._initial(party, messages.decode(kind, message))
-            yield
         if kind == "TGS-REQ":
             return (yield from self._service(party, messages.decode(kind, message)))
         raise Refusal(RefusalCode.MESSAGE_TYPE, f"{kind or 'no message'} to a KDC")
@@ -176,7 +175,7 @@ class Kdc:
 
     # --- PKCROSS -----------------------------------------------------------------------------
 
-    def _cross_realm_ticket(self, party: Party, realm: str) -> Work:  # type: ignore[misc]
+    def _cross_realm_ticket(self, party: Party, realm: str) -> Generator[Ask, bytes, Credential]:
         """XTKT(l,r), kept or asked for."""
         kept = self._cross.get(realm)
         if kept and kept.ends_s > party.now_ns() // 1_000_000_000 + self._settings.cross_realm_s:
@@ -205,7 +204,7 @@ class Kdc:
         entries = {entry["data-type"]: entry["data-value"]
                    for entry in cross.ticket.get("extensions", [])}
         said = messages.decode("CrossRealmTktData", entries[messages.TE_PKCROSS_KDC])
-        limits = [messages.decode("PolicyLifetime", entry["data-value"]) for entry in said
+        limits = [int(messages.decode("PolicyLifetime", entry["data-value"])) for entry in said
                   if entry["data-type"] == messages.POLICY_LIFETIME]
         now_s = party.now_ns() // 1_000_000_000
         return min(ends_s, cross.ends_s, *(now_s + limit for limit in limits))

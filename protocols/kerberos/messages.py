@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import asn1tools
-from asn1tools.codecs import der
+import asn1tools  # type: ignore[import-untyped,unused-ignore]
+from asn1tools.codecs import der  # type: ignore[import-untyped,unused-ignore]
 
 from protocols.kerberos.errors import Refusal, RefusalCode
 

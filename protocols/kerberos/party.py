@@ -57,9 +57,9 @@ class Party:
                 kind: str) -> Any:
         """The value of a kind within EncryptedData. Raises Refusal (bad integrity)."""
         self.meter.charge(self.suite.operation, len(data["cipher"]))
+        if data["etype"] != self.suite.etype or key["keytype"] != self.suite.etype:
+            raise Refusal(RefusalCode.BAD_INTEGRITY, f"{kind}: another encryption type")
         try:
-            if data["etype"] != self.suite.etype or key["keytype"] != self.suite.etype:
-                raise Undecipherable("another encryption type")
             text = self.suite.decrypt(key["keyvalue"], usage, data["cipher"])
         except Undecipherable as error:
             raise Refusal(RefusalCode.BAD_INTEGRITY, f"{kind}: {error}") from None

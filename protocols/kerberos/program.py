@@ -64,25 +64,22 @@ class Customers:
 
     async def run(self) -> None:
         """Until all transactions are done; those under way then are abandoned, and not counted."""
+        self._all_done = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(self._customer(number))
                  for number in range(self._own["customers"])]
-        await self._finished(tasks)
+        for task in tasks:
+            task.add_done_callback(self._failed)
+        await self._all_done
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _finished(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.add_done_callback(self._failed)
-        self._all_done = asyncio.get_running_loop().create_future()
-        await self._all_done
 
     def _failed(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() and not self._all_done.done():
             self._all_done.set_exception(task.exception() or RuntimeError())
 
     async def _customer(self, number: int) -> None:
-        while True:
+        while not self._all_done.done():
             await self._transaction(number)
             if len(self.done) >= self._left and not self._all_done.done():
                 self._all_done.set_result(None)

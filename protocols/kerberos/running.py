@@ -47,7 +47,7 @@ class Stamps:
 
 
 class Host:
-    """A node with its processor, clock and costs; tallies are by the message that asked for work."""
+    """A node with processor, clock and costs; tallies are by the message that asked for work."""
 
     def __init__(self, suite: Suite, costs: Mapping[str, Cost], processor: SharedProcessor,
                  addresses: Mapping[str, Address], random_bytes: RandomBytes, *,

@@ -37,13 +37,13 @@ class AppServer:
 
     def answer(self, party: Party, message: bytes) -> Work:
         """The reply to a request. Raises Refusal."""
+        yield from ()  # it asks nobody else
         kind = messages.kind_of(message)
         if kind == "AP-REQ":
             return self._authenticated(party, messages.decode(kind, message))
         if kind == "AS-REQ":
             return self._own_ticket(party, messages.decode(kind, message))
         raise Refusal(RefusalCode.MESSAGE_TYPE, f"{kind or 'no message'} to a server")
-        yield
 
     def _service(self, name: str) -> ServiceSettings:
         if name not in self._services:

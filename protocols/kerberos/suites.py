@@ -53,10 +53,10 @@ class Suite:
 
 _ETYPE_DES = 3
 _WEAK_DES = {bytes.fromhex(text) for text in (
-    "0101010101010101 fefefefefefefefe 1f1f1f1f0e0e0e0e e0e0e0e0f1f1f1f1 011f011f010e010e "
-    "1f011f010e010e01 01e001e001f101f1 e001e001f101f101 01fe01fe01fe01fe fe01fe01fe01fe01 "
-    "1fe01fe00ef10ef1 e01fe01ff10ef10e 1ffe1ffe0efe0efe fe1ffe1ffe0efe0e e0fee0fef1fef1fe "
-    "fee0fee0fef1fef1").split()}
+    "0101010101010101", "fefefefefefefefe", "1f1f1f1f0e0e0e0e", "e0e0e0e0f1f1f1f1",
+    "011f011f010e010e", "1f011f010e010e01", "01e001e001f101f1", "e001e001f101f101",
+    "01fe01fe01fe01fe", "fe01fe01fe01fe01", "1fe01fe00ef10ef1", "e01fe01ff10ef10e",
+    "1ffe1ffe0efe0efe", "fe1ffe1ffe0efe0e", "e0fee0fef1fef1fe", "fee0fee0fef1fef1")}
 
 
 def _odd(byte: int) -> int:
@@ -68,7 +68,7 @@ def _des(key: bytes) -> Cipher[modes.CBC]:
     return Cipher(TripleDES(key * 3), modes.CBC(bytes(_DES_BLOCK)))
 
 
-def _encrypt_des(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes) -> bytes:
+def _encrypt_des(key: bytes, _usage: int, text: bytes, random_bytes: RandomBytes) -> bytes:
     padded = text + bytes(-len(text) % _DES_BLOCK)
     confounder = random_bytes(_DES_BLOCK)
     checksum = hashlib.md5(confounder + bytes(_MD5_BYTES) + padded).digest()  # noqa: S324
@@ -76,7 +76,7 @@ def _encrypt_des(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes)
     return encryptor.update(confounder + checksum + padded) + encryptor.finalize()
 
 
-def _decrypt_des(key: bytes, usage: int, data: bytes) -> bytes:
+def _decrypt_des(key: bytes, _usage: int, data: bytes) -> bytes:
     if len(data) < _DES_BLOCK + _MD5_BYTES or len(data) % _DES_BLOCK:
         raise Undecipherable("no DES-CBC-MD5")
     decryptor = _des(key).decryptor()

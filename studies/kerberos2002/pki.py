@@ -1,4 +1,4 @@
-"""The run's keys: two realms, their authorities, users, KDCs, servers and proxy; some of them wrong.
+"""The run's keys: of two realms' authorities, users, KDCs, servers, proxy; and some wrong ones.
 
 Runs inside the machine, where they are made; the judge gets all of them.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import ObjectIdentifier
 
 from protocols.kerberos import certificates
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish
@@ -75,13 +73,15 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int) -> 
     """All keys of a suite, to a file."""
     suite = suite_named(suite_name)
     maker = KeyMaker(suite, certificate_bytes)
-    wish = {"size_bytes": certificate_bytes}
+    def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
+        return Wish(name, realm, purpose, size_bytes=certificate_bytes)
+
     for realm in (LOCAL, REMOTE):
-        maker.identity(f"kdc {realm}", Wish(krbtgt(realm), realm, KDC_PURPOSE, **wish))
-    maker.identity(USER, Wish(USER, LOCAL, CLIENT_PURPOSE, **wish))
-    maker.identity(PROXY_NAME, Wish(PROXY_NAME, LOCAL, KDC_PURPOSE, **wish))
+        maker.identity(f"kdc {realm}", principal(krbtgt(realm), realm, KDC_PURPOSE))
+    maker.identity(USER, principal(USER, LOCAL, CLIENT_PURPOSE))
+    maker.identity(PROXY_NAME, principal(PROXY_NAME, LOCAL, KDC_PURPOSE))
     for number in range(1, services + 1):
-        maker.identity(service(number), Wish(service(number), REMOTE, KDC_PURPOSE, **wish))
+        maker.identity(service(number), principal(service(number), REMOTE, KDC_PURPOSE))
     _make_wrong(maker, certificate_bytes)
     named = [USER, krbtgt(LOCAL), krbtgt(REMOTE), "pkcross", "pkcross of another day",
              *(service(number) for number in range(1, services + 1))]
@@ -93,11 +93,11 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int) -> 
 
 def _make_wrong(maker: KeyMaker, size: int) -> None:
     """What negative controls present instead of the user's certificate and key."""
-    wish = {"size_bytes": size}
-    past = {"valid_from": timedelta(days=-20), "valid_to": timedelta(days=-10)}
-    maker.identity("bob", Wish("bob", LOCAL, CLIENT_PURPOSE, **wish))
-    maker.identity("no purpose", Wish(USER, LOCAL, **wish))
-    maker.identity("unfitting key", Wish(USER, LOCAL, CLIENT_PURPOSE, **wish), key_of="bob")
-    maker.identity("rogue", Wish(USER, LOCAL, CLIENT_PURPOSE, **wish), rogue=True)
-    maker.identity("expired", Wish(USER, LOCAL, CLIENT_PURPOSE, **past, **wish))
-    maker.identity("another proxy", Wish(PROXY_NAME, LOCAL, KDC_PURPOSE, **wish))
+    user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
+    past = replace(user, valid_from=timedelta(days=-20), valid_to=timedelta(days=-10))
+    maker.identity("bob", replace(user, subject="bob"))
+    maker.identity("no purpose", replace(user, purpose=None))
+    maker.identity("unfitting key", user, key_of="bob")
+    maker.identity("rogue", user, rogue=True)
+    maker.identity("expired", past)
+    maker.identity("another proxy", replace(user, subject=PROXY_NAME, purpose=KDC_PURPOSE))

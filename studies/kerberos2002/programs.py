@@ -11,13 +11,10 @@ from typing import Any
 
 from protocols.kerberos.messages import krbtgt
 from studies.kerberos2002.pki import LOCAL, PROXY_NAME, REMOTE, USER, service
-from studies.kerberos2002.variants import VARIANTS
+from studies.kerberos2002.variants import CIPHERS, VARIANTS
 
 PORT = 88
 _HANDLING = ("message-udp", "message-tcp", "chain-sent", "chain-read")
-#: What a device has to say what it takes.
-CIPHERS = {"era": ("rsa-1024-private", "rsa-1024-public", "des-operation"),
-            "today": ("rsa-2048-private", "rsa-2048-public", "aes-operation")}
 #: What negative controls change of a party's document, by the party: paths and values.
 FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "wrong-user": {"client": {"client.presents": "bob"}},
@@ -67,8 +64,7 @@ def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[s
         services = [one for one, where in places.items() if where == name]
         made[name] = {"services": services, "uses": services}
     for number, (name, document) in enumerate(made.items()):
-        document |= _common(task, keys, nodes, name)
-        document["seed"] = task["seed"] * 100 + number
+        document.update(_common(task, keys, nodes, name), seed=task["seed"] * 100 + number)
         for path, value in FAULTS.get(fault, {}).get(name, {}).items():
             _set(document, path.split("."), value)
     return made

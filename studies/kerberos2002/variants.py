@@ -23,9 +23,14 @@ VARIANTS: Mapping[str, ProtocolVariant] = {
     "m-standard": ProtocolVariant("M-PKINIT standard", "mobile", "pkinit"),
     "m-client-key": ProtocolVariant("M-PKINIT client session key", "mobile", "client-key"),
     "mp-standard": ProtocolVariant("MP-PKINIT standard", "mobile", "pkinit", "forward"),
-    "mp-client-key": ProtocolVariant("MP-PKINIT client session key", "mobile", "client-key", "forward"),
+    "mp-client-key": ProtocolVariant("MP-PKINIT client session key", "mobile", "client-key",
+                                     "forward"),
     "mp-trusted": ProtocolVariant("MP-PKINIT trusted proxy", "mobile", "client-key", "trusted"),
     "mp-assist": ProtocolVariant("MP-PKINIT proxy assist", "mobile", "client-key", "assist"),
 }
 #: Table III, row by row.
 MOBILE = tuple(name for name, variant in VARIANTS.items() if variant.way == "mobile")
+#: What a device has to say what it takes, by the suite.
+CIPHERS = {"era": ("rsa-1024-private", "rsa-1024-public", "des-operation"),
+           "today": ("rsa-2048-private", "rsa-2048-public", "aes-operation")}
+MAX_SERVERS = 16

@@ -1,0 +1,64 @@
+"""Table III's phases by hand: operations of each phase, times what they take on the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from studies.kerberos2002.variants import ProtocolVariant
+
+#: Operations of the client before its first message, by how the reply's key is made.
+_BEFORE = {"pkinit": {"private": 1, "chain-sent": 1, "message-tcp": 1},
+           "client-key": {"private": 1, "public": 1, "secret": 1, "chain-sent": 1,
+                          "message-tcp": 1}}
+#: Of the KDC, between its two messages.
+_KDC = {"pkinit": {"private": 1, "public": 4, "secret": 3, "chain-sent": 1, "chain-read": 1,
+                   "message-tcp": 2},
+        "client-key": {"private": 1, "public": 3, "secret": 3, "chain-read": 1, "message-tcp": 2}}
+#: Of the client, with the reply.
+_AFTER = {"pkinit": {"private": 1, "public": 3, "secret": 2, "chain-read": 1, "message-tcp": 1},
+          "client-key": {"secret": 1, "message-tcp": 1}}
+#: What telling a proxy a key adds at the client and at the proxy.
+_TELLING = {"private": 1, "public": 1, "secret": 1}
+_TOLD = {"private": 1, "public": 3, "secret": 2, "chain-read": 1}
+_RELAYED = {"message-tcp": 4}
+#: A service ticket and its use: client; KDC and server; and a proxy that passes on four messages.
+_TICKETS_CLIENT = {"secret": 4, "message-udp": 4}
+_TICKETS_SERVERS = {"secret": 7, "message-udp": 4}
+_TICKETS_RELAYED = {"message-udp": 8}
+
+
+def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of each phase without what wires take; nothing for protocols without phases."""
+    if variant.way != "mobile":
+        return {}
+    client, server = task["devices"]["mobile"], task["devices"]["server"]
+    speed, suite = float(task["speed"]), task["suite"]
+
+    def by(device: Mapping[str, Any], *groups: Mapping[str, int]) -> float:
+        return sum(count * _seconds(device, kind, suite) for group in groups
+                   for kind, count in group.items())
+    has_proxy, is_told = variant.proxy != "none", variant.proxy in ("trusted", "assist")
+    before = dict(_BEFORE[variant.initial])
+    if variant.proxy == "assist":
+        del before["chain-sent"]
+    kdc = dict(_KDC[variant.initial])
+    kdc["private"] += int(task["kdc_signs"] and variant.initial == "client-key")
+    proxied = [_RELAYED] * has_proxy + [_TOLD] * is_told
+    proxied += [{"chain-sent": 1}] * (variant.proxy == "assist")
+    return {
+        "pre_auth_s": by(client, before, *[_TELLING] * is_told),
+        "auth_s": by(server, kdc, *proxied) / speed,
+        "post_auth_s": by(client, _AFTER[variant.initial], *[{"secret": 1}] * is_told),
+        "tgt_st_s": by(client, _TICKETS_CLIENT) + by(
+            server, _TICKETS_SERVERS, *[_TICKETS_RELAYED] * has_proxy) / speed}
+
+
+def _seconds(device: Mapping[str, Any], kind: str, suite: str) -> float:
+    """What an operation takes; nothing where the device does not say (messages and chains)."""
+    names = {"era": {"private": "rsa-1024-private", "public": "rsa-1024-public",
+                     "secret": "des-operation"},
+             "today": {"private": "rsa-2048-private", "public": "rsa-2048-public",
+                       "secret": "aes-operation"}}[suite]
+    work = device.get("work", {}).get(names.get(kind, kind))
+    return float(work["seconds"]) if work else 0.0
