@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,9 @@ def encode(kind: str, value: Any) -> bytes:
     return encoded
 
 
+@lru_cache(maxsize=64)
 def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
-    """What a message of a kind says; zeros may follow one that is padded.
+    """What a message of a kind says, not to be altered; zeros may follow one that is padded.
 
     Raises Refusal for anything else.
     """

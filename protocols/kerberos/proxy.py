@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +62,7 @@ class Proxy:
         if client not in self._settings.chains:
             raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, f"no chain of {client} here")
         party.meter.charge(CHAIN_SENT)
-        request = messages.decode("AS-REQ", value["message"])
+        request = deepcopy(messages.decode("AS-REQ", value["message"]))
         for entry in request.get("padata", []):
             if entry["padata-type"] == messages.PA_PK_AS_SIGN:
                 pack = messages.decode("PA-PK-AS-SIGN", entry["padata-value"])

@@ -11,7 +11,8 @@ class Asked(AnyAsked):
     """Settings of the workload."""
 
     transactions: int = Field(200, ge=20, le=20000, description="Transactions of a repetition with "
-                              "more than one customer, the first tenth of them a warm-up.",
+                              "more than one customer, the first tenth of them a warm-up; with "
+                              "several servers so many fewer.",
                               json_schema_extra={"option": "--transactions"})
     certificate_bytes: int = Field(1800, ge=0, le=8000, description="Size of a certificate: the "
                                    "paper's average (section 6.3), and here each.",

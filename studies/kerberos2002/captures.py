@@ -52,6 +52,7 @@ class _Stream:
 def read(file: Path) -> Traffic:
     """Everything in a capture of Ethernet. Raises MeasureError."""
     traffic, streams = Traffic(), dict[tuple[str, str, int, int], _Stream]()
+    ended: list[tuple[str, str, _Stream]] = []
     for at_s, size, frame in _frames(file):
         ip = frame[_ETHERNET_BYTES:]
         if len(ip) < _IP_BYTES or ip[9] not in (_TCP, _UDP):
@@ -66,9 +67,12 @@ def read(file: Path) -> Traffic:
                                                 at_s))
             continue
         ports = struct.unpack_from("!HH", segment)
-        stream = streams.setdefault((source, target, *ports), _Stream())
-        traffic.retransmitted += _take(stream, segment, at_s)
-    for (source, target, *_), stream in streams.items():
+        key = source, target, ports[0], ports[1]
+        if key in streams and _begins_another(streams[key], segment):
+            ended.append((source, target, streams.pop(key)))
+        traffic.retransmitted += _take(streams.setdefault(key, _Stream()), segment, at_s)
+    ended += [(source, target, stream) for (source, target, *_), stream in streams.items()]
+    for source, target, stream in ended:
         traffic.messages += _messages(source, target, stream)
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
@@ -85,6 +89,12 @@ def _frames(file: Path) -> Iterator[tuple[float, int, bytes]]:
         at += _RECORD.size
         yield seconds + fraction / 1e6, size, data[at:at + held]
         at += held
+
+
+def _begins_another(stream: _Stream, segment: bytes) -> bool:
+    """Whether ports are used again, by another connection."""
+    first = (struct.unpack_from("!I", segment, 4)[0] + 1) & 0xFFFFFFFF
+    return bool(segment[13] & _SYN) and stream.first not in (None, first)
 
 
 def _take(stream: _Stream, segment: bytes, at_s: float) -> int:

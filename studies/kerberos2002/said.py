@@ -10,10 +10,16 @@ from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
 from studies.kerberos2002.captures import Traffic
 
+#: Messages of a repetition that are read whole.
+MAX_READ = 600
+
 
 @dataclass(frozen=True)
 class Said:
-    """A message with its parties; `value` is what it says by the schema, None for nonsense."""
+    """A message with its parties; `value` is what it says by the schema, None for nonsense.
+
+    Of long runs the first messages are read, and of the others (`is_read` false) just the kind.
+    """
 
     source: str
     target: str
@@ -22,6 +28,7 @@ class Said:
     payload: bytes
     value: Any
     at_s: float
+    is_read: bool = True
 
     @property
     def step(self) -> tuple[str, str, str, str]:
@@ -33,7 +40,7 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
     """Each message once, by time: of several captures, the one nearest to the client counts."""
     parties = {address: party for party, address in addresses.items()}
     places = list(traffic)
-    found: list[Said] = []
+    found: list[tuple[float, str, str, str, str, bytes]] = []
     for number, place in enumerate(places):
         before = set(places[:number])
         for message in traffic[place].messages:
@@ -41,9 +48,12 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
             if {source, target} & before or not {source, target} & {place}:
                 continue
             kind = messages.kind_of(message.payload)
-            found.append(Said(source, target, message.transport, kind, message.payload,
-                              _value(kind, message.payload), message.ended_s))
-    return sorted(found, key=lambda said: said.at_s)
+            found.append((message.ended_s, source, target, message.transport, kind,
+                          message.payload))
+    return [Said(source, target, transport, kind, payload,
+                 _value(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
+            for number, (at_s, source, target, transport, kind, payload) in enumerate(
+                sorted(found))]
 
 
 def _value(kind: str, payload: bytes) -> Any:

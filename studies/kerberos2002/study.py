@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _REPETITION_S, _TRANSACTION_S, _SERVER_S = 2.0, 0.05, 0.03
 #: In virtual time, a transaction at 2G takes 20 s, one of 32 customers minutes.
 _DEADLINE_S = 600.0
+_MIN_TRANSACTIONS = 20
 
 
 class Kerberos2002(Study):
@@ -76,16 +77,16 @@ class Kerberos2002(Study):
         return {
             **ids, "servers": int(ids["servers"]), "speed": int(ids["speed"]),
             "customers": int(ids["customers"]), "devices": devices,
-            "transactions": asked.transactions if is_loaded else 1,
+            "transactions": _transactions(cell, asked),
             "variation": "exponential" if is_loaded else "fixed",
             "certificate_bytes": asked.certificate_bytes, "xtkt_cache": asked.xtkt_cache,
             "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
             "first_seed": asked.first_seed,
-            "deadline_s": _DEADLINE_S if not is_loaded else asked.transactions * _DEADLINE_S}
+            "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the number of transactions."""
-        count = 1 if cell.ids["customers"] == "1" else asked.transactions
+        count = _transactions(cell, asked)
         took_s = _REPETITION_S + count * (_TRANSACTION_S + _SERVER_S * int(cell.ids["servers"]))
         return Expected(took_s, took_s, 12_000 * count)
 
@@ -121,6 +122,13 @@ class Kerberos2002(Study):
         from studies.kerberos2002.report import report
 
         return report(self, results, options)
+
+
+def _transactions(cell: Cell, asked: Asked) -> int:
+    """One of a lone customer; of several so many that servers are visited as often as asked."""
+    if cell.ids["customers"] == "1":
+        return 1
+    return max(_MIN_TRANSACTIONS, asked.transactions // int(cell.ids["servers"]))
 
 
 def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
