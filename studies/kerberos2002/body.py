@@ -8,10 +8,10 @@ from analysis.metrics import Metric
 from measure.record import RecordPart
 
 SCHEMA = 1
-RESPONSE = Metric("response_s", "response time", unit="s", short="R", better="lower", stops=True,
-                  digits=3)
-THROUGHPUT = Metric("throughput_per_s", "throughput", unit="/s", short="X", better="higher",
-                    digits=4)
+RESPONSE = Metric("transaction_s", "time of a transaction", unit="s", short="R", better="lower",
+                  stops=True, digits=3)
+THROUGHPUT = Metric("transactions_per_s", "transaction rate", unit="/s", short="X",
+                    better="higher", digits=4)
 BYTES = Metric("client_bytes", "bytes on the client's wire", unit="kB", scale=1e-3, short="bytes",
                better="lower", digits=2, heading=("bytes,", "client"))
 PACKETS = Metric("client_packets", "packets on the client's wire", short="packets",
@@ -22,7 +22,7 @@ POST_AUTH = Metric("post_auth_s", "Post-auth", unit="ms", scale=1e3, digits=0, b
 TGT_ST = Metric("tgt_st_s", "TGT & ST", unit="ms", scale=1e3, digits=0, better="lower")
 PHASES = (PRE_AUTH, AUTH, POST_AUTH, TGT_ST)
 METRICS = (RESPONSE, THROUGHPUT, PACKETS, BYTES, *PHASES)
-RESPONSES = Metric("responses_s", "response times", unit="s", digits=3)
+RESPONSES = Metric("transaction_times_s", "times of transactions", unit="s", digits=3)
 
 
 class VisitRecord(RecordPart):
@@ -58,8 +58,8 @@ class Measured(RecordPart):
     schema_: int = Field(SCHEMA, alias="schema")
     seed: int
     transactions: int
-    response_s: float
-    throughput_per_s: float
+    transaction_s: float
+    transactions_per_s: float
     client_packets: float
     client_bytes: float
     retransmitted_packets: int
@@ -67,7 +67,7 @@ class Measured(RecordPart):
     auth_s: float | None = None
     post_auth_s: float | None = None
     tgt_st_s: float | None = None
-    responses_s: list[float]
+    transaction_times_s: list[float]
     #: The phases by operations and devices, without wires.
     predicted: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]

@@ -12,7 +12,7 @@ from protocols.kerberos import messages
 from studies.kerberos2002 import expected
 from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.opened import Opened, RunKeys, started
-from studies.kerberos2002.said import Said
+from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant
 from studies.kerberos2002.walk import Walk
 
@@ -28,7 +28,7 @@ class Case:
 
     variant: ProtocolVariant
     servers: Mapping[str, str]
-    said: Sequence[Said]
+    said: Sequence[Spoken]
     traffic: Mapping[str, Traffic]
     addresses: Mapping[str, str]
     keys: RunKeys
@@ -196,7 +196,7 @@ def _assisted(case: Case) -> Iterator[CheckRecord]:
                  f"{len(marks)} certificates to the KDC, none on the client's wire")
 
 
-def _chain(said: Said) -> list[bytes]:
+def _chain(said: Spoken) -> list[bytes]:
     """The certificates in a request to a KDC."""
     for entry in said.value.get("padata", []) if said.value else []:
         if entry["padata-type"] == messages.PA_PK_AS_SIGN:

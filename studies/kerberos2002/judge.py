@@ -13,7 +13,7 @@ from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
-from studies.kerberos2002.said import Said
+from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import VARIANTS
 from studies.study import Judged, Repetition
 
@@ -79,11 +79,11 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measu
     client = case.traffic["client"]
     return Measured(
         schema=1, seed=seed, transactions=len(counted),
-        response_s=fmean(responses), throughput_per_s=len(counted) / span_s,
+        transaction_s=fmean(responses), transactions_per_s=len(counted) / span_s,
         client_packets=len(client.packets) / len(rows),
         client_bytes=sum(size for _, size in client.packets) / len(rows),
         retransmitted_packets=sum(one.retransmitted for one in case.traffic.values()),
-        responses_s=responses, visits=list(_visits(case, len(rows))),
+        transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
         predicted=prediction.phases(case.variant, case.task), **_phases(case, counted))
 
@@ -128,5 +128,5 @@ def _messages(case: Case, client: Traffic) -> Iterator[MessageRecord]:
                             at_s=one.at_s - began_s)
 
 
-def _kind(one: Said) -> str:
+def _kind(one: Spoken) -> str:
     return one.kind or "unknown"

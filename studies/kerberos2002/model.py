@@ -88,7 +88,7 @@ def transaction(cells: Cells, cell: Ids, loaded: Ids | None = None) -> Transacti
     None where a cell was not measured.
     """
     alone = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
-    response = mean(cells, "response_s", cell)
+    response = mean(cells, "transaction_s", cell)
     if not alone or response is None:
         return None
     lone = Transaction(alone, 0.0)

@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal, Undecipherable
 from protocols.kerberos.suites import Suite, suite_named
-from studies.kerberos2002.said import Said
+from studies.kerberos2002.said import Spoken
 
 _PURPOSES = {"client": "1.3.6.1.5.2.3.4", "KDC": "1.3.6.1.5.2.3.5"}
 
 
 @dataclass(frozen=True)
-class Part:
+class SealedPart:
     """Something encrypted: where it is, its usage and kind, and whose key has to open it."""
 
     where: str
@@ -64,7 +64,7 @@ class RunKeys:
             return None
         return key
 
-    def opens(self, key: bytes, part: Part) -> Any:
+    def opens(self, key: bytes, part: SealedPart) -> Any:
         """The value within a part; None where a key does not open it."""
         try:
             return messages.decode(part.kind, self.suite.decrypt(key, part.usage, part.cipher),
@@ -79,7 +79,7 @@ class Opened:
 
     keys: RunKeys
     known: dict[str, bytes]
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SealedPart] = field(default_factory=list)
     packs: list[Pack] = field(default_factory=list)
     signatures: int = 0
     complaints: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Opened:
     def part(self, where: str, usage: int, kind: str, data: Mapping[str, Any],
              key: str) -> Any:
         """Open a part with a key by its name."""
-        part = Part(where, usage, kind, data["cipher"], key)
+        part = SealedPart(where, usage, kind, data["cipher"], key)
         self.parts.append(part)
         value = self.keys.opens(self.known[key], part) if key in self.known else None
         if value is None:
@@ -163,6 +163,6 @@ def started(keys: RunKeys) -> Opened:
     return Opened(keys, dict(keys.secrets))
 
 
-def ticket_service(said: Said) -> str:
+def ticket_service(said: Spoken) -> str:
     """The service that the ticket in a reply is for."""
     return messages.name_of(said.value["ticket"]["sname"])

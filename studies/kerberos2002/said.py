@@ -15,7 +15,7 @@ MAX_READ = 600
 
 
 @dataclass(frozen=True)
-class Said:
+class Spoken:
     """A message with its parties; `value` is what it says by the schema, None for nonsense.
 
     Of long runs the first messages are read, and of the others (`is_read` false) just the kind.
@@ -36,7 +36,7 @@ class Said:
         return self.source, self.target, self.transport, self.kind
 
 
-def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> list[Said]:
+def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> list[Spoken]:
     """Each message once, by time: of several captures, the one nearest to the client counts."""
     parties = {address: party for party, address in addresses.items()}
     places = list(traffic)
@@ -50,7 +50,7 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
             kind = messages.kind_of(message.payload)
             found.append((message.ended_s, source, target, message.transport, kind,
                           message.payload))
-    return [Said(source, target, transport, kind, payload,
+    return [Spoken(source, target, transport, kind, payload,
                  _value(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
             for number, (at_s, source, target, transport, kind, payload) in enumerate(
                 sorted(found))]
@@ -65,7 +65,7 @@ def _value(kind: str, payload: bytes) -> Any:
         return None
 
 
-def refusals(said: Sequence[Said]) -> list[str]:
+def refusals(said: Sequence[Spoken]) -> list[str]:
     """What errors were told, each once."""
     return list(dict.fromkeys(
         f"{message.source} refuses with error {message.value['error-code']} "

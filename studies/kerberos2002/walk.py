@@ -8,7 +8,7 @@ from typing import Any
 
 from protocols.kerberos import messages
 from studies.kerberos2002.opened import Opened, ticket_service
-from studies.kerberos2002.said import Said
+from studies.kerberos2002.said import Spoken
 
 #: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page has them.
 (_TICKET, _AS_PART, _TGS_AUTHENTICATOR, _TGS_PART, _AP_AUTHENTICATOR, _AP_PART, _REPLY_PACK,
@@ -25,7 +25,7 @@ class Walk:
     _reply_keys: dict[str, str] = field(default_factory=dict)
     _told_key: str = ""
 
-    def all(self, said: Sequence[Said]) -> None:
+    def all(self, said: Sequence[Spoken]) -> None:
         """Every message; a message that lacks what it should have is a complaint."""
         steps = {"AS-REQ": self._as_request, "AS-REP": self._as_reply, "TGS-REQ": self._tgs_request,
                  "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
@@ -39,7 +39,7 @@ class Walk:
 
     # --- initial exchanges -------------------------------------------------------------------
 
-    def _as_request(self, said: Said) -> None:
+    def _as_request(self, said: Spoken) -> None:
         padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
         where = f"{said.source}'s AS-REQ"
         self._reply_keys[said.target] = ""
@@ -66,7 +66,7 @@ class Walk:
                            messages.encode("RandomKeyPack", pack))
         return self.opened.name(f"key of {where}", pack["randomKey"]["keyvalue"])
 
-    def _as_reply(self, said: Said) -> None:
+    def _as_reply(self, said: Spoken) -> None:
         padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
         where = f"{said.source}'s AS-REP"
         if messages.PA_PK_AS_REP in padata:
@@ -83,7 +83,7 @@ class Walk:
         part = self.opened.part(where, _AS_PART, "EncASRepPart", said.value["enc-part"], key)
         self._ticket(where, said, part["key"]["keyvalue"])
 
-    def _ticket(self, where: str, said: Said, session: bytes) -> None:
+    def _ticket(self, where: str, said: Spoken, session: bytes) -> None:
         """A ticket is opened by its service's key, and has the session key of the reply in it."""
         service = ticket_service(said)
         self.opened.name(f"session with {service}", session)
@@ -102,7 +102,7 @@ class Walk:
 
     # --- tickets in use ----------------------------------------------------------------------
 
-    def _tgs_request(self, said: Said) -> None:
+    def _tgs_request(self, said: Spoken) -> None:
         padata = {one["padata-type"]: one["padata-value"] for one in said.value["padata"]}
         request = messages.decode("AP-REQ", padata[messages.PA_TGS_REQ])
         service = messages.name_of(request["ticket"]["sname"])
@@ -110,25 +110,25 @@ class Walk:
                          request["authenticator"], f"session with {service}")
         self._reply_keys[said.target] = f"session with {service}"
 
-    def _tgs_reply(self, said: Said) -> None:
+    def _tgs_reply(self, said: Spoken) -> None:
         where = f"{said.source}'s TGS-REP"
         part = self.opened.part(where, _TGS_PART, "EncTGSRepPart", said.value["enc-part"],
                                 self._reply_keys[said.source])
         self._ticket(where, said, part["key"]["keyvalue"])
 
-    def _ap_request(self, said: Said) -> None:
+    def _ap_request(self, said: Spoken) -> None:
         service = messages.name_of(said.value["ticket"]["sname"])
         self.opened.part(f"the AP-REQ to {service}", _AP_AUTHENTICATOR, "Authenticator",
                          said.value["authenticator"], f"session with {service}")
         self._reply_keys[said.target] = f"session with {service}"
 
-    def _ap_reply(self, said: Said) -> None:
+    def _ap_reply(self, said: Spoken) -> None:
         self.opened.part(f"{said.source}'s AP-REP", _AP_PART, "EncAPRepPart",
                          said.value["enc-part"], self._reply_keys[said.source])
 
     # --- the proxy ---------------------------------------------------------------------------
 
-    def _to_proxy(self, said: Said) -> None:
+    def _to_proxy(self, said: Spoken) -> None:
         if "told" not in said.value:
             return
         # The chain is in the request within, or was with the proxy before: that one is seen on
@@ -136,7 +136,7 @@ class Walk:
         self._told_key = self._told_by(said.value["told"], said)
         self.told.append(self._told_key)
 
-    def _told_by(self, value: Mapping[str, Any], said: Said) -> str:
+    def _told_by(self, value: Mapping[str, Any], said: Spoken) -> str:
         where = "the client's ProxyRequest"
         temporary = self.opened.pack(where, value["encTmpKeyPack"], "proxy")
         signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
@@ -144,7 +144,7 @@ class Walk:
         return self.opened.name(f"key of {where}",
                                 signed["randomkeyPack"]["randomKey"]["keyvalue"])
 
-    def _from_proxy(self, said: Said) -> None:
+    def _from_proxy(self, said: Spoken) -> None:
         if "proof" in said.value:
             self.opened.part("the proxy's proof", _PROOF, "EncAPRepPart", said.value["proof"],
                              self._told_key)

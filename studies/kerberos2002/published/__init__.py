@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class PaperValues:
+class PublishedValues:
     """Table III by metric and cell, operation counts by protocol and party, and the rest."""
 
     table_3: Mapping[Key, float]
@@ -32,10 +32,10 @@ class PaperValues:
 
 
 @cache
-def load() -> PaperValues:
+def load() -> PublishedValues:
     """Everything that the paper printed, but for its claims."""
     raw = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
-    return PaperValues(
+    return PublishedValues(
         _table_3(raw["table_3_ms"]),
         {name: value / 1e3 for name, value in raw["table_1_ms"].items()}, raw["table_2_secret"],
         raw["appendix_a_secret"], raw["figure_10_s"], raw["figure_6"]["stable_below_per_s"],

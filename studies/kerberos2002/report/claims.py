@@ -21,7 +21,7 @@ _ABOUT = 0.2
 
 
 @dataclass(frozen=True)
-class Answer:
+class Ground:
     """One number that a claim rests on: what it is, whether it is as the claim says."""
 
     text: str
@@ -44,7 +44,7 @@ _REASONS = {
 
 def verdicts(cells: Cells) -> tuple[Verdict, ...]:
     """One a claim, in the paper's order."""
-    asked: Mapping[str, Callable[[Cells], Iterator[Answer]]] = {
+    asked: Mapping[str, Callable[[Cells], Iterator[Ground]]] = {
         "C1": _model_fits, "C2": _one_server, "C3": _several_servers, "C4": _indifferent,
         "C5": _crossover_holds, "C6": _kdc_first, "C7": _same_operations, "C8": _client_key,
         "C9": _assist_at_2g, "C10": _proxy_at_3g, "C11": _slower_proxy, "C12": _faster_kdc,
@@ -53,7 +53,7 @@ def verdicts(cells: Cells) -> tuple[Verdict, ...]:
                  for name, claim in published.claims().items())
 
 
-def _settle(claim: Claim, answers: list[Answer]) -> Verdict:
+def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
     """In virtual time, with fixed service times, a number is exact and decides by itself."""
     if not answers:
         return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured")
@@ -68,10 +68,10 @@ def _settle(claim: Claim, answers: list[Answer]) -> Verdict:
 
 # --- large networks ----------------------------------------------------------------------------
 
-def _model_fits(cells: Cells) -> Iterator[Answer]:
+def _model_fits(cells: Cells) -> Iterator[Ground]:
     for load in loads(cells):
         name = "-".join(ids(load.protocol, customers=load.customers))
-        yield Answer(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
+        yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
                      load.error <= NEAR_MODEL, (name,))
 
 
@@ -82,133 +82,133 @@ def _pair(cells: Cells, servers: int, **place: str | int) -> tuple[Transaction, 
     return (made[0], made[1]) if made[0] and made[1] else None
 
 
-def _compared(pair: tuple[Transaction, Transaction], says: str, *, first: bool) -> Iterator[Answer]:
+def _compared(pair: tuple[Transaction, Transaction], says: str, *, first: bool) -> Iterator[Ground]:
     """Response times of PKCROSS and PKTAPP at each load; `first` has to be the shorter one."""
     for customers in _LOADS:
         cross, direct = (asked.means(customers)[1] for asked in pair)
-        yield Answer(f"{says}, {customers} customer{'s' * (customers > 1)}: PKCROSS {cross:.3g} s, "
+        yield Ground(f"{says}, {customers} customer{'s' * (customers > 1)}: PKCROSS {cross:.3g} s, "
                      f"PKTAPP {direct:.3g} s", (cross < direct) is first)
 
 
-def _one_server(cells: Cells) -> Iterator[Answer]:
+def _one_server(cells: Cells) -> Iterator[Ground]:
     if pair := _pair(cells, 1):
         yield from _compared(pair, "one server", first=False)
 
 
-def _several_servers(cells: Cells) -> Iterator[Answer]:
+def _several_servers(cells: Cells) -> Iterator[Ground]:
     for placement in ("one", "each"):
         if pair := _pair(cells, 4, placement=placement):
             where = "one machine" if placement == "one" else "a machine each"
             yield from _compared(pair, f"four servers on {where}", first=True)
 
 
-def _indifferent(cells: Cells) -> Iterator[Answer]:
+def _indifferent(cells: Cells) -> Iterator[Ground]:
     few, many = (model.transaction(cells, ids("pkcross", servers=count)) for count in (1, 16))
     if few and many:
         for customers in _LOADS:
             ratio = many.means(customers)[1] / few.means(customers)[1]
-            yield Answer(f"{customers} customer{'s' * (customers > 1)}: 16 servers take "
+            yield Ground(f"{customers} customer{'s' * (customers > 1)}: 16 servers take "
                          f"{ratio:.2f} times as long as one", ratio <= 1 + _INDIFFERENT)
 
 
-def _crossover_holds(cells: Cells) -> Iterator[Answer]:
+def _crossover_holds(cells: Cells) -> Iterator[Ground]:
     for speed in FIG_6_SPEEDS:
         cross = model.transaction(cells, ids("pkcross", servers=max(FIG_6["pkcross"]),
                                              wire="slow", speed=speed))
         direct = model.transaction(cells, ids("pktapp", servers=max(FIG_6["pktapp"]), wire="slow",
                                               speed=speed))
         if cross and direct:
-            yield Answer(f"{speed} times as fast, saturated: PKCROSS with 16 servers "
+            yield Ground(f"{speed} times as fast, saturated: PKCROSS with 16 servers "
                          f"{cross.capacity_per_s:.3g}/s, PKTAPP with 2 "
                          f"{direct.capacity_per_s:.3g}/s",
                          cross.capacity_per_s > direct.capacity_per_s)
 
 
-def _kdc_first(cells: Cells) -> Iterator[Answer]:
+def _kdc_first(cells: Cells) -> Iterator[Ground]:
     for count in (1, 16):
         if asked := model.transaction(cells, ids("pkcross", servers=count)):
             share = asked.demand_s("app1") / asked.demand_s(asked.bottleneck)
-            yield Answer(f"{count} server{'s' * (count > 1)}: {asked.bottleneck} saturates first, "
+            yield Ground(f"{count} server{'s' * (count > 1)}: {asked.bottleneck} saturates first, "
                          f"the server is then {100 * share:.0f} % busy",
                          asked.bottleneck.startswith("kdc"))
 
 
-def _same_operations(cells: Cells) -> Iterator[Answer]:
+def _same_operations(cells: Cells) -> Iterator[Ground]:
     parties = {"pkcross": ("client", "kdc_l", "kdc_r", "app1"), "pktapp": ("client", "app1")}
     counts = {name: tuple(sum(model.mean(cells, f"{kind}_{party}", ids(name)) or 0
                               for party in row) for kind in ("private", "public"))
               for name, row in parties.items()}
     if all(map(sum, counts.values())):
         cross, direct = counts.values()
-        yield Answer(f"PKCROSS {cross[0]:.0f} private and {cross[1]:.0f} public, PKTAPP "
+        yield Ground(f"PKCROSS {cross[0]:.0f} private and {cross[1]:.0f} public, PKTAPP "
                      f"{direct[0]:.0f} and {direct[1]:.0f}", cross == direct)
 
 
 # --- mobile clients ----------------------------------------------------------------------------
 
 def _response(cells: Cells, protocol: str, **place: str | int) -> float | None:
-    return model.mean(cells, "response_s", ids(protocol, **place))  # type: ignore[arg-type]
+    return model.mean(cells, "transaction_s", ids(protocol, **place))  # type: ignore[arg-type]
 
 
-def _client_key(cells: Cells) -> Iterator[Answer]:
+def _client_key(cells: Cells) -> Iterator[Ground]:
     for wire in ("2g", "3g"):
         for speed in (1, 10, 20):
             standard, own = (_response(cells, name, wire=wire, speed=speed)
                              for name in ("m-standard", "m-client-key"))
             if standard and own:
-                yield Answer(f"{wire}, speed-up {speed}: {own:.2f} s instead of {standard:.2f} s",
+                yield Ground(f"{wire}, speed-up {speed}: {own:.2f} s instead of {standard:.2f} s",
                              (own > standard) is (speed == 1))
 
 
-def _assist_at_2g(cells: Cells) -> Iterator[Answer]:
+def _assist_at_2g(cells: Cells) -> Iterator[Ground]:
     for name, due_s in (("m-standard", 20.0), ("mp-assist", 14.0)):
         if took_s := _response(cells, name, wire="2g", speed=20):
-            yield Answer(f"{name}, speed-up 20: {took_s:.1f} s for about {due_s:g} s",
+            yield Ground(f"{name}, speed-up 20: {took_s:.1f} s for about {due_s:g} s",
                          abs(took_s / due_s - 1) <= _ABOUT)
     without, assisted = (_response(cells, name, wire="2g", speed=20)
                          for name in ("m-client-key", "mp-assist"))
     if without and assisted:
-        yield Answer(f"speed-up 20: {assisted:.1f} s with the proxy, {without:.1f} s without",
+        yield Ground(f"speed-up 20: {assisted:.1f} s with the proxy, {without:.1f} s without",
                      assisted < without)
 
 
-def _proxy_at_3g(cells: Cells) -> Iterator[Answer]:
+def _proxy_at_3g(cells: Cells) -> Iterator[Ground]:
     for speed in (1, 20):
         without, assisted = (_response(cells, name, wire="3g", speed=speed)
                              for name in ("m-client-key", "mp-assist"))
         if without and assisted:
-            yield Answer(f"speed-up {speed}: {assisted - without:.2f} s more",
+            yield Ground(f"speed-up {speed}: {assisted - without:.2f} s more",
                          assisted - without > 2)
 
 
-def _slower_proxy(cells: Cells) -> Iterator[Answer]:
+def _slower_proxy(cells: Cells) -> Iterator[Ground]:
     if asked := model.transaction(cells, ids("mp-assist", wire="2g", speed=50)):
         slower = asked.faster(30 / 50, "proxy")
         for customers in (1, 100):
             ratio = slower.means(customers)[1] / asked.means(customers)[1]
-            yield Answer(f"{customers} customer{'s' * (customers > 1)}: {100 * (ratio - 1):.1f} % "
+            yield Ground(f"{customers} customer{'s' * (customers > 1)}: {100 * (ratio - 1):.1f} % "
                          "longer", ratio - 1 <= _NOTICEABLE)
 
 
-def _faster_kdc(cells: Cells) -> Iterator[Answer]:
+def _faster_kdc(cells: Cells) -> Iterator[Ground]:
     pair = [model.transaction(cells, ids("mp-assist", wire="2g", speed=speed))
             for speed in (50, 100)]
     if pair[0] and pair[1]:
         ratio = pair[1].capacity_per_s / pair[0].capacity_per_s
-        yield Answer(f"{ratio:.2f} times the throughput", ratio > 2)
+        yield Ground(f"{ratio:.2f} times the throughput", ratio > 2)
 
 
-def _assist_at_lan(cells: Cells) -> Iterator[Answer]:
+def _assist_at_lan(cells: Cells) -> Iterator[Ground]:
     trusted, assist = (_response(cells, name) for name in ("mp-trusted", "mp-assist"))
     if trusted and assist:
-        yield Answer(f"{assist:.2f} s instead of {trusted:.2f} s",
+        yield Ground(f"{assist:.2f} s instead of {trusted:.2f} s",
                      1 - assist / trusted <= _MEANINGFUL)
 
 
-def _kdc_with_proxy(cells: Cells) -> Iterator[Answer]:
+def _kdc_with_proxy(cells: Cells) -> Iterator[Ground]:
     for name in (*LOADED[2:], "m-client-key", "mp-standard", "mp-trusted", "mp-assist"):
         if asked := model.transaction(cells, ids(name)):
             proxy = asked.demand_s("proxy")
             beside = f" (proxy {proxy:.2f} s)" if proxy else ""
-            yield Answer(f"{name}: KDC {asked.demand_s('kdc-l'):.2f} s{beside}",
+            yield Ground(f"{name}: KDC {asked.demand_s('kdc-l'):.2f} s{beside}",
                          asked.bottleneck == "kdc-l")

@@ -23,7 +23,7 @@ from studies.kerberos2002.design import (
     ids,
 )
 from studies.kerberos2002.model import Transaction
-from studies.kerberos2002.published import PaperValues
+from studies.kerberos2002.published import PublishedValues
 from studies.kerberos2002.report.paper_tables import loads, observation
 from studies.kerberos2002.variants import VARIANTS
 
@@ -31,7 +31,7 @@ _MANY = (*range(1, 21), 24, 28, 32, 40)
 _X, _R = Axis("throughput", "/s"), Axis("response time", "s")
 
 
-def figures(cells: Cells, paper: PaperValues) -> Iterator[Figure]:
+def figures(cells: Cells, paper: PublishedValues) -> Iterator[Figure]:
     """Those for which anything was measured."""
     for figure in (_loaded(cells), _figure_5(cells), _figure_6(cells, paper),
                    _figure_10(cells, paper), _figure_11(cells)):
@@ -84,7 +84,7 @@ def _figure_5(cells: Cells) -> Figure | None:
                    panels)
 
 
-def _figure_6(cells: Cells, paper: PaperValues) -> Figure | None:
+def _figure_6(cells: Cells, paper: PublishedValues) -> Figure | None:
     panels = []
     for speed in FIG_6_SPEEDS:
         series = [_curve(f"{VARIANTS[protocol].title}, {count}", asked)
@@ -98,7 +98,7 @@ def _figure_6(cells: Cells, paper: PaperValues) -> Figure | None:
                    f"curves are stable below {paper.stable_below_per_s:g}/s.", panels)
 
 
-def _figure_10(cells: Cells, paper: PaperValues) -> Figure | None:
+def _figure_10(cells: Cells, paper: PublishedValues) -> Figure | None:
     panels = []
     for wire, title in (("2g", "9600 bit/s, 520 ms"), ("3g", "384 kbit/s, 100 ms")):
         series = []

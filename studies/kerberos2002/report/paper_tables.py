@@ -9,9 +9,9 @@ from analysis.cells import Cells, Ids, Observation
 from analysis.numbers import NOTHING, column, exact, observed
 from analysis.table import Column, Entry, Table
 from studies.kerberos2002 import model
-from studies.kerberos2002.body import BYTES, PACKETS, PHASES, RESPONSE
+from studies.kerberos2002.body import BYTES, PACKETS, PHASES, RESPONSE, THROUGHPUT
 from studies.kerberos2002.design import CUSTOMERS, LOADED, ids
-from studies.kerberos2002.published import PaperValues
+from studies.kerberos2002.published import PublishedValues
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
 _SOURCE = "the 2002 paper"
@@ -30,7 +30,7 @@ _FINDINGS = {
                  "nothing in print."}
 
 
-class Load(NamedTuple):
+class LoadPoint(NamedTuple):
     """A load: what was measured, and what exact MVA and AMVA say with inputs of two kinds."""
 
     protocol: str
@@ -48,7 +48,7 @@ class Load(NamedTuple):
         return max(abs(said / seen - 1) for said, seen in zip(self.exact, measured, strict=True))
 
 
-def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
+def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
     """Those with anything measured in them."""
     yield _table_1(paper)
     for table in (_table_2(cells, paper), _table_3(cells, paper), _fit(cells, paper),
@@ -63,7 +63,7 @@ def observation(cells: Cells, name: str, cell: Ids) -> Observation | None:
     return value if isinstance(value, Observation) else None
 
 
-def _table_1(paper: PaperValues) -> Table:
+def _table_1(paper: PublishedValues) -> Table:
     rows = [(Entry(name), exact(seconds)) for name, seconds in paper.table_1_s.items()]
     return Table("table-1", "Table I: operation times on a Celeron of 850 MHz",
                  (Column("operation", "Operation"),
@@ -71,7 +71,7 @@ def _table_1(paper: PaperValues) -> Table:
                  "What devices of this study are derived from (celeron-850).", source=_SOURCE)
 
 
-def _table_2(cells: Cells, paper: PaperValues) -> Table:
+def _table_2(cells: Cells, paper: PublishedValues) -> Table:
     rows = []
     for protocol in ("pkcross", "pktapp"):
         for party, legible in paper.legible[protocol].items():
@@ -91,7 +91,7 @@ def _table_2(cells: Cells, paper: PaperValues) -> Table:
                  "Kerberos encrypt more parts than the paper's essential elements.", source=_SOURCE)
 
 
-def _table_3(cells: Cells, paper: PaperValues) -> Table:
+def _table_3(cells: Cells, paper: PublishedValues) -> Table:
     rows = []
     for protocol in MOBILE:
         cell = ids(protocol)
@@ -109,7 +109,7 @@ def _table_3(cells: Cells, paper: PaperValues) -> Table:
         clock=cells.results.clock, source=_SOURCE)
 
 
-def _fit(cells: Cells, paper: PaperValues) -> Table:
+def _fit(cells: Cells, paper: PublishedValues) -> Table:
     """Each phase against what its operations take, and against print."""
     rows = []
     for protocol in MOBILE:
@@ -135,17 +135,17 @@ def _fit(cells: Cells, paper: PaperValues) -> Table:
         clock=cells.results.clock)
 
 
-def loads(cells: Cells) -> Iterator[Load]:
+def loads(cells: Cells) -> Iterator[LoadPoint]:
     """Every load that was measured, with the model's answers."""
     for protocol in LOADED:
         for customers in CUSTOMERS[1:]:
             cell = ids(protocol, customers=customers)
             throughput, response = (observation(cells, name, cell)
-                                    for name in ("throughput_per_s", RESPONSE.name))
+                                    for name in (THROUGHPUT.name, RESPONSE.name))
             drawn = model.transaction(cells, ids(protocol), cell)
             alone = model.transaction(cells, ids(protocol))
             if throughput and response and drawn and alone:
-                yield Load(protocol, customers, throughput, response, drawn.means(customers),
+                yield LoadPoint(protocol, customers, throughput, response, drawn.means(customers),
                            drawn.means(customers, "schweitzer"), alone.means(customers))
 
 

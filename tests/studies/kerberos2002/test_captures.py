@@ -27,8 +27,7 @@ def capture(file: Path, frames: list[bytes]) -> captures.Traffic:
 
 
 def test_a_message_in_pieces_is_one(tmp_path: Path) -> None:
-    """Pieces are put together, a repeated one counts as such, and the times are of first and last.
-    """
+    """Pieces are put together, a repeated one counts as such; times are of first and last."""
     ports = (1000, 88)
     traffic = capture(tmp_path / "a.pcap", [
         frame(ports, 99, b"", SYN), frame(ports, 100, b"\0\0\0\5ab"), frame(ports, 100,

@@ -16,17 +16,17 @@ from studies.kerberos2002 import evidence, expected
 from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
-from studies.kerberos2002.said import Said
+from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import VARIANTS
 
 ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
     ("client", "kdc-l", "kdc-r", "proxy", "app1"), 1)}
 
 
-def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Said:
+def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Spoken:
     """A message as a capture would have it."""
     kind = messages.kind_of(payload)
-    return Said(source, target, transport, kind, payload, messages.decode(kind, payload), number)
+    return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload), number)
 
 
 def case(folder: Path, protocol: str, suite: str = "era", fault: str = "") -> Case:
@@ -42,7 +42,7 @@ def case(folder: Path, protocol: str, suite: str = "era", fault: str = "") -> Ca
                 {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False})
 
 
-def _in_time(heard: list[Said]) -> list[Said]:
+def _in_time(heard: list[Spoken]) -> list[Spoken]:
     """The order on the wire: here a question within a question is noted after it, as it is said."""
     return sorted(heard, key=lambda one: one.at_s)
 
@@ -65,7 +65,7 @@ def test_a_password_in_place_of_a_certificate_is_a_downgrade(tmp_path: Path) -> 
         case(tmp_path, "m-standard", fault="password-instead"))
 
 
-def _with(judged: Case, number: int, change: Callable[[Said], Said]) -> Case:
+def _with(judged: Case, number: int, change: Callable[[Spoken], Spoken]) -> Case:
     rows = list(judged.said)
     rows[number] = change(rows[number])
     return replace(judged, said=rows)
@@ -98,7 +98,7 @@ def _miscounted(judged: Case) -> Case:
 
 def _unsigned(judged: Case) -> Case:
     """One byte of the client's signature is another."""
-    def change(one: Said) -> Said:
+    def change(one: Spoken) -> Spoken:
         value: dict[str, Any] = {**one.value, "padata": [dict(one.value["padata"][0])]}
         pack = deepcopy(messages.decode("PA-PK-AS-REQ", value["padata"][0]["padata-value"]))
         hashed = pack["signedAuthPack"]["authPackSig"]["signedHash"]

@@ -58,7 +58,7 @@ def test_wires_take_what_they_should(lone: dict[str, Record]) -> None:
     """At 2G what the client's wire carries takes 9600 bit/s, and every message 0.52 s."""
     for protocol in ("m-standard", "mp-assist"):
         slow, quick = (measured(lone[f"{protocol}-{wire}"]) for wire in ("2g", "lan"))
-        added_s = slow["response_s"] - quick["response_s"]
+        added_s = slow["transaction_s"] - quick["transaction_s"]
         asks = sum(message["source"] == "client" for message in slow["messages"])
         # A request and its reply each take 0.52 s, the connection a round trip besides; nearly
         # nothing passes both ways at once.
