@@ -24,24 +24,29 @@ class Walk:
     told: list[str] = field(default_factory=list)
     _reply_keys: dict[str, str] = field(default_factory=dict)
     _told_key: str = ""
+    _number: int = 0
 
     def all(self, said: Sequence[Spoken]) -> None:
         """Every message; a message that lacks what it should have is a complaint."""
         steps = {"AS-REQ": self._as_request, "AS-REP": self._as_reply, "TGS-REQ": self._tgs_request,
                  "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
                  "ProxyRequest": self._to_proxy, "ProxyReply": self._from_proxy}
-        for message in said:
+        for self._number, message in enumerate(said, 1):
             try:
                 steps[message.kind](message)
             except (KeyError, TypeError, IndexError) as error:
                 self.opened.complaints.append(
                     f"{message.kind} of {message.source}: lacks {error!r:.60}")
 
+    def _where(self, said: Spoken) -> str:
+        """What a message is called here; a server may say the same kind of thing twice."""
+        return f"{said.source}'s {said.kind} ({self._number})"
+
     # --- initial exchanges -------------------------------------------------------------------
 
     def _as_request(self, said: Spoken) -> None:
         padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
-        where = f"{said.source}'s AS-REQ"
+        where = self._where(said)
         self._reply_keys[said.target] = ""
         if messages.PA_PK_AS_REQ in padata:
             value = messages.decode("PA-PK-AS-REQ", padata[messages.PA_PK_AS_REQ])
@@ -68,7 +73,7 @@ class Walk:
 
     def _as_reply(self, said: Spoken) -> None:
         padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
-        where = f"{said.source}'s AS-REP"
+        where = self._where(said)
         if messages.PA_PK_AS_REP in padata:
             value = messages.decode("PA-PK-AS-REP", padata[messages.PA_PK_AS_REP])
             temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
@@ -111,7 +116,7 @@ class Walk:
         self._reply_keys[said.target] = f"session with {service}"
 
     def _tgs_reply(self, said: Spoken) -> None:
-        where = f"{said.source}'s TGS-REP"
+        where = self._where(said)
         part = self.opened.part(where, _TGS_PART, "EncTGSRepPart", said.value["enc-part"],
                                 self._reply_keys[said.source])
         self._ticket(where, said, part["key"]["keyvalue"])

@@ -47,6 +47,17 @@ def _in_time(heard: list[Spoken]) -> list[Spoken]:
     return sorted(heard, key=lambda one: one.at_s)
 
 
+def test_two_servers_of_a_machine_are_told_apart(tmp_path: Path) -> None:
+    """Two services on one node each give a key of their own."""
+    realms = Realms(tmp_path, "pktapp", servers=2)
+    realms.transaction("pktapp")
+    heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
+    opened = evidence.started(RunKeys(keys("era")))
+    evidence.Walk(opened).all(heard)
+    assert opened.complaints == []
+    assert list(opened.strangers()) == []
+
+
 def failed(judged: Case) -> set[str]:
     """The checks that do not hold."""
     return {check.check for check in evidence.gather(judged) if not check.ok}
