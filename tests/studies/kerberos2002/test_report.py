@@ -47,7 +47,7 @@ def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
     rate, took_s = asked.means(int(customers))
     if customers != "1":
         rate *= 1 + off
-    phases = {name: 0.1 for name in ("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s")} \
+    phases = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.1) \
         if VARIANTS[protocol].way == "mobile" else {}
     return Measured(
         schema=1, seed=1, transactions=1, transaction_s=took_s, transactions_per_s=rate,
