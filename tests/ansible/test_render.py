@@ -84,7 +84,7 @@ def test_interrupted_ansible_leaves_nothing_behind(tmp_path: Path,
         rendering = asyncio.ensure_future(
             render(P1, realm(), secrets.make(None), work=tmp_path / "work", name="P1-0",
                    mount="/mount"))
-        while not begun.exists() and not rendering.done():
+        while not begun.exists() and not rendering.done():  # noqa: ASYNC110 - a file tells
             await asyncio.sleep(0.02)
         rendering.cancel()
         await asyncio.gather(rendering, return_exceptions=True)
