@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from protocols.kerberos import messages
-from protocols.kerberos.errors import Refusal
+from protocols.kerberos.errors import Refusal, RefusalCode
 from protocols.kerberos.meter import Cost, Meter
 from protocols.kerberos.party import Party
 from protocols.kerberos.processor import SharedProcessor
-from protocols.kerberos.steps import Mark, Work
+from protocols.kerberos.steps import Ask, Mark, Work
 from protocols.kerberos.suites import RandomBytes, Suite
 from protocols.kerberos.wire import Address, Exchange
 
@@ -79,7 +80,7 @@ class Host:
 
     async def run(self, work: Work, party: Party, about: str, message: bytes | None = None,
                   stamps: Stamps | None = None) -> bytes:
-        """A piece of work from its first step to its answer. Raises Refusal, OSError."""
+        """A piece of work from its first step to its answer. Raises Refusal."""
         exchange = Exchange(self._addresses)
         if message is not None:
             party.meter.charge(_message_operation(message), len(message))
@@ -96,7 +97,7 @@ class Host:
                 party.meter.charge(f"message-{step.transport}", len(step.message))
                 await self._settle(party, about)
                 asked_ns = time.monotonic_ns()
-                reply = await exchange.ask(step.to, step.transport, step.message)
+                reply = await _asked(exchange, step)
                 if stamps:
                     stamps.asks.append((step.to, asked_ns, time.monotonic_ns()))
                 party.meter.charge(f"message-{step.transport}", len(reply))
@@ -115,10 +116,21 @@ class Host:
         party.meter.operations.clear()
         if not done:
             return
+        work_s = self._processor.drawn(owed_s)
         tally = self.tallies.setdefault(about, VisitTally())
+        # Counted when it begins: what is still under way at the end is long rather than short.
         tally.visits += 1
         tally.operations += done
-        tally.work_s += await self._processor.work(owed_s)
+        tally.work_s += work_s
+        await self._processor.work(work_s)
+
+
+async def _asked(exchange: Exchange, step: Ask) -> bytes:
+    """The reply to a question. Raises Refusal where nobody answers."""
+    try:
+        return await exchange.ask(step.to, step.transport, step.message)
+    except (OSError, asyncio.IncompleteReadError):
+        raise Refusal(RefusalCode.UNAVAILABLE, f"{step.to} does not answer") from None
 
 
 def _message_operation(message: bytes) -> str:

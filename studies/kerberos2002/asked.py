@@ -10,8 +10,9 @@ from studies.study import Asked as AnyAsked
 class Asked(AnyAsked):
     """Settings of the workload."""
 
-    transactions: int = Field(200, ge=20, le=20000, description="Transactions of a repetition with "
-                              "more than one customer, the first tenth of them a warm-up; with "
+    transactions: int = Field(240, ge=20, le=20000, description="Transactions of a repetition with "
+                              "more than one customer, the first tenth of them (two of "
+                              "every customer) a warm-up; with "
                               "several servers so many fewer.",
                               json_schema_extra={"option": "--transactions"})
     certificate_bytes: int = Field(1800, ge=0, le=8000, description="Size of a certificate: the "

@@ -18,7 +18,8 @@ from studies.kerberos2002.variants import VARIANTS
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure")
-_WARM_UP = 0.1
+#: A warm-up is a share of the transactions, and some of every customer: all begin at once.
+_WARM_UP, _WARM_UP_EACH = 0.1, 2
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -69,7 +70,8 @@ def _nearest(capture: Mapping[str, Any]) -> int:
 
 
 def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measured:
-    counted = rows[int(len(rows) * _WARM_UP):] if case.customers > 1 else rows
+    left_out = min(len(rows) // 2, max(int(len(rows) * _WARM_UP), _WARM_UP_EACH * case.customers))
+    counted = rows[left_out:] if case.customers > 1 else rows
     responses = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in counted]
     began_ns = rows[len(rows) - len(counted) - 1]["end_ns"] if case.customers > 1 \
         else rows[0]["start_ns"]

@@ -78,7 +78,7 @@ class Kerberos2002(Study):
             **ids, "servers": int(ids["servers"]), "speed": int(ids["speed"]),
             "customers": int(ids["customers"]), "devices": devices,
             "transactions": _transactions(cell, asked),
-            "variation": "exponential" if is_loaded else "fixed",
+            "variation": "gamma" if is_loaded else "fixed",
             "certificate_bytes": asked.certificate_bytes, "xtkt_cache": asked.xtkt_cache,
             "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
             "first_seed": asked.first_seed,

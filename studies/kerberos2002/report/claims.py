@@ -39,6 +39,10 @@ _REASONS = {
     "C9": "the paper degrades 9600 bit/s by frame errors of unstated rate (I6), and its standard "
           "client does one private operation less",
     "C10": "the proxy's operations alone; at 3G its certificates save next to nothing",
+    "C11": "at this load the proxy is the bottleneck: for the key that it is told it does as much "
+           "as the KDC, whose reply is not signed (I4)",
+    "C14": "a proxy that is told a key does a private and three public operations, as the KDC "
+           "does, and handles twice its messages; the paper's KDC did two private ones (I4)",
     "C12": "twice the processor is twice the throughput of a saturated KDC, and no more"}
 
 

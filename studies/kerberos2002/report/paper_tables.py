@@ -168,9 +168,9 @@ def _loads(cells: Cells) -> Table:
         Column("amva_error", "AMVA off MVA", "%", 100, 1),
         Column("unloaded_error", "with a lone customer's inputs", "%", 100, 1)), tuple(rows),
         f"{near} of {len(rows)} loads are within 3 % in throughput and response time. Service "
-        "times are exponential with the lone customer's means; the model takes the means that were "
-        "drawn, and in the last column (response time) the lone customer's, so that chance is in "
-        "it.", clock=cells.results.clock)
+        "times are gamma distributed with the lone customer's means; the model takes the means "
+        "that were drawn, and in the last column (response time) the lone customer's, so that "
+        "chance is in it.", clock=cells.results.clock)
 
 
 def _stations(cells: Cells) -> Table:

@@ -87,5 +87,5 @@ def test_the_model_predicts_a_load(shared_qop: Qop) -> None:
     assert status == 0, [record.reason for record in records.values()]
     seen = list(loads(Cells(load(shared_qop.folder / "load"))))
     assert [entry.customers for entry in seen] == [4]
-    # Sixty transactions with exponential service times; the study's own bound is of many more.
+    # Sixty transactions; the study's own bound is of more.
     assert seen[0].error < 0.1
