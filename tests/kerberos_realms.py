@@ -38,10 +38,10 @@ class Realms:
     """All parties of a task, and what they said."""
 
     def __init__(self, folder: Path, protocol: str, suite: str = "era", servers: int = 1,
-                 fault: str = "") -> None:
+                 fault: str = "", options: Mapping[str, Any] | None = None) -> None:
         task = {"protocol": protocol, "servers": servers, "customers": 1, "suite": suite,
                 "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
-                "variation": "fixed", "transactions": 1, "seed": 1}
+                "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
         self.documents = programs.documents(task, keys(suite), {}, fault)
         self.meters: dict[str, Meter] = {}
         self.said: list[tuple[str, str, str, bytes]] = []

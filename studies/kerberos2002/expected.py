@@ -64,15 +64,14 @@ _TELLS, _IS_TOLD = (1, 1), (1, 3)
 
 
 def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], *,
-                          kdc_signs: bool = False,
-                          cached: bool = False) -> dict[str, tuple[int, int]]:
+                          kdc_signs: bool = False) -> dict[str, tuple[int, int]]:
     """Private and public operations of a transaction by party; those with none are left out."""
     total: Counter[tuple[str, int]] = Counter()
 
     def add(party: str, pair: tuple[int, int], times: int = 1) -> None:
         for place, count in enumerate(pair):
             total[party, place] += count * times
-    if variant.way == "pkcross" and not cached:
+    if variant.way == "pkcross":
         add(_LOCAL, _ASKS)
         add(_REMOTE, _ANSWERS)
     elif variant.way == "pktapp":

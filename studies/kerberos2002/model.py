@@ -19,7 +19,6 @@ from analysis.queueing import (
     solve,
 )
 from analysis.queueing.solve import Method
-from studies.kerberos2002.design import ids
 
 #: Parties whose processors customers share; clients have one each.
 SHARED = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
@@ -76,6 +75,12 @@ class Transaction:
         return QueueingNetwork((*stations, QueueingStation(_DELAY, "delay")),
                                (Chain(_CHAIN, tuple(classes), population=customers),))
 
+    def chain(self, name: str, customers: int) -> tuple[list[str], Chain]:
+        """The parties that it visits, and its chain."""
+        network = self.network(customers)
+        return [station.name for station in network.stations[:-1]], replace(
+            network.chains[0], name=name)
+
     def means(self, customers: int, method: Method = "exact") -> tuple[float, float]:
         """Throughput (1/s) and response time (s) with so many customers."""
         solved = solve(self.network(customers), method).chain(_CHAIN)
@@ -129,10 +134,12 @@ def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, flo
     return [asked.means(count) for count in customers]
 
 
-def figure_5(cells: Cells) -> dict[tuple[str, int], Transaction]:
-    """The transactions of Figure 5 by protocol and number of servers, as far as measured."""
-    from studies.kerberos2002.design import FIG_5
-
-    made = {(protocol, count): transaction(cells, ids(protocol, servers=count))
-            for protocol, counts in FIG_5.items() for count in counts}
-    return {key: asked for key, asked in made.items() if asked is not None}
+def mixed(one: Transaction, other: Transaction, customers: tuple[int, int],
+          method: Method = "exact") -> tuple[float, float]:
+    """Response times (s) of two kinds of customers who share processors."""
+    parts = [asked.chain(name, count) for asked, name, count in
+             zip((one, other), ("one", "other"), customers, strict=True)]
+    parties = dict.fromkeys(party for names, _ in parts for party in names)
+    stations = (*(QueueingStation(party) for party in parties), QueueingStation(_DELAY, "delay"))
+    solved = solve(QueueingNetwork(stations, tuple(chain for _, chain in parts)), method)
+    return solved.chain("one").response_s, solved.chain("other").response_s

@@ -13,11 +13,13 @@ from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
 _CUSTOMERS = (1, 4, 16)
+#: Customers with PKCROSS and with PKTAPP.
+_MIXES = ((8, 1), (8, 4), (8, 8), (1, 8))
 
 
 def tables(cells: Cells) -> Iterator[Table]:
     """Those for which anything was measured."""
-    for table in (_questions(cells), _combined(cells)):
+    for table in (_questions(cells), _combined(cells), _mixed(cells), _figure_b1(cells)):
         if table.rows:
             yield table
 
@@ -66,6 +68,39 @@ def _combined(cells: Cells) -> Table:
         Column("regret_s", "regret", "s", digits=2)), tuple(rows),
         "Response times, modelled from records. Regret: by how much the chosen protocol takes "
         "longer than the other one.", clock=cells.results.clock)
+
+
+def _mixed(cells: Cells) -> Table:
+    """Users of both protocols in one network: two chains, of which each slows the other."""
+    pair = [model.transaction(cells, ids(name)) for name in ("pkcross", "pktapp")]
+    rows = []
+    if pair[0] and pair[1]:
+        for counts in _MIXES:
+            exact_s, approximate_s = (model.mixed(pair[0], pair[1], counts, method)
+                                      for method in ("exact", "schweitzer"))
+            rows.append((*map(exact, counts), *map(exact, exact_s), *map(exact, approximate_s)))
+    return Table("table-mixed", "Section 5.4: users of both protocols beside each other", (
+        Column("pkcross", "with PKCROSS", digits=0, group="customers"),
+        Column("pktapp", "with PKTAPP", digits=0, group="customers"),
+        *(Column(f"{name}_{method}_s", title, "s", digits=2, group=group)
+          for method, group in (("mva", "MVA"), ("amva", "AMVA"))
+          for name, title in (("pkcross", "PKCROSS"), ("pktapp", "PKTAPP")))), tuple(rows),
+        "Two equivalence classes (B.1 to B.11), one server; response times by model.",
+        clock=cells.results.clock)
+
+
+def _figure_b1(cells: Cells) -> Table:
+    """The transaction of Figure B.1 as the model's inputs."""
+    asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
+    rows = [(Entry(party), Entry(name), exact(count), exact(each_s))
+            for (party, name), (count, each_s) in asked.visits.items()] if asked else []
+    if asked:
+        rows.append((Entry("wires and client"), Entry("under way"), exact(1),
+                     exact(asked.delay_s)))
+    return Table("table-b1", "Figure B.1: MP-PKINIT as the model's inputs (3G, speed-up 50)", (
+        Column("station", "Station"), Column("class", "Class"),
+        Column("visits", "v_ir", digits=0), Column("service_s", "s_ir", "ms", 1e3, 2)),
+        tuple(rows), "Proxy assist, from a lone customer's record.", clock=cells.results.clock)
 
 
 def _choice(placement: str, servers: int, customers: int, cross: Transaction,

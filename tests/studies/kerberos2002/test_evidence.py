@@ -29,9 +29,10 @@ def said(source: str, target: str, transport: str, payload: bytes, number: int) 
     return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload), number)
 
 
-def case(folder: Path, protocol: str, suite: str = "era", fault: str = "") -> Case:
+def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
+         **options: bool) -> Case:
     """A transaction in memory, as the judge would have it from captures."""
-    realms = Realms(folder, protocol, suite, fault=fault)
+    realms = Realms(folder, protocol, suite, fault=fault, options=options)
     realms.transaction(VARIANTS[protocol].way)
     heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
     pairs = {frozenset((ADDRESSES[one.source], ADDRESSES[one.target])) for one in heard}
@@ -39,7 +40,7 @@ def case(folder: Path, protocol: str, suite: str = "era", fault: str = "") -> Ca
                for name, meter in realms.meters.items()}
     return Case(VARIANTS[protocol], {"app/a1": "app1"}, _in_time(heard),
                 {"client": Traffic(pairs=pairs)}, ADDRESSES, RunKeys(keys(suite)), tallies, 1, 1,
-                {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False})
+                {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False, **options})
 
 
 def _in_time(heard: list[Spoken]) -> list[Spoken]:
@@ -68,6 +69,26 @@ def failed(judged: Case) -> set[str]:
 def test_what_is_right_is_proven(protocol: str, suite: str, tmp_path: Path) -> None:
     """Every protocol stands all checks, in both suites."""
     assert failed(case(tmp_path, protocol, suite)) == set()
+
+
+@pytest.mark.parametrize(("protocol", "option"), [
+    ("m-client-key", "kdc_signs"), ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
+    ("pkcross", "xtkt_cache")])
+def test_options_are_proven_and_missed(protocol: str, option: str, tmp_path: Path) -> None:
+    """Each option stands all checks; where it can be seen in one transaction, its lack does not."""
+    judged = case(tmp_path, protocol, **{option: True})
+    assert failed(judged) == set()
+    without = replace(judged, task={**judged.task, option: False})
+    assert bool(failed(without)) is (option != "xtkt_cache")
+
+
+def test_a_kept_cross_realm_ticket_spares_the_exchange(tmp_path: Path) -> None:
+    """With the cache, a second transaction has no message between the KDCs."""
+    realms = Realms(tmp_path, "pkcross", options={"xtkt_cache": True})
+    for _ in range(2):
+        realms.transaction("pkcross")
+    assert sum("kdc-l>kdc-r" in kind for kind in realms.kinds) == 1
+    assert len(realms.kinds) == 18
 
 
 def test_a_password_in_place_of_a_certificate_is_a_downgrade(tmp_path: Path) -> None:

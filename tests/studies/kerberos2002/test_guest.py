@@ -66,10 +66,8 @@ def test_wires_take_what_they_should(lone: dict[str, Record]) -> None:
 
 
 @pytest.mark.parametrize(("fault", "protocol", "says"), [
-    ("wrong-user", "m-standard", "75 client name mismatch"),
     ("password-instead", "m-standard", "not proven: messages in the protocol's order"),
-    ("wrong-pkcross-key", "pkcross", "20 tgt revoked"),
-    ("proxy-with-another-key", "mp-assist", "24 preauthentication failed")])
+    ("wrong-pkcross-key", "pkcross", "20 tgt revoked")])
 def test_a_control_fails_its_repetition(shared_qop: Qop, fault: str, protocol: str,
                                         says: str) -> None:
     """What is wrong is refused, or found out where the login succeeds."""
@@ -83,9 +81,9 @@ def test_the_model_predicts_a_load(shared_qop: Qop) -> None:
     """Exact MVA on a record's demands is near the throughput of four customers."""
     status, records = run(shared_qop, "load", "--protocols", "m-standard", "--only", "servers=1",
                           "--only", "wire=lan", "--only", "speed=1", "--only", "suite=era",
-                          "--only", "customers=1,4", "--transactions", "60")
+                          "--only", "customers=1,4", "--transactions", "40")
     assert status == 0, [record.reason for record in records.values()]
     seen = list(loads(Cells(load(shared_qop.folder / "load"))))
     assert [entry.customers for entry in seen] == [4]
-    # Sixty transactions; the study's own bound is of more.
+    # Forty transactions; the study's own bound is of more.
     assert seen[0].error < 0.1

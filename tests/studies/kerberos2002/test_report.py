@@ -97,7 +97,8 @@ def test_a_model_that_is_off_is_said_to_be() -> None:
 def test_print_stands_beside(right: Report) -> None:
     """Table III has every printed figure, and the contradictions are among the facts."""
     tables = {table.id: table for section in right.sections for table in section.tables}
-    assert {"table-1", "table-2", "table-3", "table-model", "table-combined"} <= set(tables)
+    assert {"table-1", "table-2", "table-3", "table-model", "table-combined",
+            "table-mixed", "table-b1"} <= set(tables)
     printed = [entry.published for row in tables["table-3"].rows for entry in row[1:]]
     assert sorted(printed) == sorted(PAPER.table_3.values())
     facts = dict(right.facts)
