@@ -13,13 +13,11 @@ from typing import Any
 
 from protocols.kerberos import messages
 from protocols.kerberos.client import Client
-from protocols.kerberos.config import Configuration
+from protocols.kerberos.config import ClientRole, load
 from protocols.kerberos.errors import Refusal
-from protocols.kerberos.kdc import Kdc
 from protocols.kerberos.meter import Meter
 from protocols.kerberos.party import Party
-from protocols.kerberos.proxy import Proxy
-from protocols.kerberos.server import AppServer
+from protocols.kerberos.program import party_of
 from protocols.kerberos.steps import Mark, Work
 from studies.kerberos2002 import pki, programs
 
@@ -50,27 +48,24 @@ class Realms:
         for name, document in self.documents.items():
             file = folder / f"{name}.json"
             file.write_text(json.dumps(document))
-            self._read[name] = Configuration(file)
+            self._read[name] = load(file)
         self.parties: dict[str, Any] = {}
         for name, read in self._read.items():
-            if "kdc" in read.document:
-                self.parties[name] = Kdc(read.kdc())
-            elif "proxy" in read.document:
-                self.parties[name] = Proxy(read.proxy())
-            elif "services" in read.document:
-                self.parties[name] = AppServer(read.services())
+            if not isinstance(read.role, ClientRole):
+                self.parties[name] = party_of(read.role)
 
     def party(self, name: str) -> Party:
         """A node's operations, counted over its whole life."""
         read = self._read[name]
-        offset_ns = round(read.document.get("clock_offset_s", 0) * 1e9)
+        offset_ns = round(read.clock_offset_s * 1e9)
         meter = self.meters.setdefault(name, Meter({}))
         return Party(read.suite, meter, secrets.token_bytes, lambda: time.time_ns() + offset_ns)
 
     def transaction(self, way: str) -> None:
         """One transaction. Raises Refusal."""
-        self._run("client", Client(self._read["client"].client()).transaction(
-            self.party("client"), way))
+        role = self._read["client"].role
+        assert isinstance(role, ClientRole)
+        self._run("client", Client(role.settings).transaction(self.party("client"), way))
 
     def ask(self, asker: str, to: str, transport: str, message: bytes) -> bytes:
         """A party's reply."""

@@ -94,7 +94,7 @@ def validate(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certi
     checked. Raises Refusal.
     """
     try:
-        chain = [x509.load_der_x509_certificate(one["certData"]) for one in sent]
+        chain = [x509.load_der_x509_certificate(entry["certData"]) for entry in sent]
     except ValueError:
         raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no certificate of X.509") from None
     if not chain:

@@ -147,7 +147,7 @@ class Client:
     def _opened(self, party: Party, reply: bytes, kdc: tuple[str, str], nonce: int) -> Credential:
         """What a reply to a signed request brings."""
         value = messages.expect("AS-REP", reply)
-        sealed = {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+        sealed = messages.padata_of(value)
         if messages.PA_PK_AS_REP not in sealed:
             raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "a reply without a signature")
         key = pkinit.check_reply(party, self._settings.identity, sealed[messages.PA_PK_AS_REP], kdc,

@@ -43,7 +43,3 @@ class Refusal(Exception):
 
 class Undecipherable(ValueError):
     """A key does not open something."""
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be meant; one line."""

@@ -70,7 +70,7 @@ class Kdc:
 
     def _initial(self, party: Party, value: Mapping[str, Any]) -> bytes:
         body = value["req-body"]
-        padata = {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+        padata = messages.padata_of(value)
         if body["kdc-options"][0] == messages.PKCROSS_OPTION:
             return self._cross_realm(party, body, padata)
         client = messages.name_of(body["cname"])
@@ -127,7 +127,7 @@ class Kdc:
     # --- service tickets ---------------------------------------------------------------------
 
     def _service(self, party: Party, value: Mapping[str, Any]) -> Work:
-        padata = {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+        padata = messages.padata_of(value)
         if messages.PA_TGS_REQ not in padata:
             raise Refusal(RefusalCode.NO_PREAUTHENTICATION, "no ticket")
         body = value["req-body"]
@@ -177,9 +177,9 @@ class Kdc:
 
     def _cross_realm_ticket(self, party: Party, realm: str) -> Generator[Ask, bytes, Credential]:
         """XTKT(l,r), kept or asked for."""
-        kept = self._cross.get(realm)
-        if kept and kept.ends_s > party.now_ns() // 1_000_000_000 + self._settings.cross_realm_s:
-            return kept
+        held = self._cross.get(realm)
+        if held and held.ends_s > party.now_ns() // 1_000_000_000 + self._settings.cross_realm_s:
+            return held
         if realm not in self._settings.remote:
             raise Refusal(RefusalCode.SERVER_UNKNOWN, f"no way to {realm}")
         where, name = self._settings.remote[realm]
@@ -189,7 +189,7 @@ class Kdc:
             party, "AS-REQ", (f"{PKCROSS}/{realm}", realm), nonce,
             client=self._settings.identity.name, padata=[padata], options=messages.PKCROSS_OPTION))
         value = messages.expect("AS-REP", reply)
-        sealed = {entry["padata-type"]: entry["padata-value"] for entry in value["padata"]}
+        sealed = messages.padata_of(value)
         key = pkinit.check_reply(party, self._settings.identity,
                                  sealed[messages.PA_PK_AS_REP], (name, realm), nonce)
         cross = tickets.take(party, value, "AS-REP", key, AS_REP_PART, nonce)

@@ -112,6 +112,11 @@ def realm_of(value: Mapping[str, Any], own: str) -> str:
     return parts[1] if len(parts) == 2 and parts[0] == "krbtgt" else own
 
 
+def padata_of(value: Mapping[str, Any]) -> dict[int, bytes]:
+    """The pre-authentication data of a request or reply, by their types."""
+    return {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+
+
 def kerberos_time(at_ns: int) -> datetime:
     """Nanoseconds since 1970 to a whole second."""
     return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from protocols.kerberos.errors import ConfigError
+from protocols.fields import ConfigError
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from protocols.fields import ConfigError
 from protocols.kerberos.client import Client
-from protocols.kerberos.config import Configuration
-from protocols.kerberos.errors import ConfigError, Refusal
-from protocols.kerberos.kdc import Kdc
+from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load
+from protocols.kerberos.errors import Refusal
+from protocols.kerberos.kdc import Kdc, KdcSettings
 from protocols.kerberos.processor import SharedProcessor
-from protocols.kerberos.proxy import Proxy
+from protocols.kerberos.proxy import Proxy, ProxySettings
 from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
 from protocols.kerberos.server import AppServer
 from protocols.kerberos.wire import serve
@@ -35,16 +35,13 @@ def say(event: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def _host(read: Configuration) -> Host:
-    own = read.document
-    seed = own.get("seed")
+def _host(config: PartyConfig) -> Host:
     # Bytes of a seed are repeatable, and so no secret: they are for emulated networks.
-    random_bytes = secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
-    processor = own.get("processor", {})
-    return Host(read.suite, read.costs, SharedProcessor(
-        processor.get("speed", 1.0), processor.get("sharing", "shared"),
-        processor.get("variation", "fixed"), seed or 0), read.addresses, random_bytes,
-        clock_offset_ns=round(own.get("clock_offset_s", 0) * 1e9))
+    random_bytes = secrets.token_bytes if config.seed is None else \
+        random.Random(config.seed).randbytes  # noqa: S311
+    processor = SharedProcessor(config.speed, config.sharing, config.variation, config.seed or 0)
+    return Host(config.suite, config.costs, processor, config.addresses, random_bytes,
+                clock_offset_ns=round(config.clock_offset_s * 1e9))
 
 
 def _tallies(host: Host) -> dict[str, Any]:
@@ -58,16 +55,16 @@ def _tally(tally: VisitTally) -> dict[str, Any]:
 class Customers:
     """So many customers of one user, each with one transaction after the other."""
 
-    def __init__(self, host: Host, client: Client, own: Mapping[str, Any]) -> None:
-        self._host, self._client, self._own = host, client, own
+    def __init__(self, host: Host, role: ClientRole) -> None:
+        self._host, self._role = host, role
+        self._client = Client(role.settings)
         self.done: list[dict[str, Any]] = []
-        self._left = own["transactions"]
 
     async def run(self) -> None:
         """Until all transactions are done; those under way then are abandoned, and not counted."""
         self._all_done = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(self._customer(number))
-                 for number in range(self._own["customers"])]
+                 for number in range(self._role.customers)]
         for task in tasks:
             task.add_done_callback(self._failed)
         await self._all_done
@@ -82,14 +79,14 @@ class Customers:
     async def _customer(self, number: int) -> None:
         while not self._all_done.done():
             await self._transaction(number)
-            if len(self.done) >= self._left and not self._all_done.done():
+            if len(self.done) >= self._role.transactions and not self._all_done.done():
                 self._all_done.set_result(None)
 
     async def _transaction(self, number: int) -> None:
         party, stamps = self._host.party(), Stamps()
         row: dict[str, Any] = {"customer": number, "start_ns": time.monotonic_ns(), "refused": ""}
         try:
-            await self._host.run(self._client.transaction(party, self._own["protocol"]), party,
+            await self._host.run(self._client.transaction(party, self._role.way), party,
                                  "client", stamps=stamps)
         except Refusal as refusal:
             row["refused"] = str(refusal)
@@ -97,39 +94,40 @@ class Customers:
         self.done.append(row)
 
 
-async def _answer(read: Configuration, host: Host) -> None:
-    own = read.document
-    party: Answering
-    if "kdc" in own:
-        party = Kdc(read.kdc())
-    elif "proxy" in own:
-        party = Proxy(read.proxy())
-    else:
-        party = AppServer(read.services())
+def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
+    """The party that answers in a role."""
+    if isinstance(role, KdcSettings):
+        return Kdc(role)
+    return Proxy(role) if isinstance(role, ProxySettings) else AppServer(role.services)
+
+
+async def _answer(config: PartyConfig, host: Host,
+                  role: KdcSettings | ServerRole | ProxySettings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = await serve((own["address"], own["port"]), host.answering(party))
-    say("ready", address=own["address"], port=own["port"])
+    server = await serve((config.address, config.port), host.answering(party_of(role)))
+    say("ready", address=config.address, port=config.port)
     await ended.wait()
     server.close()
     say("ended", tallies=_tallies(host))
 
 
-async def _client(read: Configuration, host: Host) -> None:
-    customers = Customers(host, Client(read.client()), read.document["client"]["load"])
+async def _client(host: Host, role: ClientRole) -> None:
+    customers = Customers(host, role)
     await customers.run()
     say("ended", tallies=_tallies(host), transactions=customers.done)
 
 
 def run(path: Path) -> None:
     """A node's program from its configuration to its end. Raises ConfigError, OSError."""
-    read = Configuration(path)
-    host = _host(read)
+    config = load(path)
+    host, role = _host(config), config.role
     # To the microsecond: epoll and poll wait for whole milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(
             selectors.SelectSelector())) as runner:
-        runner.run(_client(read, host) if "client" in read.document else _answer(read, host))
+        runner.run(_client(host, role) if isinstance(role, ClientRole) else
+                   _answer(config, host, role))
 
 
 def main(arguments: list[str]) -> int:

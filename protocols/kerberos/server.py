@@ -61,7 +61,7 @@ class AppServer:
         body = value["req-body"]
         service = messages.name_of(body["sname"])
         own = self._service(service)
-        padata = {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+        padata = messages.padata_of(value)
         proven = pkinit.check_request(party, own.identity, padata.get(messages.PA_PK_AS_REQ, b""),
                                       certificates.CLIENT_PURPOSE)
         if proven.name != messages.name_of(body["cname"]):

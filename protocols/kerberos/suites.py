@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-from protocols.kerberos.errors import ConfigError, Undecipherable
+from protocols.kerberos.errors import Undecipherable
 
 _DES_BLOCK, _AES_BLOCK, _MD5_BYTES, _TAG_BYTES = 8, 16, 16, 24
 RandomBytes = Callable[[int], bytes]
@@ -129,7 +129,7 @@ def _cts_decrypt(key: bytes, data: bytes) -> bytes:
     before = head[-_AES_BLOCK:] if head else bytes(_AES_BLOCK)
     plain = _cbc(key, head, encrypts=False) if head else b""
     block = Cipher(AES(key), modes.CBC(before)).decryptor().update(stolen)
-    return plain + block + bytes(one ^ other for one, other in zip(opened, cut, strict=False))
+    return plain + block + bytes(left ^ right for left, right in zip(opened, cut, strict=False))
 
 
 def _encrypt_aes(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes) -> bytes:
@@ -154,10 +154,3 @@ SUITES = {
                  _encrypt_des, _decrypt_des),
     "today": Suite("today", _ETYPE_AES, 32, "aes-operation", 2048, hashes.SHA256(),
                    _encrypt_aes, _decrypt_aes)}
-
-
-def suite_named(name: str) -> Suite:
-    """A suite by its name. Raises ConfigError."""
-    if name not in SUITES:
-        raise ConfigError(f"suite: {name!r} is unknown; choose from {', '.join(SUITES)}")
-    return SUITES[name]

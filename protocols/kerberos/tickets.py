@@ -218,6 +218,6 @@ def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
         raise Refusal(RefusalCode.BAD_MATCH, "the server answers something else")
 
 
-def is_same_time(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
+def is_same_time(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
     """Whether two stamps are equal; one that was decoded has no zone."""
-    return (messages.seconds(one[0]), one[1]) == (messages.seconds(other[0]), other[1])
+    return (messages.seconds(first[0]), first[1]) == (messages.seconds(second[0]), second[1])

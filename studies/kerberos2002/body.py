@@ -68,7 +68,7 @@ class Measured(RecordPart):
     post_auth_s: float | None = None
     tgt_st_s: float | None = None
     transaction_times_s: list[float]
-    #: The phases by operations and devices, without wires.
+    #: The phases by operations, devices and (of a lone customer) wires.
     predicted: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]
     messages: list[MessageRecord]

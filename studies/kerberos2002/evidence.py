@@ -45,7 +45,7 @@ def gather(case: Case) -> list[CheckRecord]:
         return [*made, *_loaded(case), *_signed_under_load(case), *_proxied(case)]
     opened = started(case.keys)
     walk = Walk(opened)
-    walk.all([one for one in case.said if one.value is not None])
+    walk.all([said for said in case.said if said.value is not None])
     return [*made, *_order(case), *_signatures(opened), *_keys(case, opened),
             *_proxied(case), *_proxy_keys(case, opened, walk)]
 
@@ -57,9 +57,9 @@ def _check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
 
 
 def _schema(case: Case) -> Iterator[CheckRecord]:
-    strange = [f"{one.source} to {one.target}: {one.kind or 'nonsense'}" for one in case.said
-               if one.value is None and (one.is_read or not one.kind)]
-    read = sum(one.is_read for one in case.said)
+    strange = [f"{said.source} to {said.target}: {said.kind or 'nonsense'}" for said in case.said
+               if said.value is None and (said.is_read or not said.kind)]
+    read = sum(said.is_read for said in case.said)
     yield _check("messages follow the schema", strange or ["no message"] * (not case.said),
                  f"{read} of {len(case.said)} messages are what the schema writes, to the byte"
                  + "; the others have a kind of it" * (read < len(case.said)))
@@ -67,10 +67,10 @@ def _schema(case: Case) -> Iterator[CheckRecord]:
 
 def _order(case: Case) -> Iterator[CheckRecord]:
     due = expected.steps(case.variant, case.servers)
-    seen = [one.step for one in case.said]
-    complaints = [f"message {number}: {' '.join(one) if one else 'nothing'} instead of "
-                  f"{' '.join(other) if other else 'nothing'}"
-                  for number, (one, other) in enumerate(_beside(seen, due), 1) if one != other]
+    seen = [said.step for said in case.said]
+    complaints = [f"message {number}: {' '.join(step) if step else 'nothing'} instead of "
+                  f"{' '.join(asked) if asked else 'nothing'}"
+                  for number, (step, asked) in enumerate(_beside(seen, due), 1) if step != asked]
     yield _check("messages in the protocol's order", complaints,
                  f"{len(seen)} messages, by UDP and TCP as the paper has them")
 
@@ -91,7 +91,7 @@ def _keys(case: Case, opened: Opened) -> Iterator[CheckRecord]:
     yield _check("only the right key opens each part", list(opened.strangers()),
                  f"{len(opened.known)} keys tried on {len(opened.parts)} parts, "
                  f"{len(case.keys.private)} private keys on {len(opened.packs)} sealed keys")
-    clear = opened.in_clear([one.payload for one in case.said])
+    clear = opened.in_clear([said.payload for said in case.said])
     yield _check("no key in clear", [f"{name} is" for name in clear],
                  f"none of {len(opened.known)} keys is in any message")
 
@@ -130,7 +130,7 @@ def _bounds(case: Case, *, is_kept: bool) -> tuple[int, int]:
 def _loaded(case: Case) -> Iterator[CheckRecord]:
     """Under load transactions overlap: each step is there once for each of them."""
     due = Counter(expected.steps(case.variant, case.servers))
-    seen = Counter(one.step for one in case.said)
+    seen = Counter(said.step for said in case.said)
     complaints = [f"{' '.join(step)}: {seen[step]} instead of {count} each"
                   for step, count in due.items()
                   for fewest, most in [_bounds(case, is_kept={*step[:2]} == {"kdc-l", "kdc-r"})]
@@ -144,11 +144,11 @@ def _signed_under_load(case: Case) -> Iterator[CheckRecord]:
     """Every signed request and reply of whole runs, without opening what is sealed."""
     opened = started(case.keys)
     walk = Walk(opened)
-    for one in case.said:
-        padata = {entry["padata-type"] for entry in one.value.get("padata", [])} \
-            if one.value and one.kind == "AS-REQ" else set()
+    for said in case.said:
+        padata = {entry["padata-type"] for entry in said.value.get("padata", [])} \
+            if said.value and said.kind == "AS-REQ" else set()
         if messages.PA_PK_AS_REQ in padata:
-            walk.all([one])
+            walk.all([said])
     yield _check("requests are signed", opened.complaints,
                  f"{opened.signatures} signatures up to the anchor")
 
@@ -163,9 +163,10 @@ def _proxied(case: Case) -> Iterator[CheckRecord]:
     yield _check("the client reaches the proxy only",
                  [f"packets between the client and {address}" for address in strangers],
                  "no packet between the client and any other party at client, proxy or KDC")
-    outside = {one.payload for one in case.said if one.source == "proxy" and one.kind[:2] != "Pr"}
-    altered = [one for one in case.said if one.kind == "ProxyRequest" and one.value
-               and not one.value.get("addChain") and one.value["message"] not in outside]
+    outside = {said.payload for said in case.said
+               if said.source == "proxy" and said.target != "client"}
+    altered = [said for said in case.said if said.kind == "ProxyRequest" and said.value
+               and not said.value.get("addChain") and said.value["message"] not in outside]
     yield _check("the proxy passes messages on", [f"{len(altered)} were altered"] * bool(altered),
                  "what the client wrapped is what the proxy sent, to the byte")
 
@@ -191,9 +192,10 @@ def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]
 
 def _assisted(case: Case) -> Iterator[CheckRecord]:
     """No certificate of the client's on its wire, and all of them behind the proxy."""
-    chains = [_chain(one) for one in case.said if one.kind == "AS-REQ" and one.source == "proxy"]
+    chains = [_chain(said) for said in case.said
+              if said.kind == "AS-REQ" and said.source == "proxy"]
     marks = [certificate for chain in chains for certificate in chain]
-    near = b"\0".join(one.payload for one in case.said if "client" in (one.source, one.target))
+    near = b"\0".join(said.payload for said in case.said if "client" in (said.source, said.target))
     complaints = ["the KDC got no chain"] * (not marks)
     complaints += ["a certificate is on the client's wire"
                    for certificate in marks if certificate in near]
@@ -206,5 +208,5 @@ def _chain(said: Spoken) -> list[bytes]:
     for entry in said.value.get("padata", []) if said.value else []:
         if entry["padata-type"] == messages.PA_PK_AS_SIGN:
             pack = messages.decode("PA-PK-AS-SIGN", entry["padata-value"])
-            return [one["certData"] for one in pack.get("userCert", [])]
+            return [entry["certData"] for entry in pack.get("userCert", [])]
     return []

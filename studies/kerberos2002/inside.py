@@ -24,6 +24,8 @@ from studies.kerberos2002.variants import MAX_SERVERS, VARIANTS
 _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 #: Servers listen by then; in virtual time starting takes next to none.
 _READY_S = 20.0
+#: Parties that ask others come after these.
+_ASKING = ("app1", "app2", "app3", "app4", "kdc-r", "kdc-l", "proxy")
 #: Where captures are taken: what servers say to each other passes none of their clients.
 _CAPTURED = ("client", "kdc-l", "proxy")
 
@@ -69,7 +71,8 @@ class Workload:
              out: Path, task: Mapping[str, Any]) -> None:
         """Start the servers, then the client, and wait for its end."""
         with ExitStack() as stack:
-            for party in [name for name in documents if name != "client"]:
+            # Who asks others starts after them, and so ends before: nobody is asked in vain.
+            for party in sorted(documents.keys() - {"client"}, key=_ASKING.index):
                 log = out / f"{party}.jsonl"
                 stack.enter_context(self._launcher.running("kerberos", nodes[party],
                                                            documents[party], log))

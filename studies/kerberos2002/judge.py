@@ -13,7 +13,6 @@ from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
-from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import VARIANTS
 from studies.study import Judged, Repetition
 
@@ -84,10 +83,18 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measu
         transaction_s=fmean(responses), transactions_per_s=len(counted) / span_s,
         client_packets=len(client.packets) / len(rows),
         client_bytes=sum(size for _, size in client.packets) / len(rows),
-        retransmitted_packets=sum(one.retransmitted for one in case.traffic.values()),
+        retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
         transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
-        predicted=prediction.phases(case.variant, case.task), **_phases(case, counted))
+        predicted=_predicted(case), **_phases(case, counted))
+
+
+def _predicted(case: Case) -> dict[str, float]:
+    """The phases by operations and wires, of a lone customer."""
+    made = prediction.phases(case.variant, case.task)
+    wires = prediction.on_wires(case.said, case.task["wire"]) \
+        if made and case.customers == 1 else {}
+    return {name: seconds + wires.get(name, 0.0) for name, seconds in made.items()}
 
 
 def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -124,11 +131,8 @@ def _messages(case: Case, client: Traffic) -> Iterator[MessageRecord]:
     if case.customers > 1:
         return
     began_s = client.packets[0][0]
-    for one in case.said:
-        yield MessageRecord(source=one.source, target=one.target, transport=one.transport,
-                            kind=_kind(one), message_bytes=len(one.payload),
-                            at_s=one.at_s - began_s)
-
-
-def _kind(one: Spoken) -> str:
-    return one.kind or "unknown"
+    for message in case.said:
+        yield MessageRecord(source=message.source, target=message.target,
+                            transport=message.transport, kind=message.kind or "unknown",
+                            message_bytes=len(message.payload),
+                            at_s=message.at_s - began_s)

@@ -134,12 +134,12 @@ def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, flo
     return [asked.means(count) for count in customers]
 
 
-def mixed(one: Transaction, other: Transaction, customers: tuple[int, int],
+def mixed(first: Transaction, second: Transaction, customers: tuple[int, int],
           method: Method = "exact") -> tuple[float, float]:
     """Response times (s) of two kinds of customers who share processors."""
     parts = [asked.chain(name, count) for asked, name, count in
-             zip((one, other), ("one", "other"), customers, strict=True)]
+             zip((first, second), ("first", "second"), customers, strict=True)]
     parties = dict.fromkeys(party for names, _ in parts for party in names)
     stations = (*(QueueingStation(party) for party in parties), QueueingStation(_DELAY, "delay"))
     solved = solve(QueueingNetwork(stations, tuple(chain for _, chain in parts)), method)
-    return solved.chain("one").response_s, solved.chain("other").response_s
+    return solved.chain("first").response_s, solved.chain("second").response_s

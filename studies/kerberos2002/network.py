@@ -11,7 +11,7 @@ from topologies.model import ROUTER, Interface, Network, Node
 
 #: Nodes by what they are on. Servers of the remote realm are behind the Internet where a wire is
 #: slow, and behind a wide area for mobile clients.
-_NODES: Mapping[str, str] = {
+NODES: Mapping[str, str] = {
     "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "kdc-l": "lan-10m",
     "kdc-r": "lan-10m", "proxy": "lan-10m", "app1": "lan-10m", "app2": "lan-10m",
     "app3": "lan-10m", "app4": "lan-10m", "kdc-r-slow": "slow-internet",
@@ -22,7 +22,7 @@ def realms() -> Network:
     """All nodes; parties of a cell are at some of them."""
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []
-    for number, (name, wire) in enumerate(_NODES.items(), 1):
+    for number, (name, wire) in enumerate(NODES.items(), 1):
         port = f"d{number}"
         router.interfaces[port] = Interface(f"10.0.{number}.1/24")
         duty = name.partition("-")[0].rstrip("0123456789")

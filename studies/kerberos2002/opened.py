@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal, Undecipherable
-from protocols.kerberos.suites import Suite, suite_named
+from protocols.kerberos.suites import SUITES, Suite
 from studies.kerberos2002.said import Spoken
 
 _PURPOSES = {"client": "1.3.6.1.5.2.3.4", "KDC": "1.3.6.1.5.2.3.5"}
@@ -46,7 +46,7 @@ class RunKeys:
 
     def __init__(self, file: Path) -> None:
         document = json.loads(file.read_text())
-        self.suite: Suite = suite_named(document["suite"])
+        self.suite: Suite = SUITES[document["suite"]]
         self.secrets = {name: bytes.fromhex(text) for name, text in document["secrets"].items()}
         self.anchor = x509.load_pem_x509_certificate(document["anchor"].encode())
         self.private: dict[str, rsa.RSAPrivateKey] = {}
@@ -114,12 +114,12 @@ class Opened:
                signature: Mapping[str, Any], text: bytes) -> None:
         """A signature by the first certificate of a chain that reaches the anchor."""
         try:
-            path = [x509.load_der_x509_certificate(one["certData"]) for one in chain]
+            path = [x509.load_der_x509_certificate(entry["certData"]) for entry in chain]
             for below, above in zip(path, [*path[1:], self.keys.anchor], strict=True):
                 below.verify_directly_issued_by(above)
                 self.signatures += 1
             usage = path[0].extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-            if _PURPOSES[purpose] not in [one.dotted_string for one in usage]:
+            if _PURPOSES[purpose] not in [said.dotted_string for said in usage]:
                 self.complaints.append(f"{where}: the certificate is not a {purpose}'s")
             key = path[0].public_key()
             assert isinstance(key, rsa.RSAPublicKey)

@@ -19,7 +19,7 @@ from cryptography.x509 import ObjectIdentifier
 from protocols.kerberos import certificates
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish
 from protocols.kerberos.messages import krbtgt
-from protocols.kerberos.suites import Suite, suite_named
+from protocols.kerberos.suites import SUITES, Suite
 
 LOCAL, REMOTE = "L.TEST", "R.TEST"
 USER, PROXY_NAME = "alice", "proxy"
@@ -71,7 +71,7 @@ def _pem(certificate: x509.Certificate) -> str:
 
 def make(file: Path, suite_name: str, services: int, certificate_bytes: int) -> None:
     """All keys of a suite, to a file."""
-    suite = suite_named(suite_name)
+    suite = SUITES[suite_name]
     maker = KeyMaker(suite, certificate_bytes)
     def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
         return Wish(name, realm, purpose, size_bytes=certificate_bytes)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from studies.kerberos2002.network import NODES
+from studies.kerberos2002.places import place
+from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant
+from topologies.loader import load_wire
+from topologies.model import Wire
+
+#: Ethernet, IP and UDP or TCP, and the most that a segment holds.
+_HEADERS_BYTES = {"udp": (42, 1 << 16), "tcp": (66, 1448)}
 
 #: Operations of the client before its first message, by how the reply's key is made.
 _BEFORE = {"pkinit": {"private": 1, "chain-sent": 1, "message-tcp": 1},
@@ -29,7 +37,7 @@ _TICKETS_RELAYED = {"message-udp": 8}
 
 
 def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of each phase without what wires take; nothing for protocols without phases."""
+    """Seconds of each phase on processors; nothing for protocols without phases."""
     if variant.way != "mobile":
         return {}
     client, server = task["devices"]["mobile"], task["devices"]["server"]
@@ -52,6 +60,30 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
         "post_auth_s": by(client, _AFTER[variant.initial], *[{"secret": 1}] * is_told),
         "tgt_st_s": by(client, _TICKETS_CLIENT) + by(
             server, _TICKETS_SERVERS, *[_TICKETS_RELAYED] * has_proxy) / speed}
+
+
+def on_wires(said: Sequence[Spoken], wire: str) -> dict[str, float]:
+    """Seconds that a lone mobile client's messages are on their two wires: by TCP, Auth's.
+
+    A connection's first round trip is left out, and of what is under way on both wires at once the
+    second one has the last segment to itself.
+    """
+    totals = {"auth_s": 0.0, "tgt_st_s": 0.0}
+    for message in said:
+        headers, most = _HEADERS_BYTES[message.transport]
+        size = len(message.payload)
+        segments = -(-size // most)
+        last = size - (segments - 1) * most + headers
+        first, second = (load_wire(NODES[place(party, wire)])
+                         for party in (message.source, message.target))
+        took_s = _on_wire(first, size + segments * headers, segments) + _on_wire(second, last, 1)
+        totals["auth_s" if message.transport == "tcp" else "tgt_st_s"] += took_s
+    return totals
+
+
+def _on_wire(wire: Wire, size: int, frames: int) -> float:
+    assert wire.rate_bps is not None
+    return 8 * (size + frames * wire.overhead_bytes) / wire.rate_bps + wire.delay_ms / 1e3
 
 
 def _seconds(device: Mapping[str, Any], kind: str, suite: str) -> float:

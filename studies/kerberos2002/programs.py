@@ -23,11 +23,11 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "rogue-authority": {"client": {"client.presents": "rogue"}},
     "expired-certificate": {"client": {"client.presents": "expired"}},
     "clock-skew": {"client": {"clock_offset_s": 1200}},
-    "weak-client-key": {"client": {"client.options.weak_keys": True}},
-    "password-instead": {"client": {"client.options.initial": "password"}},
-    "replayed-ap-request": {"client": {"client.options.repeats_ap_request": True}},
+    "weak-client-key": {"client": {"client.weak_keys": True}},
+    "password-instead": {"client": {"client.initial": "password"}},
+    "replayed-ap-request": {"client": {"client.repeats_ap_request": True}},
     "wrong-pkcross-key": {"kdc-r": {"kdc.pkcross_opening_secret": "pkcross of another day"}},
-    "beyond-policy": {"kdc-l": {"kdc.options.ignores_policy": True}},
+    "beyond-policy": {"kdc-l": {"kdc.ignores_policy": True}},
     "proxy-with-another-key": {"proxy": {"proxy.identity": "another proxy"}},
     "stale-chain": {"proxy": {"proxy.chains": {USER: "expired"}}},
 }
@@ -61,8 +61,8 @@ def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[s
         del made["kdc-l"]
     places = servers(task)
     for name in sorted(set(places.values())):
-        services = [one for one, where in places.items() if where == name]
-        made[name] = {"services": services, "uses": services}
+        services = [principal for principal, where in places.items() if where == name]
+        made[name] = {"role": "services", "services": services, "uses": services}
     for number, (name, document) in enumerate(made.items()):
         document.update(_common(task, keys, nodes, name), seed=task["seed"] * 100 + number)
         for path, value in FAULTS.get(fault, {}).get(name, {}).items():
@@ -89,17 +89,17 @@ def _common(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str
 def _client(task: Mapping[str, Any]) -> dict[str, Any]:
     variant = VARIANTS[task["protocol"]]
     is_mobile = variant.way == "mobile"
-    options = {"initial": variant.initial, "proxy": variant.proxy,
-               "own_proxy_key": task["own_proxy_key"]}
     return {
+        "role": "client",
         "uses": [USER, "bob", "no purpose", "unfitting key", "rogue", "expired", f"kdc {LOCAL}",
                  PROXY_NAME],
         "client": {
             "identity": USER, "secret": USER, "services": list(servers(task).items()),
             "service_realm": LOCAL if is_mobile else REMOTE, "kdc_key": f"kdc {LOCAL}",
-            "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME, "options": options,
-            "load": {"protocol": variant.way, "customers": task["customers"],
-                     "transactions": task["transactions"]}}}
+            "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
+            "initial": variant.initial, "proxy": variant.proxy,
+            "own_proxy_key": task["own_proxy_key"], "way": variant.way,
+            "customers": task["customers"], "transactions": task["transactions"]}}
 
 
 def _kdc(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
@@ -107,17 +107,17 @@ def _kdc(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
     names = [krbtgt(realm)] + [USER] * (realm == LOCAL)
     if realm == REMOTE or is_mobile:
         names += servers(task)
-    return {"uses": [f"kdc {realm}"], "kdc": {
+    return {"role": "kdc", "uses": [f"kdc {realm}"], "kdc": {
         "identity": f"kdc {realm}", "secrets": names, "pkcross_secret": "pkcross",
         "remote": {REMOTE: ["kdc-r", krbtgt(REMOTE)]} if realm == LOCAL else {},
-        "options": {"keeps_cross_realm_tickets": task["xtkt_cache"],
-                    "signs_client_key_reply": task["kdc_signs"]}}}
+        "keeps_cross_realm_tickets": task["xtkt_cache"],
+        "signs_client_key_reply": task["kdc_signs"]}}
 
 
 def _proxy(use: str) -> dict[str, Any]:
     targets = {krbtgt(LOCAL): "kdc-l", service(1): "app1"}
     knows = use in ("trusted", "assist")
-    return {"uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
+    return {"role": "proxy", "uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
         "name": PROXY_NAME, "realm": LOCAL, "targets": targets,
         "identity": PROXY_NAME if knows else "", "chains": {USER: USER} if use == "assist" else {}}}
 

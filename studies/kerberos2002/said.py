@@ -40,7 +40,7 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
     """Each message once, by time: of several captures, the one nearest to the client counts."""
     parties = {address: party for party, address in addresses.items()}
     places = list(traffic)
-    found: list[tuple[float, str, str, str, str, bytes]] = []
+    heard: list[tuple[float, str, str, str, str, bytes]] = []
     for number, place in enumerate(places):
         before = set(places[:number])
         for message in traffic[place].messages:
@@ -48,12 +48,12 @@ def in_order(traffic: Mapping[str, Traffic], addresses: Mapping[str, str]) -> li
             if {source, target} & before or not {source, target} & {place}:
                 continue
             kind = messages.kind_of(message.payload)
-            found.append((message.ended_s, source, target, message.transport, kind,
+            heard.append((message.ended_s, source, target, message.transport, kind,
                           message.payload))
     return [Spoken(source, target, transport, kind, payload,
                  _value(kind, payload) if number < MAX_READ else None, at_s, number < MAX_READ)
             for number, (at_s, source, target, transport, kind, payload) in enumerate(
-                sorted(found))]
+                sorted(heard))]
 
 
 def _value(kind: str, payload: bytes) -> Any:

@@ -45,7 +45,7 @@ class Walk:
     # --- initial exchanges -------------------------------------------------------------------
 
     def _as_request(self, said: Spoken) -> None:
-        padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
+        padata = messages.padata_of(said.value)
         where = self._where(said)
         self._reply_keys[said.target] = ""
         if messages.PA_PK_AS_REQ in padata:
@@ -72,7 +72,7 @@ class Walk:
         return self.opened.name(f"key of {where}", pack["randomKey"]["keyvalue"])
 
     def _as_reply(self, said: Spoken) -> None:
-        padata = {one["padata-type"]: one["padata-value"] for one in said.value.get("padata", [])}
+        padata = messages.padata_of(said.value)
         where = self._where(said)
         if messages.PA_PK_AS_REP in padata:
             value = messages.decode("PA-PK-AS-REP", padata[messages.PA_PK_AS_REP])
@@ -92,8 +92,8 @@ class Walk:
         """A ticket is opened by its service's key, and has the session key of the reply in it."""
         service = ticket_service(said)
         self.opened.name(f"session with {service}", session)
-        cross = [one["data-value"] for one in said.value["ticket"].get("extensions", [])
-                 if one["data-type"] == messages.TE_PKCROSS_CLIENT]
+        cross = [entry["data-value"] for entry in said.value["ticket"].get("extensions", [])
+                 if entry["data-type"] == messages.TE_PKCROSS_CLIENT]
         key = f"session with pkcross/{service.partition('/')[2]}" if cross else (
             "pkcross" if service.startswith("pkcross/") else service)
         part = self.opened.part(f"the ticket in {where}", _TICKET, "EncTicketPart",
@@ -108,7 +108,7 @@ class Walk:
     # --- tickets in use ----------------------------------------------------------------------
 
     def _tgs_request(self, said: Spoken) -> None:
-        padata = {one["padata-type"]: one["padata-value"] for one in said.value["padata"]}
+        padata = messages.padata_of(said.value)
         request = messages.decode("AP-REQ", padata[messages.PA_TGS_REQ])
         service = messages.name_of(request["ticket"]["sname"])
         self.opened.part(f"the TGS-REQ to {said.target}", _TGS_AUTHENTICATOR, "Authenticator",
