@@ -29,6 +29,10 @@ class Asked(study.Asked):
     stream_bytes: Annotated[study.Bytes, AfterValidator(_timeable)] = Field(
         1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
         json_schema_extra={"option": "--stream-bytes"})
+    authentications: int = Field(
+        1, ge=1, le=100, json_schema_extra={"option": "--authentications"},
+        description="How often a repetition authenticates at home, each time from nothing, before "
+        "it moves or streams; each is a sample.")
     udp_payload_bytes: int = Field(
         1400, ge=64, le=1472, json_schema_extra={"option": "--udp-payload"},
         description="Payload of a UDP datagram in bytes, 64 to 1472; 1400 fits every policy "

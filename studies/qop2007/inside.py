@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,17 +53,17 @@ class Workload:
         return [*self._access.services(), Iperf3(self._site, peers)]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Authenticate from nothing, move where the scenario says so, and stream."""
+        """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
-        access, testbed = self._access, self._site.testbed
         raw = session.raw
-        raw["captures"] = []
-        arrival = Arrival(access, scenario, session)
-        captures: Callable[..., AbstractContextManager[None]] = partial(
-            capturing, testbed, out=out, logs=self._site.logs, summaries=raw["captures"])
+        arrival = Arrival(self._access, scenario, session)
+        captures = self._captures(out, raw)
         raw["port_check"] = arrival.check_port() if self._has_port else None
         try:
-            access.reset(scenario)
+            for number in range(1, task["authentications"]):
+                name = f"auth{number}"
+                self._authenticate(scenario, name, out, session.part(name))
+            arrival.begin()
             with captures(auth_points(scenario), capture.WHOLE, part="auth"):
                 arrival.arrive()
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
@@ -74,6 +74,26 @@ class Workload:
         finally:
             session.stamp("end")
             arrival.finish()
+
+    def _authenticate(self, scenario: Scenario, name: str, out: Path, session: Session) -> None:
+        """Get on at home from nothing, whatever comes later; the peer's answer is what is sent."""
+        at_home = replace(scenario, roams_to=None)
+        arrival = Arrival(self._access, at_home, session)
+        captures = self._captures(out, session.raw)
+        try:
+            arrival.begin()
+            with captures(auth_points(at_home), capture.WHOLE, part=name):
+                arrival.get_on(at_home.home)
+                arrival.ipsec_state("after_traffic")
+        finally:
+            arrival.finish()
+
+    def _captures(self, out: Path,
+                  raw: dict[str, Any]) -> Callable[..., AbstractContextManager[None]]:
+        """What captures to a repetition's folder; each leaves its summary in `raw`."""
+        raw["captures"] = []
+        return partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
+                       summaries=raw["captures"])
 
     @property
     def _has_port(self) -> bool:

@@ -48,7 +48,7 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     """The scenario, and both streams: sizes in bytes, UDP's rate, how long to wait for one."""
     scenario: Scenario = cell.value("scenario")
-    return {"scenario": to_json(scenario), "streams": {
+    return {"scenario": to_json(scenario), "authentications": asked.authentications, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -184,7 +185,8 @@ def _packets(cells: Cells, phase: str, ids: Ids) -> tuple[int, int] | None:
         return None
     counts = cells.sample(f"{phase}_packets", ids)
     counts = counts[np.isfinite(counts)]
-    return (int(counts.min()), int(counts.max())) if counts.size else None
+    # A repetition's is the mean over its authentications.
+    return (math.floor(counts.min()), math.ceil(counts.max())) if counts.size else None
 
 
 def _counts(cells: Cells, ids: Ids, names: Sequence[str]) -> str:
