@@ -6,8 +6,8 @@ What comes out is raw: captures, events, kernel state, iperf3's JSON. Judging is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,15 @@ from typing import Any
 from measure import capture, iperf, sampling
 from measure.access import AIR, Access, Arrival, auth_points, wire_point
 from measure.capture import Detail, Point, capturing
+from measure.errors import MeasureError
 from measure.services.iperf3 import Iperf3
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
 from studies.qop2007 import survival
 from topologies.model import ROUTER, Scenario, from_json
+
+#: The control that takes the protection of one authentication away, in the middle (see `controls`).
+_SECOND_IN_CLEAR, _SECOND = "second-in-clear", 2
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,11 @@ class Workload:
         captures = self._captures(out, raw)
         raw["port_check"] = arrival.check_port() if self._has_port else None
         try:
+            self._refuse_control(task["authentications"])
             for number in range(1, task["authentications"]):
-                name = f"auth{number}"
-                self._authenticate(scenario, name, out, session.part(name))
+                in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND
+                self._authenticate(scenario, f"auth{number}", out,
+                                   session.part(f"auth{number}"), in_clear=in_clear)
             arrival.begin()
             with captures(auth_points(scenario), capture.WHOLE, part="auth"):
                 arrival.arrive()
@@ -75,18 +81,39 @@ class Workload:
             session.stamp("end")
             arrival.finish()
 
-    def _authenticate(self, scenario: Scenario, name: str, out: Path, session: Session) -> None:
+    def _authenticate(self, scenario: Scenario, name: str, out: Path, session: Session, *,
+                      in_clear: bool) -> None:
         """Get on at home from nothing, whatever comes later; the peer's answer is what is sent."""
         at_home = replace(scenario, roams_to=None)
         arrival = Arrival(self._access, at_home, session)
         captures = self._captures(out, session.raw)
         try:
             arrival.begin()
-            with captures(auth_points(at_home), capture.WHOLE, part=name):
+            with (captures(auth_points(at_home), capture.WHOLE, part=name),
+                  self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)
                 arrival.ipsec_state("after_traffic")
         finally:
             arrival.finish()
+
+    def _refuse_control(self, authentications: int) -> None:
+        """What the control takes away has to be there."""
+        if self._site.fault == _SECOND_IN_CLEAR and not (
+                authentications > _SECOND and self._access.has_ipsec):
+            raise MeasureError("testbed", f"the control {_SECOND_IN_CLEAR} needs a policy with "
+                               f"IPsec, and {_SECOND + 1} authentications or more")
+
+    @contextmanager
+    def _in_clear(self, arrival: Arrival) -> Iterator[None]:
+        """No tunnel meanwhile, and no IPsec policy at either end; packets come through as well."""
+        station = arrival.station
+        charon, station.charon = station.charon, None
+        for node in (station.name, arrival.scenario.agent):
+            self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
+        try:
+            yield
+        finally:
+            station.charon = charon
 
     def _captures(self, out: Path,
                   raw: dict[str, Any]) -> Callable[..., AbstractContextManager[None]]:
