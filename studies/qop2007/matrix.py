@@ -22,6 +22,8 @@ _OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
 _FIXED_S, _MOVE_S = 1.0, 0.6
 #: Streams through kernel and processor alone.
 _UNLIMITED_BPS = 300e6
+#: A further authentication: in time, processor seconds, compressed captures.
+_AUTHENTICATION_S, _AUTHENTICATION_PROCESSOR_S, _AUTHENTICATION_BYTES = 0.4, 0.25, 18e3
 #: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
 _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
 #: Compressed captures: of getting on, and for each byte of a stream each time it is on the air.
@@ -70,11 +72,14 @@ def expected(cell: Cell, asked: Asked) -> Expected:
     crossings = _crossings(scenario)
     tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
     udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
-    fixed_s = _FIXED_S + (_MOVE_S if scenario.roams_to else 0.0)
+    further = asked.authentications - 1
+    fixed_s = (_FIXED_S + further * _AUTHENTICATION_S
+               + (_MOVE_S if scenario.roams_to else 0.0))
     return Expected(
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
-        processor_s=_PROCESSOR_S + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
-        capture_bytes=_FIXED_BYTES + 2 * size * crossings * _SHARE_OF_STREAM
+        processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S
+        + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
+        capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES + 2 * size * crossings * _SHARE_OF_STREAM
         / STREAM_CAPTURES[asked.stream_captures])
 
 
