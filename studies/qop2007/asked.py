@@ -50,8 +50,14 @@ class Asked(study.Asked):
         "and all unexpected ones.")
 
     def kept(self) -> dict[str, Any]:
-        """A medium of the user's by its own name: its file's path is of this machine only."""
+        """A medium of the user's by its own name: its file's path is of this machine only.
+
+        That it authenticates once is not said: so plans of before, when there was no choice, go on.
+        """
         from studies.qop2007 import matrix
 
         medium = matrix.medium(self)
-        return {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
+        kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
+        if self.authentications == 1:
+            del kept["authentications"]
+        return kept

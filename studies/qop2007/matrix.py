@@ -79,8 +79,8 @@ def expected(cell: Cell, asked: Asked) -> Expected:
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
         processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S
         + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
-        capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES + 2 * size * crossings * _SHARE_OF_STREAM
-        / STREAM_CAPTURES[asked.stream_captures])
+        capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES
+        + 2 * size * crossings * _SHARE_OF_STREAM / STREAM_CAPTURES[asked.stream_captures])
 
 
 def _crossings(scenario: Scenario) -> int:

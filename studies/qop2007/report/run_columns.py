@@ -36,6 +36,8 @@ def run_columns(cells: Cells) -> list[Further]:
 def _in_files(cells: Cells) -> Iterator[Further]:
     yield Further(Column("authentication_sum", "sum", only="file"),
                   lambda ids: Entry("+".join(sorted(_summed(cells, ids), key=_rank(cells)))))
+    for key in ("authentications", "authentication_time_sd_s"):
+        yield _file_column(cells, key, filled=False)
     for name in components(cells.results.frame):
         yield _file_column(cells, f"component_{name}_s", filled=True)
     yield from file_columns(cells, "phase_", filled=False)
