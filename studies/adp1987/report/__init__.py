@@ -11,7 +11,7 @@ from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.adp1987 import published
 from studies.adp1987.report import claims, figures, paper_tables, ranking
-from studies.parts import StudyError
+from studies.study import StudyError
 
 if TYPE_CHECKING:
     from analysis.present.report import Report

@@ -9,7 +9,7 @@ from analysis import standard_report
 from analysis.cells import Cells
 from analysis.present.report import Report
 from studies.authenticast1998.report import claims, figures, tables
-from studies.parts import StudyError
+from studies.study import StudyError
 
 if TYPE_CHECKING:
     from analysis.results import Results

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from studies.parts import StudyError
+from studies.study import StudyError
 
 #: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds: no audible delay
 #: below the first, communication with quality of service to the second, none beyond the third.
