@@ -85,12 +85,6 @@ def raw_values(out: Path) -> dict[str, Any]:
     return values
 
 
-def summaries(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is said of every capture of a repetition, those of its parts first."""
-    return [entry for part in (*raw.get("parts", {}).values(), raw)
-            for entry in part.get("captures", ())]
-
-
 def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
              first: str = "mn") -> dict[str, list[Packet]]:
     """The packets of each capture of a repetition and of its parts, by the capture's name.
@@ -98,7 +92,7 @@ def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
     Those of the point `first` are dissected as though nothing else had been: messages of several
     packets, such as TLS's, are judged there, and captures of other points carry the same ones.
     """
-    names = sorted((entry["file"].removesuffix(".pcap") for entry in summaries(raw)),
+    names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
                    key=lambda name: name.rpartition("-")[2] != first)
     packets = dissect.read_all([out / f"{name}.pcap" for name in names], wep_key)
     return dict(zip(names, packets, strict=True))
@@ -125,10 +119,11 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
     Its captures become those of the part `called`, and stand for what was sent in the end, too.
     What holds for the whole testbed, the repetition's own raw values say.
     """
-    own = {called + capture.removeprefix(name): taken for capture, taken in packets.items()
+    own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}
     shared = {key: value for key, value in raw.items() if key in _OF_THE_TESTBED}
-    return replace(observe(scenario, {**shared, **raw["parts"][name]}, own),
+    taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name]
+    return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),
                    carried=f"{called}-wire")
 
 

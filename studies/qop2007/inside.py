@@ -23,6 +23,8 @@ from measure.workload import Service, Session, Site
 from studies.qop2007 import survival
 from topologies.model import ROUTER, Scenario, from_json
 
+#: Captures at some points while it lasts, in some detail.
+Capturing = Callable[..., AbstractContextManager[None]]
 #: The control that takes the protection of one authentication away, in the middle (see `controls`).
 _SECOND_IN_CLEAR, _SECOND = "second-in-clear", 2
 
@@ -61,14 +63,17 @@ class Workload:
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
         arrival = Arrival(self._access, scenario, session)
-        captures = self._captures(out, raw)
+        raw["captures"] = []
+        captures: Capturing = partial(capturing, self._site.testbed, out=out,
+                                      logs=self._site.logs, summaries=raw["captures"])
         raw["port_check"] = arrival.check_port() if self._has_port else None
         try:
             self._refuse_control(task["authentications"])
             for number in range(1, task["authentications"]):
                 in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND
-                self._authenticate(scenario, f"auth{number}", out,
-                                   session.part(f"auth{number}"), in_clear=in_clear)
+                name = f"auth{number}"
+                self._authenticate(scenario, partial(captures, part=name), session.part(name),
+                                   in_clear=in_clear)
             arrival.begin()
             with captures(auth_points(scenario), capture.WHOLE, part="auth"):
                 arrival.arrive()
@@ -81,15 +86,14 @@ class Workload:
             session.stamp("end")
             arrival.finish()
 
-    def _authenticate(self, scenario: Scenario, name: str, out: Path, session: Session, *,
+    def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
                       in_clear: bool) -> None:
         """Get on at home from nothing, whatever comes later; the peer's answer is what is sent."""
         at_home = replace(scenario, roams_to=None)
         arrival = Arrival(self._access, at_home, session)
-        captures = self._captures(out, session.raw)
         try:
             arrival.begin()
-            with (captures(auth_points(at_home), capture.WHOLE, part=name),
+            with (captures(auth_points(at_home), capture.WHOLE),
                   self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)
                 arrival.ipsec_state("after_traffic")
@@ -114,13 +118,6 @@ class Workload:
             yield
         finally:
             station.charon = charon
-
-    def _captures(self, out: Path,
-                  raw: dict[str, Any]) -> Callable[..., AbstractContextManager[None]]:
-        """What captures to a repetition's folder; each leaves its summary in `raw`."""
-        raw["captures"] = []
-        return partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
-                       summaries=raw["captures"])
 
     @property
     def _has_port(self) -> bool:

@@ -57,7 +57,7 @@ def judge(repetition: Repetition) -> Judged:
     return Judged(
         measured=_measured(policy, scenario, seen, earlier, is_proven=not reason),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
-        reason=reason, status="failed" if reason else "ok", captures=observed.summaries(raw),
+        reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         raw=_recorded(raw))
 
