@@ -53,10 +53,10 @@ def terminate(charon: vici.Session, peer: str = "") -> None:
         for sa in entry.values():
             if peer and _text(sa["remote-host"]) != peer:
                 continue
-            # By number: SAs of one name may be with other peers.
+            # By number: SAs of one name may be with other peers. With a timeout, IKEv2 would wait
+            # that long for an answer that cannot come.
             try:
-                list(charon.terminate({"ike-id": _text(sa["uniqueid"]), "force": "yes",
-                                       "timeout": "1000"}))
+                list(charon.terminate({"ike-id": _text(sa["uniqueid"]), "force": "yes"}))
             except CommandException:
                 continue
 
