@@ -52,7 +52,7 @@ class Workload:
         keys = self._keys(task)
         shutil.copy(keys, out / "keys.json")
         documents = programs.documents(task, keys, self._nodes(task), self._site.fault)
-        nodes = {party: places.place(party, task["wire"]) for party in documents}
+        nodes = {party: _place(party, task) for party in documents}
         session.raw |= {"captures": [], "seed": seed, "addresses": {
             party: self._address(node) for party, node in nodes.items()}}
         session.stamp("start")
@@ -85,14 +85,12 @@ class Workload:
 
     def _nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Address, device and speed of every party."""
-        is_mobile = VARIANTS[task["protocol"]].way == "mobile"
         nodes = {}
         for party in ("client", "kdc-l", "kdc-r", "proxy", *(
                 f"app{number}" for number in range(1, 5))):
-            device = task["devices"]["mobile" if is_mobile else "workstation"] \
-                if party == "client" else task["devices"]["server"]
+            node = _place(party, task)
             nodes[party] = {
-                "address": self._address(places.place(party, task["wire"])), "device": device,
+                "address": self._address(node), "device": self._site.devices.get(node, {}),
                 "speed": 1.0 if party == "client" else float(task["speed"]),
                 "own_processors": party == "client"}
         return nodes
@@ -117,6 +115,12 @@ class Workload:
                 hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
                 self._testbed.run(node, ["ip", "neigh", "replace", address, "lladdr",
                                          hardware.strip(), "dev", port, "nud", "permanent"])
+
+
+def _place(party: str, task: Mapping[str, Any]) -> str:
+    """The node that a party of a task is at."""
+    return places.place(party, task["wire"],
+                        is_mobile=VARIANTS[task["protocol"]].way == "mobile")
 
 
 def _wait_ready(party: str, log: Path) -> None:

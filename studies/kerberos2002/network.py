@@ -15,7 +15,14 @@ NODES: Mapping[str, str] = {
     "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "kdc-l": "lan-10m",
     "kdc-r": "lan-10m", "proxy": "lan-10m", "app1": "lan-10m", "app2": "lan-10m",
     "app3": "lan-10m", "app4": "lan-10m", "kdc-r-slow": "slow-internet",
-    "app1-slow": "slow-internet", "app1-wan": "wide-area"}
+    "app1-slow": "slow-internet", "app1-wan": "wide-area", "workstation": "lan-10m"}
+
+
+def role(node: str) -> str:
+    """Which of the study's devices a node has: a mobile client's, a workstation's or a server's."""
+    if node.startswith("client"):
+        return "mobile"
+    return "workstation" if node == "workstation" else "server"
 
 
 def realms() -> Network:

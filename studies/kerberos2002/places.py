@@ -16,6 +16,8 @@ _PLACES: Mapping[str, Mapping[str, str]] = {
 PORT = "wire"
 
 
-def place(party: str, wire: str) -> str:
-    """The node that a party is at."""
+def place(party: str, wire: str, *, is_mobile: bool) -> str:
+    """The node that a party is at; clients that are not mobile are at workstations."""
+    if party == "client" and not is_mobile:
+        return "workstation"
     return _PLACES[wire].get(party, party)

@@ -74,7 +74,7 @@ def on_wires(said: Sequence[Spoken], wire: str) -> dict[str, float]:
         size = len(message.payload)
         segments = -(-size // most)
         last = size - (segments - 1) * most + headers
-        first, second = (load_wire(NODES[place(party, wire)])
+        first, second = (load_wire(NODES[place(party, wire, is_mobile=True)])
                          for party in (message.source, message.target))
         took_s = _on_wire(first, size + segments * headers, segments) + _on_wire(second, last, 1)
         totals["auth_s" if message.transport == "tcp" else "tgt_st_s"] += took_s

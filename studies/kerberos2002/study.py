@@ -10,7 +10,7 @@ from studies.kerberos2002 import body, design
 from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.body import Measured
 from studies.kerberos2002.controls import FAULTS
-from studies.kerberos2002.variants import CIPHERS, VARIANTS
+from studies.kerberos2002.variants import CIPHERS
 from studies.study import (
     Cell,
     Clock,
@@ -25,6 +25,7 @@ from studies.study import (
 )
 from studies.study import TestbedSpec as Spec
 from topologies.loader import TopologyError, load_device
+from topologies.model import ROUTER
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -64,9 +65,13 @@ class Kerberos2002(Study):
         """Both realms; loads and single transactions apart, so that two processors have work."""
         from studies.kerberos2002 import network
 
-        for name in _devices(cell, asked).values():
+        names = _devices(cell, asked)
+        for name in names.values():
             _device(name, cell.ids["suite"])
-        return Spec(network.realms(), packages="asn1",
+        made = network.realms()
+        devices = {node: name for node in made.nodes if node != ROUTER
+                   and (name := names[network.role(node)])}
+        return Spec(made, devices=devices, packages="asn1",
                     options={"group": "single" if cell.ids["customers"] == "1" else "loaded"})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
@@ -133,12 +138,11 @@ def _transactions(cell: Cell, asked: Asked) -> int:
 
 def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
     """Names of the devices by role; "" for one that takes no time."""
-    is_mobile = VARIANTS[cell.ids["protocol"]].way == "mobile"
-    client = asked.mobile_device if is_mobile else asked.workstation_device
-    server = asked.server_device
     if cell.ids["suite"] == "today":
-        client, server = asked.today_device if client else "", asked.today_device
-    return {"mobile": client, "workstation": client, "server": server}
+        return {"mobile": asked.today_device, "server": asked.today_device,
+                "workstation": asked.today_device if asked.workstation_device else ""}
+    return {"mobile": asked.mobile_device, "workstation": asked.workstation_device,
+            "server": asked.server_device}
 
 
 def _device(name: str, suite: str) -> Device | None:
