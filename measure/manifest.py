@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from measure.record import RecordPart, StudyRecord, said
+from measure.record import Record, RecordPart, StudyRecord, said
 
 FILE = "plan.json"
 SCHEMA = 2
@@ -77,6 +77,11 @@ class Manifest(RecordPart):
     def planned(self) -> int:
         """How many repetitions it plans, a stopping rule's further ones not counted."""
         return len(self.cells) * int(self.settings["repetitions"])
+
+    def plans(self, entry: Record) -> bool:
+        """Whether a repetition is one of these."""
+        return (list(entry.cell.values()) in self.cells
+                and 1 <= entry.repetition <= int(self.settings["repetitions"]))
 
     @model_validator(mode="after")
     def _counts(self) -> Manifest:

@@ -40,7 +40,8 @@ def made(folder: Path, **changes: Any) -> Path:
     for number, step in enumerate(made_of.steps()):
         cell = step.cell.ids
         fields: dict[str, Any] = {
-            "status": "ok", "reason": "", "environment": {"clock": "virtual"},
+            "status": "ok", "reason": "",
+            "environment": {"clock": "virtual", "plan": made_of.digest},
             "measured": {"round_trips_s": [int(cell["hops"]) * 2e-3] * 3},
             "evidence": [CheckRecord(check="hops", ok=True, detail="")]}
         record.write(Record(
@@ -63,6 +64,25 @@ def rename(folder: Path, study: str) -> None:
     document = json.loads((folder / "plan.json").read_text())
     document["study"]["id"] = study
     (folder / "plan.json").write_text(json.dumps(document))
+
+
+# What status and verify count ----------------------------------------------------------------
+
+def test_repetitions_beyond_the_plan_are_counted_and_none_is_missing(qop_here: Qop) -> None:
+    """After a larger plan or a stopping rule there are more than planned, and nothing to measure.
+
+    One that the plan has and the folder lacks is to be measured, however many further ones are
+    there.
+    """
+    folder = made(qop_here.folder / "results" / "mine")
+    document = json.loads((folder / "plan.json").read_text())
+    document["settings"]["repetitions"] = 1
+    (folder / "plan.json").write_text(json.dumps(document))
+    assert ": not running; 6 of 6 repetitions ok, 0 failed, 0 to measure" in \
+        qop_here("status").stdout
+    assert ": 6 records of 3 planned and 3 further (6 ok)" in qop_here("verify").stdout
+    (folder / "records" / "2-001.json").unlink()
+    assert "5 of 6 repetitions ok, 0 failed, 1 to measure" in qop_here("status").stdout
 
 
 # Which study a folder is of ------------------------------------------------------------------
