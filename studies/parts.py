@@ -51,7 +51,7 @@ class Factor:
     """What a study varies.
 
     `read` gives the levels of a selection: of names (none: the study's own choice) and of files of
-    the user's; it raises StudyError for a level that there is not (`fixed` makes one of a list).
+    the user's; it raises LevelError for a level that there is not (`fixed` makes one of a list).
     `option` names the command line's option for the names and `file_option` that for files, both
     beside `--only NAME=LEVELS`.
     """

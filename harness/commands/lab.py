@@ -76,12 +76,16 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
 
 
 def _named(args: Sequence[str]) -> str:
-    """The study that `--study` names among arguments."""
-    for text, following in zip(args, [*args[1:], ""], strict=True):
-        if text == "--study":
-            return following
-        if text.startswith("--study="):
-            return text.partition("=")[2]
+    """The study that `--study` names among arguments, before the command for the node begins."""
+    rest = iter(args)
+    for text in rest:
+        option, equals, value = text.partition("=")
+        if not option.startswith("--") or option == "--":
+            break
+        if not equals and option != "--help":  # every other option takes a value
+            value = next(rest, "")
+        if option == "--study":
+            return value
     return ""
 
 

@@ -24,14 +24,17 @@ class StudyCommand(click.Command):
     """A command whose options depend on the study that its arguments name.
 
     By itself it has those of the default study; `of` gives the command for another. `params` makes
-    them, `named` finds the study's id among arguments ("" if none is named).
+    them, `named` finds the study's id among arguments ("" if none is named), `naming` is how they
+    name it.
     """
 
     def __init__(self, name: str, callback: Callable[..., int], *,
                  params: Callable[[Study], list[click.Parameter]],
-                 named: Callable[[Sequence[str]], str], **settings: Any) -> None:
+                 named: Callable[[Sequence[str]], str], naming: str = "--study {}",
+                 **settings: Any) -> None:
         self._params = params
-        self._named = named
+        self.named = named
+        self._naming = naming
         super().__init__(name, callback=callback, help=callback.__doc__,
                          params=params(studies.load(studies.DEFAULT)),
                          context_settings={"help_option_names": ["-h", "--help"], **settings})
@@ -45,12 +48,19 @@ class StudyCommand(click.Command):
                      parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Read the arguments as the study that they name has them."""
         try:
-            study = studies.load(self._named(args) or studies.DEFAULT)
+            study = studies.load(self.named(args) or studies.DEFAULT)
         except (StudyError, UserError) as error:
             if extra.get("resilient_parsing"):  # a shell completes what is not whole yet
                 return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None
-        return self.of(study).make_context(info_name, args, parent, **extra)
+        command = self.of(study)
+        try:
+            return command.make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if study.id != studies.DEFAULT:  # whose help is the one without a study
+                error.ctx = click.Context(
+                    command, parent, f"{info_name} {self._naming.format(study.id)}")
+            raise
 
 
 def of_run(study: Study) -> list[click.Parameter]:

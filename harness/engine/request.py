@@ -25,8 +25,7 @@ from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
-from studies.parts import LevelError
-from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from studies.study import Asked, Cell, Factor, Level, LevelError, Study, StudyError
 from studies.validating import said
 from topologies import checks
 from topologies.device import Device

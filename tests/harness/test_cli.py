@@ -115,8 +115,10 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--policies", "P99"], "P99: no such policy"),
-    (["--scenarios", "N9"], "N9: no such file"),
+    (["--policies", "P99"], "qop2007, factor policy: P99: no such policy; choose from P1, "),
+    (["--only", "policy=P99"], "qop2007, factor policy: P99: no such policy; "),
+    (["--scenarios", "N9"], "qop2007, factor scenario: N9: no such scenario; choose from N1, "),
+    (["--scenarios", "N9.yml"], "N9.yml: no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
 ])
@@ -134,6 +136,16 @@ def test_unwritable_results_folder(qop_here: Qop) -> None:
     done = qop_here("run", "--policies", "P1", "--out", "file/out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "file/out" in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "study"), [
+    (("--study", "hops", "grep", "--study", "x"), "hops"), (("--study=hops", "ip"), "hops"),
+    (("--node", "--study", "ip"), ""), (("grep", "--study", "x"), ""),
+    (("--", "grep", "--study", "x"), "")])
+def test_the_lab_takes_its_study_from_its_own_options(arguments: tuple[str, ...],
+                                                      study: str) -> None:
+    """Behind them the command for the node begins, which may have an option of that name."""
+    assert lab.command.named(arguments) == study
 
 
 @pytest.mark.parametrize("command", ["report", "status"])

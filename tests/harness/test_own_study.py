@@ -231,6 +231,20 @@ def test_a_level_that_there_is_not_is_said_with_its_factor(qop_here: Qop) -> Non
         assert line == f"qop: {place}, factor hops: 9: no such level; choose from 1, 2, 4\n"
 
 
+@pytest.mark.parametrize(("arguments", "naming"), [
+    (("run", "hops", "--stream-bytes", "1M"), "run hops"),
+    (("run", "hops", "--repetitions", "0"), "run hops"),
+    (("report", "mine", "--handoff"), "report --study hops"),
+    (("lab", "--study", "hops", "--policy", "P1"), "lab --study hops")])
+def test_the_help_that_is_named_is_the_studys(qop_here: Qop, arguments: tuple[str, ...],
+                                              naming: str) -> None:
+    """That of the command without a study has the default one's options."""
+    made(qop_here.folder / "mine")
+    line = refused(qop_here, *arguments)
+    assert line.startswith(f"qop: {naming}: ")
+    assert line.endswith(f"; see './qop {naming} --help'\n")
+
+
 def test_a_profile_of_a_study_without_any_names_what_there_is(qop_here: Qop) -> None:
     """It has no folder of examples."""
     (qop_here.folder / "mine.yml").write_text("title: x\nwidth: 3\n")
