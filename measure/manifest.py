@@ -83,6 +83,24 @@ class Manifest(RecordPart):
         return (list(entry.cell.values()) in self.cells
                 and 1 <= entry.repetition <= int(self.settings["repetitions"]))
 
+    def measures_as(self, other: Manifest) -> bool:
+        """Whether results of one count for the other.
+
+        An edited level is found out by its digest, record by record. Where no level is, the numbers
+        of levels and the wires have to be the same: nothing else would tell, and a report states
+        them.
+        """
+        if self.digest != other.digest:
+            return False
+        pairs = [(level, other.levels[factor][name]) for factor, levels in self.levels.items()
+                 for name, level in levels.items() if name in other.levels.get(factor, {})]
+        if any(level.digest != there.digest for level, there in pairs):
+            return True
+        # Wires are in no manifest that was upgraded, nor in the first ones of schema 2.
+        are_known = "wires" in self.model_fields_set & other.model_fields_set
+        return (all(level.number == there.number for level, there in pairs)
+                and (self.wires == other.wires or not are_known))
+
     @model_validator(mode="after")
     def _counts(self) -> Manifest:
         if not isinstance(self.settings.get("repetitions"), int):

@@ -21,7 +21,7 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     if not fresh:
         for folder in sorted(root.glob("*"), reverse=True):
             before = readable_manifest(folder)
-            if before is not None and before.digest == plan.digest:
+            if before is not None and before.measures_as(plan.manifest):
                 there = ResultsFolder(folder)
                 if there.missing(plan) or there.flagged(plan):
                     return folder

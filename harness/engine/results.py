@@ -91,10 +91,10 @@ class ResultsFolder:
         so is whatever else stands in a repetition's place. A line about the latter, or "".
         """
         before = read_manifest(self.path)
-        differs = before is not None and before.digest != plan.digest
+        differs = before is not None and not before.measures_as(plan.manifest)
         if differs and any(self.records.glob("*.json")):
-            raise UserError(f"{self.path}: holds results of another plan (its study, levels or "
-                            "settings differ); choose another folder with --out")
+            raise UserError(f"{self.path}: holds results of another plan (its study, levels, "
+                            "wires or settings differ); choose another folder with --out")
         line = self._put_aside(plan, before)
         now = plan.manifest
         if before is not None and not differs:

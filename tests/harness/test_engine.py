@@ -17,7 +17,7 @@ from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
 from harness.commands import options
-from harness.engine import events, preview, profiles, recording, results, stopping
+from harness.engine import choosing, events, preview, profiles, recording, results, stopping
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
@@ -88,6 +88,50 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
     other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
         folder.adopt(other)
+
+
+def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
+    """Where no level tells it: a report would state wires that nothing was measured over.
+
+    It is not gone on with by itself, either. An edited scenario is a level that tells; and nothing
+    is known of the wires of folders that were begun before a plan had them.
+    """
+    made = plan_of()
+    scenario = made.levels["scenario"][0].value
+    links = [dataclasses.replace(link, delay_ms=9.0) for link in scenario.network.links]
+    edited = scenario_level(dataclasses.replace(
+        scenario, network=dataclasses.replace(scenario.network, links=links)))
+    level = made.levels["scenario"][0]
+    rewired = plans.with_levels(made, scenario=[dataclasses.replace(edited, digest=level.digest)])
+    assert rewired.digest == made.digest and rewired.manifest.wires != made.manifest.wires
+    with results.ResultsFolder(tmp_path / "run") as folder:
+        folder.adopt(made)
+    kept(tmp_path / "run", make("P1", 1))
+    before = (tmp_path / "run" / "plan.json").read_bytes()
+    with results.ResultsFolder(tmp_path / "run") as folder, \
+            pytest.raises(UserError, match=r"another plan .*wires"):
+        folder.adopt(rewired)
+    assert (tmp_path / "run" / "plan.json").read_bytes() == before
+    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "run"
+    assert choosing.choose(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
+    assert made.manifest.measures_as(plans.with_levels(made, scenario=[edited]).manifest)
+    document = json.loads(before)
+    del document["wires"]
+    (tmp_path / "run" / "plan.json").write_text(json.dumps(document))
+    with results.ResultsFolder(tmp_path / "run") as folder:
+        assert folder.adopt(rewired) == ""
+
+
+def test_a_folder_whose_levels_stood_elsewhere_is_refused(tmp_path: Path) -> None:
+    """The number of a level is where its records are drawn."""
+    levels = [study_parts.Level("N2", number=number, value=level.value, content=level.content)
+              for level in plan_of().levels["scenario"] for number in (4.0, 40.0)]
+    first, second = (plans.with_levels(plan_of(), scenario=[level]) for level in levels)
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(first)
+    kept(tmp_path, make("P1", 1))
+    with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
+        folder.adopt(second)
 
 
 SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
