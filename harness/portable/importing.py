@@ -102,7 +102,7 @@ def _unpack(opened: archive.Archive, unpacked: Path) -> Survey:
                 _check_room(sum(survey.packing_list.files.values()), unpacked)
             continue
         if survey.packing_list is not None and survey.packing_list.files.get(path) != size:
-            raise archive.ArchiveError(f"{path} has another size than the manifest says, or is "
+            raise archive.ArchiveError(f"{path} has another size than manifest.json says, or is "
                                        "not in it")
         target = unpacked / path
         target.parent.mkdir(parents=True, exist_ok=True)
