@@ -235,10 +235,10 @@ def _is_of_today(folder: Path) -> bool:
 
 def require_manifest(folder: Path) -> Manifest:
     """The manifest kept in a results folder; raises UserError where there is none to be read."""
-    kept = read_manifest(folder)
-    if kept is None:
+    plan = read_manifest(folder)
+    if plan is None:
         raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
-    return kept
+    return plan
 
 
 def latest(root: Path) -> Path:
