@@ -219,9 +219,9 @@ class Judged:
 class Lab:
     """How `qop lab` brings up a testbed of a study, to look around in it.
 
-    `levels` are those that it takes of factors unless others are asked for (the first, if none is
-    named here), `node` the name of the node that it opens a shell on; `call` is a command of the
-    workload's, given a task, that brings it up.
+    `levels` are those that it takes of factors unless others are asked for (those of the first
+    cell, if none is named here), `node` the name of the node that it opens a shell on; `call` is a
+    command of the workload's, given a task, that brings it up.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
