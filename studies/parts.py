@@ -239,6 +239,12 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    @classmethod
+    def option_of(cls, setting: str) -> str:
+        """The command line's option of a setting; "" if it has none of its own."""
+        extra = cls.model_fields[setting].json_schema_extra
+        return str(extra.get("option", "")) if isinstance(extra, dict) else ""
+
     def kept(self) -> dict[str, Any]:
         """What manifest and records keep of it: nothing that only this machine understands."""
         return self.model_dump(mode="json")

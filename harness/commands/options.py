@@ -10,7 +10,7 @@ import click
 
 import studies
 from guest.boot import Clock
-from harness.engine import builders, profiles, request
+from harness.engine import builders, profiles
 from harness.engine.request import RunRequest
 from harness.engine.results import CAPTURES
 from harness.errors import UserError
@@ -109,7 +109,7 @@ def of_study(study: Study) -> list[click.Parameter]:
 def settings(study: Study) -> list[click.Parameter]:
     """A study's options for settings of its workload."""
     return [_setting(study, name) for name in study.asked.model_fields
-            if request.option_of(study, name)]
+            if study.asked.option_of(name)]
 
 
 def asked_of(own: Mapping[str, Any]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _setting(study: Study, name: str) -> click.Option:
     of_profile = profiles.load(study, profiles.DEFAULT).set
     default = "the profile's" if name in of_profile else described.default
     return click.Option(
-        [request.option_of(study, name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
+        [study.asked.option_of(name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
         type=click.Choice(choices) if choices else str,
         help=f"{described.description or ''}  [default: {default}]")
 

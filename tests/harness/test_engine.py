@@ -372,7 +372,7 @@ def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     (["--set", "colour=red"], "no such setting; choose from stream_bytes"),
     (["--set", "stream_bytes"], "has no value; give KEY=VALUE"),
     (["--set", "stream_bytes=10k"], "--set stream_bytes=10k: give between 50k and 10G"),
-    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: "),
+    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: is no whole number\n"),
     (["--udp-payload", "5"], "--udp-payload 5: "),
     (["--stream-bytes", "1 k"], "is no size; write 500k, 1M or 16M"),
     (["--stream-bytes", "1M", "--set", "stream_bytes=2M"], "was given with --stream-bytes, too")])
