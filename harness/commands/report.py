@@ -98,9 +98,18 @@ def _named(args: Sequence[str]) -> str:
         if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
             return study_of(Path(text)).id
     try:
-        return _study_in(folders.latest(folders.RESULTS))
+        newest = _study_in(folders.latest(folders.RESULTS))
     except UserError:
         return ""
+    # A report of no results has nothing to do with whatever was measured last.
+    return "" if not _is_alone(args, newest) and _is_alone(args, studies.DEFAULT) else newest
+
+
+def _is_alone(args: Sequence[str], study: str) -> bool:
+    """Whether an option among arguments has this study report without results."""
+    return study in studies.names() and any(
+        option.without_results and option.name in args
+        for option in studies.load(study).report_options)
 
 
 command = StudyCommand("report", _report, params=_params, named=_named)  # type: ignore[arg-type]

@@ -66,6 +66,15 @@ def rename(folder: Path, study: str) -> None:
     (folder / "plan.json").write_text(json.dumps(document))
 
 
+def test_a_report_without_results_needs_none_of_its_study(qop_here: Qop) -> None:
+    """Whatever was measured last: the default study's own is made as documented."""
+    made(qop_here.folder / "results" / "mine")
+    done = qop_here("report", "--published", "--table", "table-3")
+    assert done.returncode == 0, done.stderr
+    assert (qop_here.folder / "results" / "published" / "report.html").exists()
+    assert "no such option '--handoff'" in refused(qop_here, "report", "--handoff")
+
+
 # What status and verify count ----------------------------------------------------------------
 
 def test_repetitions_beyond_the_plan_are_counted_and_none_is_missing(qop_here: Qop) -> None:
