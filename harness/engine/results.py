@@ -21,7 +21,7 @@ from measure.manifest import Manifest, ManifestError
 from measure.record import Record
 
 __all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
-           "read_manifest", "require_manifest"]
+           "newest_first", "read_manifest", "require_manifest"]
 
 #: Where results folders are made unless another place is named.
 RESULTS = Path("results")
@@ -243,8 +243,19 @@ def require_manifest(folder: Path) -> Manifest:
 
 def latest(root: Path) -> Path:
     """The newest results folder; raises UserError when there is none."""
-    folder = next((folder for folder in sorted(root.glob("*"), reverse=True)
-                   if (folder / manifest.FILE).exists()), None)
-    if folder is None:
+    folders = newest_first(root)
+    if not folders:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
-    return folder
+    return folders[0]
+
+
+def newest_first(root: Path) -> list[Path]:
+    """The results folders in a place by what was last measured in them, whatever their names."""
+    there = [folder for folder in root.glob("*") if (folder / manifest.FILE).exists()]
+    return sorted(there, key=lambda folder: (_measured_at(folder), folder.name), reverse=True)
+
+
+def _measured_at(folder: Path) -> float:
+    """When a run or an import last wrote there (wall clock, s); reports do not count."""
+    places = (folder / name for name in (manifest.FILE, events.FILE, "records"))
+    return max(place.stat().st_mtime for place in places if place.exists())

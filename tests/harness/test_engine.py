@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,20 @@ def test_a_folder_whose_levels_stood_elsewhere_is_refused(tmp_path: Path) -> Non
     kept(tmp_path, make("P1", 1))
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
         folder.adopt(second)
+
+
+def test_the_newest_folder_is_the_one_measured_last(tmp_path: Path) -> None:
+    """Not the one whose name comes last: a user gives folders any name."""
+    made = plan_of()
+    for name in ("z-before", "a-after"):
+        with results.ResultsFolder(tmp_path / name) as folder:
+            folder.adopt(made)
+        kept(tmp_path / name, make("P1", 1))
+    for path in (tmp_path / "z-before").rglob("*"):
+        os.utime(path, (1.0, 1.0))
+    (tmp_path / "z-before" / "report.html").touch()  # somebody has looked at it since
+    assert results.latest(tmp_path) == tmp_path / "a-after"
+    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
 
 
 SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
