@@ -28,6 +28,9 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
     """Pack a folder. Raises UserError where it is damaged, in use, or cannot be read or written."""
     if file.exists():
         raise UserError(f"{file}: is there already; give another name with -o, or remove it")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"{file}: there is no folder to put it in; make {file.parent}, or give "
+                        "another name with -o")
     try:
         with held(folder, exclusive=False):
             return _export(folder, file, captures)
@@ -90,7 +93,7 @@ def _refuse_damage(folder: Path, survey: Survey) -> None:
     findings = [finding for finding in integrity.judge(survey, archived=False)
                 if not finding.renewable]
     if findings:
-        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise UserError(f"{folder}: {findings[0].text}{more}; './qop verify {folder}' names all, "
                         "put them right first", status=1)
 

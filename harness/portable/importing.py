@@ -140,7 +140,7 @@ def _check_room(needed_bytes: int, place: Path) -> None:
 def _refuse_damage(file: Path, survey: Survey) -> None:
     findings = integrity.judge(survey, archived=True)
     if findings:
-        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise UserError(f"{file}: {findings[0].text}{more}; './qop verify {file}' names all; "
                         "nothing was imported", status=1)
 

@@ -203,3 +203,5 @@ def test_commands_from_export_to_verify(qop_here: Qop) -> None:
         said = qop_here(*arguments)
         assert said.returncode in {1, 2} and said.stderr.count("\n") == 1, said.stderr
         assert "nowhere" in said.stderr
+    said = qop_here("export", "copy", "-o", "nowhere/x.tar.gz")
+    assert said.stderr.startswith("qop: nowhere/x.tar.gz: there is no folder to put it in; make ")
