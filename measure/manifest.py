@@ -101,11 +101,36 @@ class Manifest(RecordPart):
         return (all(level.number == there.number for level, there in pairs)
                 and (self.wires == other.wires or not are_known))
 
+    def unlike(self, other: Manifest) -> str:
+        """The first thing in which another's results are of another plan, in a few words."""
+        if self.study != other.study:
+            return (f"study {self.study.id} version {self.study.version} there, {other.study.id} "
+                    f"version {other.study.version} here")
+        for mine, theirs in ((self.asked, other.asked), (self._how, other._how)):
+            for name in dict.fromkeys((*mine, *theirs)):
+                if mine.get(name) != theirs.get(name):
+                    return f"{name} {_shown(mine, name)} there, {_shown(theirs, name)} here"
+        for factor in dict.fromkeys((*self.levels, *other.levels)):
+            if list(self.levels.get(factor, {})) != list(other.levels.get(factor, {})):
+                return f"other levels of {factor}"
+        what = next((what for what in ("cells", "media", "devices", "wires")
+                     if getattr(self, what) != getattr(other, what)), "numbers of levels")
+        return f"other {what}"
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """The engine's settings that say how it is measured."""
+        return {name: value for name, value in self.settings.items() if name not in HOW_MUCH}
+
     @model_validator(mode="after")
     def _counts(self) -> Manifest:
         if not isinstance(self.settings.get("repetitions"), int):
             raise ValueError("settings.repetitions: no number")  # noqa: TRY004 - for pydantic
         return self
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return " ".join(json.dumps(settings[name]).split())[:80] if name in settings else "not given"
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

@@ -93,8 +93,10 @@ class ResultsFolder:
         before = read_manifest(self.path)
         differs = before is not None and not before.measures_as(plan.manifest)
         if differs and any(self.records.glob("*.json")):
-            raise UserError(f"{self.path}: holds results of another plan (its study, levels, "
-                            "wires or settings differ); choose another folder with --out")
+            assert before is not None
+            raise UserError(f"{self.path}: holds results of another plan "
+                            f"({before.unlike(plan.manifest)}); give the options that it was begun "
+                            "with, or choose another folder with --out")
         line = self._put_aside(plan, before)
         now = plan.manifest
         if before is not None and not differs:

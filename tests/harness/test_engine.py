@@ -88,8 +88,16 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         folder.adopt(plan)
     kept(tmp_path, make("P1", 1))
     other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
-    with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
-        folder.adopt(other)
+    others = {"seed 1 there, 2 here": other,
+              "stream_bytes 1000000 there, 50000 here": plans.plan_of(
+                  "P1,P2", asked={"stream_bytes": "50k"}),
+              "authentications 3 there, not given here": plans.plan_of(
+                  "P1,P2", asked={"authentications": "1"}),
+              "other levels of policy": plans.plan_of("P1")}
+    for says, unlike in others.items():
+        with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError) as raised:
+            folder.adopt(unlike)
+        assert f": holds results of another plan ({says}); " in str(raised.value)
 
 
 def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
     kept(tmp_path / "run", make("P1", 1))
     before = (tmp_path / "run" / "plan.json").read_bytes()
     with results.ResultsFolder(tmp_path / "run") as folder, \
-            pytest.raises(UserError, match=r"another plan .*wires"):
+            pytest.raises(UserError, match=r"another plan \(other wires\)"):
         folder.adopt(rewired)
     assert (tmp_path / "run" / "plan.json").read_bytes() == before
     assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "run"
