@@ -90,20 +90,24 @@ class ResultsFolder:
         Records of levels that have been edited since are put aside, where no table counts them, and
         so is whatever else stands in a repetition's place. A line about the latter, or "".
         """
+        self.refuse_another(plan)
         before = read_manifest(self.path)
-        differs = before is not None and not before.measures_as(plan.manifest)
-        if differs and any(self.records.glob("*.json")):
-            assert before is not None
-            raise UserError(f"{self.path}: holds results of another plan "
-                            f"({before.unlike(plan.manifest)}); give the options that it was begun "
-                            "with, or choose another folder with --out")
         line = self._put_aside(plan, before)
         now = plan.manifest
-        if before is not None and not differs:
+        if before is not None and before.measures_as(now):
             now = now.model_copy(update={"former_digests": before.former_digests})
         if before != now or not _is_of_today(self.path):
             self._write_plan(now)
         return line
+
+    def refuse_another(self, plan: Plan) -> None:
+        """Raise UserError if the folder holds results of another plan."""
+        before = read_manifest(self.path)
+        if before is not None and not before.measures_as(plan.manifest) \
+                and any(self.records.glob("*.json")):
+            raise UserError(f"{self.path}: holds results of another plan "
+                            f"({before.unlike(plan.manifest)}); give the options that it was begun "
+                            "with, or choose another folder with --out")
 
     def drop_checksums(self) -> None:
         """Take away the checksums, which are wrong once something is added."""

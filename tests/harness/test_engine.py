@@ -98,6 +98,8 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError) as raised:
             folder.adopt(unlike)
         assert f": holds results of another plan ({says}); " in str(raised.value)
+        with pytest.raises(UserError, match="holds results of another plan"):
+            preview.show(unlike, tmp_path, "all")
 
 
 def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
