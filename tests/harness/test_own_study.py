@@ -75,6 +75,19 @@ def test_a_report_without_results_needs_none_of_its_study(qop_here: Qop) -> None
     assert "no such option '--handoff'" in refused(qop_here, "report", "--handoff")
 
 
+def test_a_table_that_is_asked_for_is_the_one_that_is_printed(qop_here: Qop) -> None:
+    """In every form, with one line for a table that there is not, and for several at once."""
+    made(qop_here.folder / "mine")
+    said = qop_here("report", "mine", "--table", "claims", "--format", "csv").stdout
+    assert said.startswith("clock,") and "H1" in said and not (
+        qop_here.folder / "mine" / "report.html").exists()
+    assert "H1" in qop_here("report", "mine", "--table", "claims", "--format", "markdown").stdout
+    assert "--table nope: there is no such table here" in refused(
+        qop_here, "report", "mine", "--table", "nope", "--format", "csv")
+    assert "--format csv: prints one table" in refused(
+        qop_here, "report", "mine", "--table", "claims", "--table", "run", "--format", "csv")
+
+
 # What status and verify count ----------------------------------------------------------------
 
 def test_repetitions_beyond_the_plan_are_counted_and_none_is_missing(qop_here: Qop) -> None:
