@@ -91,8 +91,8 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
     others = {"seed 1 there, 2 here": other,
               "stream_bytes 1000000 there, 50000 here": plans.plan_of(
                   "P1,P2", asked={"stream_bytes": "50k"}),
-              "authentications 3 there, not given here": plans.plan_of(
-                  "P1,P2", asked={"authentications": "1"}),
+              "authentications not given there, 3 here": plans.plan_of(
+                  "P1,P2", asked={"authentications": "3"}),
               "other levels of policy": plans.plan_of("P1")}
     for says, unlike in others.items():
         with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError) as raised:
@@ -174,10 +174,6 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
         folder.adopt(plan_of())
     assert str(tmp_path / "plan.json") in str(no.value) and "\n" not in str(no.value)
     assert results_folder.tree(tmp_path) == before
-
-
-#: As repetitions authenticated in schema 1, and while there was no choice.
-ONCE = {"authentications": "1"}
 
 
 def of_schema_1(entry: Record) -> dict[str, Any]:
@@ -383,7 +379,7 @@ def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
 def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     """`--policies`, `--only` and a profile's `only` choose levels, options and `--set` settings."""
     (qop_here.folder / "mine.yml").write_text(
-        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000, authentications: 3}\n"
+        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000, authentications: 1}\n"
         "only: {policy: [P3]}\n")
     said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
@@ -462,7 +458,7 @@ def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> No
 
 def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
     """What was measured before counts; its records may call the plan what it was called then."""
-    plan = plan_of(2, asked=ONCE)
+    plan = plan_of(2)
     before = schema_1_plan(plan)
     (tmp_path / "plan.json").write_text(json.dumps(before))
     (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
@@ -477,7 +473,7 @@ def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_an_edited_scenario_puts_records_of_schema_1_aside(tmp_path: Path) -> None:
     """They name no scenario's digest: their folder says which one they were measured in."""
-    plan = plan_of(1, asked=ONCE)
+    plan = plan_of(1)
     (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
     circumstances = schema_1_circumstances(plan)
     circumstances["scenarios"]["N2"]["network"]["links"][0]["delay_ms"] = 7.0
