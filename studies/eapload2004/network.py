@@ -1,0 +1,45 @@
+"""The paper's Figure 4: an access point in one network, the server and who loads it in another."""
+
+from __future__ import annotations
+
+from topologies.model import (
+    ACCESS_POINT,
+    HOME_AGENT,
+    ROUTER,
+    STATION,
+    Interface,
+    Link,
+    Network,
+    Node,
+)
+
+STATION_NODE, AP, ROUTER_NODE, SERVER, LOAD = "mn", "ap", "router", "server", "load"
+#: Where authentications are watched: at the station, behind the access point, at the server.
+RADIO, AP_WIRE, SERVER_WIRE, LOAD_WIRE = "wlan0", "eth-v", "core", "lan"
+_VISITED, _SERVER, _LAN = "10.1.0.1", "10.9.0.1", "10.9.1.1"
+
+
+def figure_4(rtt_ms: float) -> Network:
+    """The experiment's nodes, with a round trip between the two networks.
+
+    The server is its network's agent; the supplicant has it as its own, as at home.
+    """
+    nodes = {
+        STATION_NODE: Node([STATION], {RADIO: Interface("10.1.0.11/32", radio="02:00:00:00:04:01")},
+                           gateway=_VISITED, agent=SERVER, position=[40.0, 50.0]),
+        AP: Node([ACCESS_POINT],
+                 {"wlan-v": Interface(radio="02:00:00:00:04:00", bridge="br-v"),
+                  AP_WIRE: Interface(bridge="br-v"), "br-v": Interface("10.1.0.2/24")},
+                 gateway=_VISITED, agent=SERVER, ssid="visited", channel=1, position=[50.0, 50.0]),
+        ROUTER_NODE: Node([ROUTER], {"visited": Interface(f"{_VISITED}/24"),
+                                     "far": Interface("10.9.0.254/24")}, forwarding=True,
+                          routes={"10.9.1.0/24": _SERVER}),
+        SERVER: Node([HOME_AGENT], {SERVER_WIRE: Interface(f"{_SERVER}/24"),
+                                    LOAD_WIRE: Interface(f"{_LAN}/24")},
+                     gateway="10.9.0.254", serves="10.9.0.0/16", forwarding=True),
+        LOAD: Node(["radius_client"], {"eth0": Interface("10.9.1.20/24")}, gateway=_LAN,
+                   agent=SERVER)}
+    return Network("figure-4", nodes, [
+        Link([f"{AP}/{AP_WIRE}", f"{ROUTER_NODE}/visited"]),
+        Link([f"{ROUTER_NODE}/far", f"{SERVER}/{SERVER_WIRE}"], delay_ms=rtt_ms / 2),
+        Link([f"{SERVER}/{LOAD_WIRE}", f"{LOAD}/eth0"])])
