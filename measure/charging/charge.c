@@ -1,6 +1,7 @@
-/* Charges a program that uses OpenSSL for its public-key work: each signature, verification and
- * check of a chain takes the time that the environment says, on an emulated processor which all
- * threads of the program share. It is preloaded; the program itself is as it is.
+/* Charges a program that uses OpenSSL for its public-key work: each signature and each verification
+ * (those of a chain's certificates are among them: OpenSSL makes them by the same function) takes
+ * the time that the environment says, on an emulated processor which all threads of the program
+ * share. It is preloaded; the program itself is as it is.
  *
  * Processor sharing is exact: every job that is present attains service at the same rate, and
  * sleeps until it will have its own. (Round robin in quanta would need a turn for each of them.)
@@ -25,9 +26,8 @@ extern long syscall(long, ...);
 #define SET_TIMERSLACK 29
 #define NEARLY 1e-9 /* seconds: less than any clock here tells apart */
 
-enum { SIGN, VERIFY, CHAIN, KINDS };
-static const char *const variable[KINDS] = {"QOP_CHARGE_SIGN_S", "QOP_CHARGE_VERIFY_S",
-                                            "QOP_CHARGE_CHAIN_S"};
+enum { SIGN, VERIFY, KINDS };
+static const char *const variable[KINDS] = {"QOP_CHARGE_SIGN_S", "QOP_CHARGE_VERIFY_S"};
 
 /* What the one who started the program reads, see measure/charging/device.py. */
 struct account {
@@ -156,13 +156,4 @@ int EVP_DigestVerify(void *context, const unsigned char *signature, size_t lengt
         real = dlsym(NEXT, "EVP_DigestVerify");
     charge(VERIFY);
     return real(context, signature, length, data, size);
-}
-
-int X509_verify_cert(void *context)
-{
-    static int (*real)(void *);
-    if (!real)
-        real = dlsym(NEXT, "X509_verify_cert");
-    charge(CHAIN);
-    return real(context);
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 #: As `struct account` in charge.c.
-_ACCOUNT = struct.Struct("=dddQQQ")
+_ACCOUNT = struct.Struct("=dddQQ")
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,22 @@ class Charged:
     elapsed_s: float
     signatures: int
     verifications: int
-    chains: int
 
 
-def costs_s(work: Mapping[str, Mapping[str, Any]], key: str, chain: int) -> dict[str, float]:
-    """Seconds of a signature, a verification and the check of a chain, by a device's `work`.
+def costs_s(work: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]:
+    """Seconds of a signature and of a verification, by a device's `work`.
 
-    `key` is such as rsa-1024 or p-256. A chain of n certificates below a known root has n
-    signatures. Raises KeyError with the operation that the device does not say.
+    `key` is such as rsa-1024 or p-256. Raises KeyError with the operation that the device does not
+    say.
     """
-    def seconds(*names: str) -> float:
-        for name in names:
-            if name in work and work[name]["seconds"] is not None:
-                return float(work[name]["seconds"])
-        raise KeyError(names[0])
-    sign = seconds(f"{key}-private" if key.startswith("rsa") else f"{key}-sign")
-    verify = seconds(f"{key}-public" if key.startswith("rsa") else f"{key}-verify")
-    return {"sign": sign, "verify": verify, "chain": chain * verify}
+    names = ("private", "public") if key.startswith("rsa") else ("sign", "verify")
+    costs = {}
+    for kind, name in zip(("sign", "verify"), names, strict=True):
+        seconds = work.get(f"{key}-{name}", {}).get("seconds")
+        if seconds is None:
+            raise KeyError(f"{key}-{name}")
+        costs[kind] = float(seconds)
+    return costs
 
 
 class ChargedDevice:

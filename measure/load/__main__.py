@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from measure.load.generator import Attempt, Generator, Target
 from measure.load.schedule import poisson
 
 
-def do(generator: Generator, command: dict[str, Any]) -> tuple[float, list[Attempt]]:
+def do(generator: Generator, command: dict[str, Any],
+       lines: FileIO) -> tuple[float, list[Attempt]]:
     """Do a command; when it began, and all attempts."""
     if command["do"] == "prime":
         return time.monotonic(), generator.prime(command["stations"])
@@ -26,8 +28,8 @@ def do(generator: Generator, command: dict[str, Any]) -> tuple[float, list[Attem
     arrivals = poisson(command["rate_per_s"], command["seed"], stations=command["stations"],
                        resumed_share=command["resumed_share"])
     print("open", flush=True)
-    began_s, ended = generator.open_loop(arrivals, command["rate"], sys.stdin.fileno())
-    sys.stdin.buffer.raw.readline()  # type: ignore[attr-defined]
+    began_s, ended = generator.open_loop(arrivals, command["rate"], lines.fileno())
+    lines.readline()
     return began_s, ended
 
 
@@ -36,11 +38,12 @@ def main() -> None:
     generator = Generator(Target(**json.loads(Path(sys.argv[1]).read_text())))
     print("ready", flush=True)
     # Unbuffered: whether there is a line has to show at the descriptor.
-    while line := sys.stdin.buffer.raw.readline():  # type: ignore[attr-defined]
+    lines = FileIO(sys.stdin.fileno(), closefd=False)
+    while line := lines.readline():
         command = json.loads(line)
         offset_s = time.time() - time.monotonic()
         used_s = time.process_time()
-        began_s, ended = do(generator, command)
+        began_s, ended = do(generator, command, lines)
         document = {"began_s": began_s + offset_s, "took_s": time.monotonic() - began_s,
                     "processor_s": time.process_time() - used_s,
                     "attempts": [attempt.row(began_s) for attempt in

@@ -6,6 +6,7 @@ all who came meanwhile. One process, all requests in flight at once. Standard li
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import heapq
 import os
@@ -29,6 +30,7 @@ FIRST_PORT, SOCKETS = 40_000, 8
 RETRY_S, GIVE_UP_S = 3.0, 30.0
 _IDENTIFIERS = 256
 _NO_WORK_S = 1.0
+_CUT, _SHORT_S = 0.99, 0.001
 _PR_SET_TIMERSLACK = 29
 
 
@@ -140,7 +142,7 @@ class Generator:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         made.bind((self._target.address, FIRST_PORT + number))
         made.connect((self._target.server, self._target.port))
-        made.setblocking(False)
+        made.settimeout(0)
         return _Port(made)
 
     def _begin(self, arrival: Arrival, due_s: float, now: float) -> None:
@@ -169,10 +171,8 @@ class Generator:
         self._send(attempt, RETRY_S)
 
     def _send(self, attempt: Attempt, wait_s: float) -> None:
-        try:
+        with contextlib.suppress(OSError):  # as if it were lost: it is sent again
             self._ports[attempt.socket].socket.send(attempt.sent)
-        except OSError:
-            pass  # as if it were lost: it is sent again
         heapq.heappush(self._timers, (time.monotonic() + wait_s, attempt.number, attempt.packets,
                                       attempt))
 
@@ -181,8 +181,10 @@ class Generator:
         if self._timers:
             until = min(until, self._timers[0][0])
         watched = [*self._by_descriptor, *([] if stop is None else [stop])]
-        # Not epoll: its timeouts are whole milliseconds.
-        ready, _, _ = select.select(watched, (), (), max(0.0, until - time.monotonic()))
+        # Not epoll: its timeouts are whole milliseconds. The kernel lets a timeout be late by a
+        # thousandth of it, so that a long one is cut short and the rest waited for anew.
+        left_s = max(0.0, until - time.monotonic())
+        ready, _, _ = select.select(watched, (), (), left_s * (_CUT if left_s > _SHORT_S else 1))
         for descriptor in ready:
             if descriptor != stop:
                 self._receive(self._by_descriptor[descriptor])
@@ -227,7 +229,7 @@ class Generator:
         """Send again what was not answered in time, and give up on what never was."""
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
-            at, _, packets, attempt = heapq.heappop(self._timers)
+            _, _, packets, attempt = heapq.heappop(self._timers)
             port = self._ports[attempt.socket]
             if port.waiting.get(attempt.identifier) is not attempt or attempt.packets != packets:
                 continue

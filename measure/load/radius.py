@@ -70,7 +70,7 @@ def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, sta
 
 def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:
     """Whether a datagram answers the request of that authenticator (RFC 2865, 3)."""
-    expected = hashlib.md5(data[:4] + authenticator + data[_HEADER_BYTES:] + secret,  # noqa: S324
+    expected = hashlib.md5(data[:4] + authenticator + data[_HEADER_BYTES:] + secret,
                            usedforsecurity=False).digest()
     return hmac.compare_digest(expected, data[4:_HEADER_BYTES])
 

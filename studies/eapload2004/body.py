@@ -35,7 +35,8 @@ class Measured(RecordPart):
 
     Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
     `latencies_s` from when each was due; both lists leave out what came before it was steady.
-    `demand_s` is what a full authentication was charged at the server.
+    `demand_s` is what a full authentication was charged at the server; `cycle_s` is from one of
+    the supplicant's to the next.
     """
 
     seed: int
@@ -46,6 +47,7 @@ class Measured(RecordPart):
     round_trips: float
     utilization_share: float
     demand_s: float
+    cycle_s: float
     offered_per_s: float = 0.0
     background_s: float | None = None
     background_p95_s: float | None = None

@@ -37,7 +37,7 @@ class Processors:
         device, options = site.devices[node], site.options
         costs: Mapping[str, float] = {}
         if any(work.get("seconds") is not None for work in device["work"].values()):
-            costs = costs_s(device["work"], options["key"], options["chain"])
+            costs = costs_s(device["work"], options["key"])
         elif site.clock == "virtual":
             raise MeasureError("testbed", f"{node}: computing is free in virtual time, so that "
                                f"nobody would wait for a server; give a device with times instead "

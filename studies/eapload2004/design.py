@@ -64,8 +64,10 @@ def design() -> Iterator[tuple[str, ...]]:
     yield from (ids(rtt=str(rtt)) for rtt in RTTS_MS)
     yield ids(key="rsa-2048")
     yield from (ids(chain=str(chain)) for chain in (1, 3))
-    yield from (ids(tls=tls, sessions=sessions) for tls in ("1.2", "1.3")
-                for sessions in ("full", "resumed"))
+    # FreeRADIUS 3.2.1 gives no new ticket with a resumed session of TLS 1.3: only every second one
+    # is resumed, which is neither of the two.
+    yield ids(sessions="resumed")
+    yield ids(tls="1.3")
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

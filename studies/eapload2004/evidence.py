@@ -15,7 +15,9 @@ from measure.record import CheckRecord
 from studies.eapload2004.exchanges import Exchange
 
 _SIGMAS, _LEVEL = 3.0, 0.01
-_LATE_SHARE, _PING_S, _STALL_S = 0.02, 0.001, 0.5
+#: A few readings of the virtual clock take so long by themselves.
+_LATE_SHARE, _LATE_S = 0.02, 0.00005
+_PING_S, _STALL_S = 0.001, 0.5
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def _stall(observed: Observed) -> CheckRecord:
     longest = max((trip.took_s for exchange in (*observed.server, *observed.sample)
                    for trip in exchange.trips), default=0.0)
     latencies = [row["latency_s"] for row in observed.rows]
-    p99 = f"; p99 in the background {np.quantile(latencies, 0.99) * 1e3:.0f} ms" if latencies else ""
+    p99 = (f"; p99 in the background {np.quantile(latencies, 0.99) * 1e3:.0f} ms" if latencies
+           else "")
     return CheckRecord(check="no stall", ok=longest < _STALL_S,
                        detail=f"an answer took the server {longest * 1e3:.1f} ms at most{p99}")
 
@@ -120,8 +123,9 @@ def _load(observed: Observed) -> Iterator[CheckRecord]:
                           f"and Smirnov, p = {p_value:.3f}")
     late = fmean(row["late_s"] for row in rows) if rows else math.inf
     mean = fmean(row["latency_s"] for row in rows) if rows else 0.0
-    yield CheckRecord(check="lateness", ok=late <= _LATE_SHARE * mean, detail=f"begun "
-                      f"{late * 1e6:.0f} us late on average, of {mean * 1e3:.2f} ms")
+    yield CheckRecord(check="lateness", ok=late <= max(_LATE_SHARE * mean, _LATE_S),
+                      detail=f"begun {late * 1e6:.0f} us late on average, of "
+                      f"{mean * 1e3:.2f} ms")
     refused = [row["reason"] for row in rows if row["reason"]]
     sampled = sum(row["socket"] == 0 for row in rows)
     ok = not refused and len(observed.sample) == sampled and all(

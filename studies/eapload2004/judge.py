@@ -65,6 +65,7 @@ def _measured(observed: Observed, seen: Sequence[Seen], journal: Mapping[str, An
         round_trips=fmean(len(exchange.trips) for exchange in observed.supplicant),
         utilization_share=charged["busy_s"] / span_s,
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
+        cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
         saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]))
 
 

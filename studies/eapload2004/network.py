@@ -13,10 +13,11 @@ from topologies.model import (
     Node,
 )
 
-STATION_NODE, AP, ROUTER_NODE, SERVER, LOAD = "mn", "ap", "router", "server", "load"
+STATION_NODE, AP, ROUTER_NODE, GATEWAY_NODE = "mn", "ap", "router", "gateway"
+SERVER, LOAD = "server", "load"
 #: Where authentications are watched: at the station, behind the access point, at the server.
 RADIO, AP_WIRE, SERVER_WIRE, LOAD_WIRE = "wlan0", "eth-v", "core", "lan"
-_VISITED, _SERVER, _LAN = "10.1.0.1", "10.9.0.1", "10.9.1.1"
+_VISITED, _GATEWAY, _SERVER, _LAN = "10.1.0.1", "10.9.0.254", "10.9.0.1", "10.9.1.1"
 
 
 def figure_4(rtt_ms: float) -> Network:
@@ -32,14 +33,19 @@ def figure_4(rtt_ms: float) -> Network:
                   AP_WIRE: Interface(bridge="br-v"), "br-v": Interface("10.1.0.2/24")},
                  gateway=_VISITED, agent=SERVER, ssid="visited", channel=1, position=[50.0, 50.0]),
         ROUTER_NODE: Node([ROUTER], {"visited": Interface(f"{_VISITED}/24"),
-                                     "far": Interface("10.9.0.254/24")}, forwarding=True,
-                          routes={"10.9.1.0/24": _SERVER}),
+                                     "far": Interface("10.8.0.1/24")}, forwarding=True,
+                          routes={"10.9.0.0/16": "10.8.0.2"}),
+        GATEWAY_NODE: Node([ROUTER], {"near": Interface("10.8.0.2/24"),
+                                      "inner": Interface(f"{_GATEWAY}/24")}, forwarding=True,
+                           routes={"10.1.0.0/24": "10.8.0.1"}),
         SERVER: Node([HOME_AGENT], {SERVER_WIRE: Interface(f"{_SERVER}/24"),
                                     LOAD_WIRE: Interface(f"{_LAN}/24")},
-                     gateway="10.9.0.254", serves="10.9.0.0/16", forwarding=True),
+                     gateway=_GATEWAY, serves="10.9.0.0/16", forwarding=True),
         LOAD: Node(["radius_client"], {"eth0": Interface("10.9.1.20/24")}, gateway=_LAN,
                    agent=SERVER)}
     return Network("figure-4", nodes, [
         Link([f"{AP}/{AP_WIRE}", f"{ROUTER_NODE}/visited"]),
-        Link([f"{ROUTER_NODE}/far", f"{SERVER}/{SERVER_WIRE}"], delay_ms=rtt_ms / 2),
+        # Between two routers: what an end of it is captured at has been delayed already.
+        Link([f"{ROUTER_NODE}/far", f"{GATEWAY_NODE}/near"], delay_ms=rtt_ms / 2),
+        Link([f"{GATEWAY_NODE}/inner", f"{SERVER}/{SERVER_WIRE}"]),
         Link([f"{SERVER}/{LOAD_WIRE}", f"{LOAD}/eth0"])])

@@ -33,6 +33,7 @@ from topologies.loader import TopologyError, load_device, load_medium
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
+    from analysis.queueing import Model
     from analysis.results import Results
 
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
@@ -83,8 +84,7 @@ class EapLoad2004(Study):
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
         return Spec(network.figure_4(float(cell.ids["rtt"])), policy(cell.ids), medium, nodes,
-                    options={"key": cell.ids["key"], "chain": int(cell.ids["chain"]),
-                             "library": _library()})
+                    options={"key": cell.ids["key"], "library": _library()})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The load, and what was asked."""
@@ -120,6 +120,23 @@ class EapLoad2004(Study):
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
                 "alone_s": saturation.alone_s if saturation else None}
 
+    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
+        """The distributions, and when each in the background was due."""
+        return {**super().samples(measured), "arrivals_s": measured.arrivals_s}
+
+    def queueing_model(self, results: Results) -> Model:
+        """The server with its two kinds of customers, calibrated without any load."""
+        from analysis.cells import Cells
+        from studies.eapload2004 import modelled
+
+        return modelled.model(Cells(results))
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """Table 1 and Fig. 5 with published, measured and modelled; the claims; K1."""
+        from studies.eapload2004.report import report
+
+        return report(results, options, self)
+
 
 def policy(ids: Mapping[str, str]) -> Policy:
     """EAP-TLS with the cell's certificates and sessions, and CCMP with the keys that it derives."""
@@ -149,7 +166,7 @@ def _check_device(name: str, key: str) -> None:
     if device.is_neutral:
         return
     try:
-        costs_s({kind: vars(work) for kind, work in device.work.items()}, key, 1)
+        costs_s({kind: vars(work) for kind, work in device.work.items()}, key)
     except KeyError as error:
         raise StudyError(f"device {name}: does not say what {error.args[0]} takes; choose another, "
                          "or add it with its source") from None
