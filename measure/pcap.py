@@ -15,7 +15,7 @@ _IPV4 = 0x0800
 
 
 @dataclass(frozen=True)
-class Frame:
+class CapturedFrame:
     """An Ethernet frame, with the wall clock at which it was captured (s)."""
 
     at_s: float
@@ -42,7 +42,7 @@ class UdpFrame:
     payload: bytes
 
 
-def frames(file: Path) -> Iterator[Frame]:
+def frames(file: Path) -> Iterator[CapturedFrame]:
     """All frames of a capture of Ethernet, in its order. Raises MeasureError."""
     data = file.read_bytes()
     if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
@@ -52,7 +52,7 @@ def frames(file: Path) -> Iterator[Frame]:
     while place + _RECORD.size <= len(data):
         seconds, micros, size, _ = _RECORD.unpack_from(data, place)
         place += _RECORD.size
-        yield Frame(seconds + micros / 1e6, data[place:place + size])
+        yield CapturedFrame(seconds + micros / 1e6, data[place:place + size])
         place += size
 
 

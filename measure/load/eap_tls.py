@@ -31,7 +31,7 @@ def context(pki: Path, version: str) -> ssl.SSLContext:
     return made
 
 
-class Peer:
+class EapTlsPeer:
     """One authentication, from the identity to the server's last word."""
 
     def __init__(self, made: ssl.SSLContext, identity: str,

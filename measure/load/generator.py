@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from measure.load import radius
-from measure.load.eap_tls import EapTlsError, Peer, context
-from measure.load.schedule import Arrival
+from measure.load.eap_tls import EapTlsError, EapTlsPeer, context
+from measure.load.schedule import ScheduledArrival
 
 #: The source port of the first socket; the others follow. Whoever is begun on one stays there, so
 #: that a capture of one port has whole authentications.
@@ -35,7 +35,7 @@ _PR_SET_TIMERSLACK = 29
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """Whom to ask, and as whom."""
 
     server: str
@@ -48,7 +48,7 @@ class Target:
 
 
 @dataclass
-class Attempt:
+class LoadAttempt:
     """One authentication under way, and in the end what became of it. Times are monotonic, in s."""
 
     number: int
@@ -56,7 +56,7 @@ class Attempt:
     begun_s: float
     station: int
     socket: int
-    peer: Peer
+    peer: EapTlsPeer
     ended_s: float = 0.0
     packets: int = 0
     retransmitted: int = 0
@@ -73,7 +73,7 @@ class Attempt:
                 self.reason]
 
 
-ROW = ("due_s", "late_s", "latency_s", "station", "socket", "packets", "retransmitted", "resumed",
+ROW = ("due_s", "late_s", "response_s", "station", "socket", "packets", "retransmitted", "resumed",
        "reason")
 
 
@@ -81,26 +81,36 @@ ROW = ("due_s", "late_s", "latency_s", "station", "socket", "packets", "retransm
 class _Port:
     socket: socket.socket
     free: list[int] = field(default_factory=lambda: list(range(_IDENTIFIERS)))
-    waiting: dict[int, Attempt] = field(default_factory=dict)
+    waiting: dict[int, LoadAttempt] = field(default_factory=dict)
 
 
-class Generator:
-    """Authenticates stations with one certificate, by RADIUS, straight at the server."""
+class LoadGenerator:
+    """Authenticates stations with one certificate, by RADIUS, straight at the server.
 
-    def __init__(self, target: Target) -> None:
+    A context manager; leaving it closes its sockets.
+    """
+
+    def __init__(self, target: LoadTarget) -> None:
         self._target = target
         self._secret = target.secret.encode()
         self._tls = context(Path(target.pki), target.version)
         self._sessions: dict[int, ssl.SSLSession] = {}
         self._ports = [self._port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
-        self._timers: list[tuple[float, int, int, Attempt]] = []
-        self._ended: list[Attempt] = []
+        self._timers: list[tuple[float, int, int, LoadAttempt]] = []
+        self._ended: list[LoadAttempt] = []
         self._started = self._under_way = 0
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
 
-    def open_loop(self, arrivals: Iterator[Arrival], rate: float,
-                  stop: int) -> tuple[float, list[Attempt]]:
+    def __enter__(self) -> LoadGenerator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for port in self._ports:
+            port.socket.close()
+
+    def open_loop(self, arrivals: Iterator[ScheduledArrival], rate: float,
+                  stop: int) -> tuple[float, list[LoadAttempt]]:
         """Begin on schedule until `stop` is readable, then see those under way to their end.
 
         `rate` 1 is the schedule's own; 0.5 has everything take twice as long (a negative control).
@@ -120,19 +130,19 @@ class Generator:
             is_open = not self._serve(until, stop if is_open else None) and is_open
         return began_s, self._ended
 
-    def closed_loop(self, customers: int, count: int) -> tuple[float, list[Attempt]]:
+    def closed_loop(self, customers: int, count: int) -> tuple[float, list[LoadAttempt]]:
         """So many authentications, `customers` of them at a time, each a full one."""
         began_s = time.monotonic()
         self._ended, begun = [], 0
         while len(self._ended) < count:
             while self._under_way < customers and begun < count:
                 now = time.monotonic()
-                self._begin(Arrival(0.0, begun, offers_session=False), now, now)
+                self._begin(ScheduledArrival(0.0, begun, offers_session=False), now, now)
                 begun += 1
             self._serve(time.monotonic() + _NO_WORK_S, None)
         return began_s, self._ended
 
-    def prime(self, stations: int) -> list[Attempt]:
+    def prime(self, stations: int) -> list[LoadAttempt]:
         """Authenticate every station once, one after the other, so that each has a session."""
         _, ended = self.closed_loop(1, stations)
         return ended
@@ -145,17 +155,17 @@ class Generator:
         made.settimeout(0)
         return _Port(made)
 
-    def _begin(self, arrival: Arrival, due_s: float, now: float) -> None:
+    def _begin(self, arrival: ScheduledArrival, due_s: float, now: float) -> None:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
             del self._sessions[arrival.station]  # a ticket is for one use (RFC 8446, C.4)
-        attempt = Attempt(self._started, due_s, now, arrival.station, self._started % SOCKETS,
-                          Peer(self._tls, self._target.identity, session))
+        attempt = LoadAttempt(self._started, due_s, now, arrival.station, self._started % SOCKETS,
+                          EapTlsPeer(self._tls, self._target.identity, session))
         self._started += 1
         self._under_way += 1
         self._ask(attempt, attempt.peer.identity(), b"")
 
-    def _ask(self, attempt: Attempt, eap: bytes, state: bytes) -> None:
+    def _ask(self, attempt: LoadAttempt, eap: bytes, state: bytes) -> None:
         port = self._ports[attempt.socket]
         if not port.free:
             self._end(attempt, "no identifier is free")
@@ -170,7 +180,7 @@ class Generator:
         attempt.packets += 1
         self._send(attempt, RETRY_S)
 
-    def _send(self, attempt: Attempt, wait_s: float) -> None:
+    def _send(self, attempt: LoadAttempt, wait_s: float) -> None:
         with contextlib.suppress(OSError):  # as if it were lost: it is sent again
             self._ports[attempt.socket].socket.send(attempt.sent)
         heapq.heappush(self._timers, (time.monotonic() + wait_s, attempt.number, attempt.packets,
@@ -206,7 +216,7 @@ class Generator:
                 port.free.append(packet.identifier)
                 self._answered(attempt, packet)
 
-    def _answered(self, attempt: Attempt, packet: radius.RadiusPacket) -> None:
+    def _answered(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
         if packet.code != radius.CHALLENGE:
             self._end(attempt, "" if packet.code == radius.ACCEPT else "Access-Reject")
             return
@@ -217,7 +227,7 @@ class Generator:
             return
         self._ask(attempt, reply, packet.state)
 
-    def _end(self, attempt: Attempt, reason: str) -> None:
+    def _end(self, attempt: LoadAttempt, reason: str) -> None:
         attempt.ended_s, attempt.reason = time.monotonic(), reason
         session = None if reason else attempt.peer.session
         if session is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ScheduledArrival:
     """One authentication to be begun, so long after the load begins."""
 
     due_s: float
@@ -17,10 +17,10 @@ class Arrival:
 
 
 def poisson(rate_per_s: float, seed: int, *, stations: int,
-            resumed_share: float = 0.0) -> Iterator[Arrival]:
+            offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
     """Arrivals with exponential gaps, without end; equal arguments give equal arrivals."""
     rng = random.Random(f"{seed}/{rate_per_s:g}")  # noqa: S311 - repeatable on purpose
     due_s = 0.0
     while True:
         due_s += rng.expovariate(rate_per_s)
-        yield Arrival(due_s, rng.randrange(stations), rng.random() < resumed_share)
+        yield ScheduledArrival(due_s, rng.randrange(stations), rng.random() < offering_share)

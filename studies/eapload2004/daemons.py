@@ -26,7 +26,7 @@ MinProtocol = TLSv1.2
 """
 
 
-class Processors:
+class EmulatedProcessors:
     """The emulated processors of server and supplicant. Raises MeasureError where one lacks."""
 
     def __init__(self, site: Site) -> None:
@@ -52,10 +52,10 @@ def _environment(site: Site, node: str, processor: ChargedDevice) -> dict[str, s
     return {**processor.environment, "OPENSSL_CONF": str(settings)}
 
 
-class Server(FreeRadius):
+class EmulatedServer(FreeRadius):
     """The authentication server, charged for its work."""
 
-    def __init__(self, site: Site, processors: Processors) -> None:
+    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
         super().__init__(site)
         self._processor = processors.server
 
@@ -74,10 +74,10 @@ class Server(FreeRadius):
             **(environment or {}), **_environment(self.site, node, self._processor)})
 
 
-class Supplicant(WpaSupplicant):
+class EmulatedSupplicant(WpaSupplicant):
     """The supplicant, charged for its work."""
 
-    def __init__(self, site: Site, processors: Processors) -> None:
+    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
         super().__init__(site)
         self._processor = processors.supplicant
 

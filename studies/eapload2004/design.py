@@ -16,7 +16,7 @@ RTTS_MS = (0, 40, 120, 300)
 
 
 @dataclass(frozen=True)
-class Place:
+class AirPlace:
     """How a supplicant hears its access point: so much of what is sent is lost, and sent again."""
 
     title: str
@@ -24,7 +24,8 @@ class Place:
     retries: int = 7
 
 
-PLACES = {"room": Place("in the same room", 0.0), "outside": Place("outside the building", 20.0)}
+PLACES = {"room": AirPlace("in the same room", 0.0),
+          "outside": AirPlace("outside the building", 20.0)}
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
            "tls": "1.2", "sessions": "full"}
 
@@ -40,7 +41,7 @@ FACTORS = (
     _numbers("load", "Load", LOADS, "1/s", "loads",
              f"Authentications a second in the background, of {', '.join(map(str, LOADS))}."),
     _numbers("rtt", "Round trip", RTTS_MS, "ms"),
-    Factor("place", "Place", read=fixed([Level(name, place.title, value=place)
+    Factor("place", "AirPlace", read=fixed([Level(name, place.title, value=place)
                                          for name, place in PLACES.items()])),
     Factor("key", "Key", read=fixed([Level("rsa-1024", "RSA, 1024 bits"),
                                      Level("rsa-2048", "RSA, 2048 bits")])),

@@ -21,7 +21,7 @@ _PING_S, _STALL_S = 0.001, 0.5
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedLoad:
     """What a repetition left behind.
 
     `supplicant` are its authentications behind the access point, `server` the same at the server;
@@ -45,14 +45,14 @@ class Observed:
         return float(self.cell["load"])
 
 
-def evidence(observed: Observed) -> list[CheckRecord]:
+def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
     checks = [_complete(observed), _certificates(observed), _ping(observed), _steady(observed),
               _stall(observed), _charged(observed)]
     return [*checks, *_load(observed)] if observed.rate_per_s else checks
 
 
-def _complete(observed: Observed) -> CheckRecord:
+def _complete(observed: ObservedLoad) -> CheckRecord:
     """Every one of the supplicant's reached the server and came back accepted, once."""
     trips = sorted({len(exchange.trips) for exchange in observed.supplicant})
     ok = (observed.seen == observed.asked == len(observed.supplicant) == len(observed.server)
@@ -62,7 +62,7 @@ def _complete(observed: Observed) -> CheckRecord:
                        f"{'/'.join(map(str, trips))} round trips")
 
 
-def _certificates(observed: Observed) -> CheckRecord:
+def _certificates(observed: ObservedLoad) -> CheckRecord:
     """Certificates of both sides in all full authentications, in none that is resumed."""
     both = [*observed.supplicant, *observed.sample]
     full = sum(exchange.has_certificates for exchange in both)
@@ -71,7 +71,7 @@ def _certificates(observed: Observed) -> CheckRecord:
                        f"authentications that are to be {observed.cell['sessions']}")
 
 
-def _ping(observed: Observed) -> CheckRecord:
+def _ping(observed: ObservedLoad) -> CheckRecord:
     configured_s = float(observed.cell["rtt"]) / 1e3
     quickest_s = min(observed.raw["ping_s"], default=math.inf)
     return CheckRecord(check="round trip", ok=abs(quickest_s - configured_s) <= _PING_S,
@@ -79,7 +79,7 @@ def _ping(observed: Observed) -> CheckRecord:
                        f"{configured_s * 1e3:g} ms")
 
 
-def _steady(observed: Observed) -> CheckRecord:
+def _steady(observed: ObservedLoad) -> CheckRecord:
     """Nothing was lost, dropped or sent again on any wire."""
     again = sum(exchange.repeated for exchange in (*observed.supplicant, *observed.sample))
     again += sum(row["retransmitted"] for row in observed.rows)
@@ -88,18 +88,18 @@ def _steady(observed: Observed) -> CheckRecord:
                        detail=f"{again} requests were sent again; captures lost {dropped}")
 
 
-def _stall(observed: Observed) -> CheckRecord:
+def _stall(observed: ObservedLoad) -> CheckRecord:
     """At no time did the server leave somebody waiting for long, whoever it was."""
     longest = max((trip.took_s for exchange in (*observed.server, *observed.sample)
                    for trip in exchange.trips), default=0.0)
-    latencies = [row["latency_s"] for row in observed.rows]
+    latencies = [row["response_s"] for row in observed.rows]
     p99 = (f"; p99 in the background {np.quantile(latencies, 0.99) * 1e3:.0f} ms" if latencies
            else "")
     return CheckRecord(check="no stall", ok=longest < _STALL_S,
                        detail=f"an answer took the server {longest * 1e3:.1f} ms at most{p99}")
 
 
-def _charged(observed: Observed) -> CheckRecord:
+def _charged(observed: ObservedLoad) -> CheckRecord:
     """The server's processor signed once for each full authentication, and for nothing else."""
     signed = observed.raw["charged"]["signatures"]
     full = sum(exchange.has_certificates for exchange in observed.supplicant)
@@ -108,7 +108,7 @@ def _charged(observed: Observed) -> CheckRecord:
                        f"{signed:g} signatures; {full} authentications were full")
 
 
-def _load(observed: Observed) -> Iterator[CheckRecord]:
+def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
     rows, rate = observed.rows, observed.rate_per_s
     expected = rate * observed.ended_s
     off = (len(rows) - expected) / math.sqrt(expected)
@@ -122,7 +122,7 @@ def _load(observed: Observed) -> Iterator[CheckRecord]:
         yield CheckRecord(check="gaps", ok=p_value > _LEVEL, detail=f"exponential by Kolmogorov "
                           f"and Smirnov, p = {p_value:.3f}")
     late = fmean(row["late_s"] for row in rows) if rows else math.inf
-    mean = fmean(row["latency_s"] for row in rows) if rows else 0.0
+    mean = fmean(row["response_s"] for row in rows) if rows else 0.0
     yield CheckRecord(check="lateness", ok=late <= max(_LATE_SHARE * mean, _LATE_S),
                       detail=f"begun {late * 1e6:.0f} us late on average, of "
                       f"{mean * 1e3:.2f} ms")

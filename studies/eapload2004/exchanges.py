@@ -62,7 +62,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SupplicantTime:
     """One authentication as the supplicant's interface shows it; times in seconds."""
 
     begun_s: float
@@ -108,7 +108,7 @@ def exchanges(file: Path) -> list[Exchange]:
     return begun
 
 
-def at_the_supplicant(file: Path) -> Iterator[Seen]:
+def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
     """Every authentication that ended in success, by EAPOL frames at the supplicant."""
     begun_s = asked_s = 0.0
     client_s = 0.0
@@ -124,7 +124,7 @@ def at_the_supplicant(file: Path) -> Iterator[Seen]:
             client_s, asked_s = client_s + frame.at_s - asked_s, 0.0
         elif code in (_SUCCESS, _FAILURE):
             if code == _SUCCESS:
-                yield Seen(begun_s, frame.at_s, client_s)
+                yield SupplicantTime(begun_s, frame.at_s, client_s)
             begun_s = asked_s = client_s = 0.0
 
 

@@ -25,18 +25,19 @@ from measure.load.generator import FIRST_PORT
 from measure.services.hostapd import Hostapd
 from measure.workload import Service, Session, Site
 from studies.eapload2004 import network
-from studies.eapload2004.daemons import Processors, Server, Supplicant
+from studies.eapload2004.daemons import EmulatedProcessors, EmulatedServer, EmulatedSupplicant
 
 _PORT = 1812
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _CONNECTED = "CTRL-EVENT-CONNECTED"
+_STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
 #: An overloaded server takes long, which is a result; one that takes longer than this is gone.
 _LINK_S = 60.0
-_PAUSE_S = 0.5
+_LEAVE_S, _PAUSE_S = 1.0, 0.5
 _STOPPED_S = 1.0
 
 
@@ -45,9 +46,9 @@ class Workload:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._processors = Processors(site)
-        self._server = Server(site, self._processors)
-        self._supplicant = Supplicant(site, self._processors)
+        self._processors = EmulatedProcessors(site)
+        self._server = EmulatedServer(site, self._processors)
+        self._supplicant = EmulatedSupplicant(site, self._processors)
         self._hostapd = Hostapd(site)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
@@ -98,19 +99,30 @@ class Workload:
 
     def _authenticate(self) -> None:
         """From nothing to connected, and off the air again."""
-        node = self._site.network.nodes[network.STATION_NODE]
         control = self._supplicant.controls[network.STATION_NODE]
-        control.forget()
+        access_point = self._hostapd.controls[network.AP]
+        for either in (control, access_point):
+            either.forget()
         control.command("ENABLE_NETWORK 0")
         event = control.wait({_CONNECTED, *_REFUSED}, time.monotonic() + _LINK_S)
+        if event is not None and event.name == _CONNECTED:
+            # It has the keys a moment later, and is not to be disturbed while it takes them.
+            access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
+        self._take_off()
+        if event is None or event.name != _CONNECTED:
+            what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
+            raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
+
+    def _take_off(self) -> None:
+        """Off the air and forgotten by the access point, which may not hear that it leaves."""
+        node = self._site.network.nodes[network.STATION_NODE]
+        control = self._supplicant.controls[network.STATION_NODE]
         control.command("DISABLE_NETWORK 0")
         control.command("BSS_FLUSH 0")
         # Or the next authentication would be a four-way handshake with the keys of this one.
         control.command("PMKSA_FLUSH")
+        self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
         self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
-        if event is None or event.name != _CONNECTED:
-            what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
-            raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
 
     # --- around it ---------------------------------------------------------------------------
 
@@ -174,7 +186,7 @@ class LoadProgram:
         asked = task["asked"]
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
         self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=task["load"], seed=seed,
-                   stations=asked["stations"], resumed_share=share, rate=rate)
+                   stations=asked["stations"], offering_share=share, rate=rate)
         self._expect("open")
 
     def end(self) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from measure.load.generator import ROW
 from studies.eapload2004.body import Measured, SaturationRecord, SplitRecord
-from studies.eapload2004.evidence import Observed, evidence
-from studies.eapload2004.exchanges import Exchange, Seen, at_the_supplicant, exchanges
+from studies.eapload2004.evidence import ObservedLoad, evidence
+from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
 from studies.study import Judged, Repetition
 
 _KEPT = ("stamps", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure")
@@ -33,7 +33,7 @@ def judge(repetition: Repetition) -> Judged:
     ended_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     if journal:
         ended_s = max([row["due_s"] for row in journal["rows"]], default=ended_s)
-    observed = Observed(
+    observed = ObservedLoad(
         cell=repetition.cell.ids, raw=raw, asked=asked["authentications"], seen=len(seen),
         supplicant=exchanges(out / "auth-ap.pcap"), server=exchanges(out / "auth-server.pcap"),
         sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s)
@@ -53,7 +53,7 @@ def _journal(file: Path) -> dict[str, Any]:
                                  for row in document["attempts"]]}
 
 
-def _measured(observed: Observed, seen: Sequence[Seen], journal: Mapping[str, Any],
+def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: Mapping[str, Any],
               asked: Mapping[str, Any], out: Path) -> Measured:
     raw, services = observed.raw, [each.took_s for each in seen]
     charged = raw["charged"]
@@ -69,7 +69,7 @@ def _measured(observed: Observed, seen: Sequence[Seen], journal: Mapping[str, An
         saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]))
 
 
-def _split(seen: Sequence[Seen], behind: Sequence[Exchange],
+def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
            at_server: Sequence[Exchange]) -> SplitRecord:
     total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
     waited, served = (fmean(sum(trip.took_s for trip in exchange.trips) for exchange in those)
@@ -83,7 +83,7 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
             and not row["reason"]]
     if not rows:
         return {}
-    latencies, late = ([row[name] for row in rows] for name in ("latency_s", "late_s"))
+    latencies, late = ([row[name] for row in rows] for name in ("response_s", "late_s"))
     everyone = journal["rows"]
     span_s = rows[-1]["due_s"] - steady_s
     return {
@@ -100,11 +100,9 @@ def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
     if not (out / "saturated.json").exists():
         return None
     alone, saturated = (_journal(out / f"{name}.json") for name in ("alone", "saturated"))
-    ended = sorted(row["due_s"] + row["latency_s"] for row in saturated["rows"])
-    # While as many as can be are under way: without the beginning and the end.
-    edge = asked["customers"]
-    busy = ended[edge:-edge]
+    # Whoever shares a processor keeps it busy from the first to the last one's end.
+    ended_s = max(row["due_s"] + row["response_s"] for row in saturated["rows"])
     return SaturationRecord(
-        alone_s=fmean(row["latency_s"] for row in alone["rows"]), customers=edge,
-        capacity_per_s=(len(busy) - 1) / (busy[-1] - busy[0]),
-        saturated_s=fmean(row["latency_s"] for row in saturated["rows"][edge:-edge]))
+        alone_s=fmean(row["response_s"] for row in alone["rows"]), customers=asked["customers"],
+        capacity_per_s=len(saturated["rows"]) / ended_s,
+        saturated_s=fmean(row["response_s"] for row in saturated["rows"]))

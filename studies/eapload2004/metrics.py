@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from studies.study import Metric
 
-SERVICE = Metric("service_time_s", "service time", unit="ms", scale=1e3, digits=1, short="service",
-                 better="lower", negligible=0.005, stops=True, heading=("service", "time"))
-SERVICE_P95 = Metric("service_p95_s", "95th percentile of the service time", unit="ms", scale=1e3,
-                     digits=1, short="p95", better="lower", negligible=0.005,
+SERVICE = Metric("service_time_s", "EAP-TLS service time", unit="ms", scale=1e3, digits=1,
+                 short="service", better="lower", negligible=0.005, stops=True,
+                 heading=("service", "time"))
+SERVICE_P95 = Metric("service_p95_s", "95th percentile of the EAP-TLS service time", unit="ms",
+                     scale=1e3, digits=1, short="p95", better="lower", negligible=0.005,
                      heading=("service,", "p95"))
 BACKGROUND = Metric("background_s", "latency in the background", unit="ms", scale=1e3, digits=2,
                     short="bg", better="lower", negligible=0.001, heading=("back-", "ground"))
@@ -21,6 +22,6 @@ ROUND_TRIPS = Metric("round_trips", "round trips to the server", digits=0, short
 CAPACITY = Metric("capacity_per_s", "capacity of the server", unit="1/s", digits=1,
                   short="capacity", better="higher", negligible=0.5, heading=("capa-", "city"))
 METRICS = (SERVICE, SERVICE_P95, BACKGROUND, BACKGROUND_P95, UTILIZATION, ROUND_TRIPS, CAPACITY)
-SERVICES = Metric("services_s", "service times", unit="ms", scale=1e3, digits=1)
+SERVICES = Metric("services_s", "EAP-TLS service times", unit="ms", scale=1e3, digits=1)
 LATENCIES = Metric("latencies_s", "latencies in the background", unit="ms", scale=1e3, digits=2)
 DISTRIBUTIONS = (SERVICES, LATENCIES)

@@ -41,6 +41,10 @@ SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
 BEHIND = "background"
 ALONE = ids(load="0")
 _SEED = 2004
+#: Fewer arrivals say nothing of percentiles, and little of means.
+_ENOUGH = 300
+#: The supplicant begins at any time: the model is averaged over so many of them.
+_BEGINNINGS = 5
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class Unloaded:
 class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
-    `ratios` are measured over modelled means, of as many parts of the repetition.
+    `ratios` are measured over modelled means, of as many parts of the repetition; none where it has
+    too few arrivals.
     """
 
     load: float
@@ -116,10 +121,16 @@ def model(cells: Cells) -> Model:
         raise QueueingError("results", "have no cell without load, or none with it, at the "
                             "nominal levels", "measure loads 0 and another one")
     top = max((load for load in loads if load in TABLE_1), default=loads[-1])
-    points = [Measurement(load, _mean(cells, BACKGROUND.name, load),
-                          p95_s=_mean(cells, BACKGROUND_P95.name, load),
-                          arrivals_s=_arrivals(cells, load)) for load in loads]
-    return Model(network(measured, top), {BEHIND: tuple(points)})
+    return Model(network(measured, top), {BEHIND: tuple(_measured(cells, load)
+                                                        for load in loads)})
+
+
+def _measured(cells: Cells, load: float) -> Measurement:
+    arrivals, response_s = _arrivals(cells, load), _mean(cells, BACKGROUND.name, load)
+    if len(arrivals) < _ENOUGH:
+        return Measurement(load, response_s)
+    return Measurement(load, response_s, p95_s=_mean(cells, BACKGROUND_P95.name, load),
+                       arrivals_s=arrivals)
 
 
 def predictions(cells: Cells) -> list[Predicted]:
@@ -141,13 +152,14 @@ def service_times(cells: Cells) -> dict[float, float]:
 
 def _predicted(cells: Cells, measured: Unloaded, load: float) -> Predicted:
     arrivals = _arrivals(cells, load)
-    made = simulate(network(measured, load), np.random.default_rng(_SEED),
-                    arrivals_s={BEHIND: arrivals}).chain(BEHIND).responses_s
+    rng = np.random.default_rng(_SEED)
+    made = np.stack([simulate(network(measured, load), rng, arrivals_s={BEHIND: arrivals})
+                     .chain(BEHIND).responses_s for _ in range(_BEGINNINGS)])
     latencies = _list(cells, LATENCIES.name, load)
-    parts = min(20, len(latencies) // 30)
+    parts = min(20, len(latencies) // 30) if len(latencies) >= _ENOUGH else 0
     ratios = [float(ours.mean() / theirs.mean()) for ours, theirs in zip(
-        np.array_split(latencies, parts), np.array_split(made, parts), strict=True)] \
-        if parts > 1 else []
+        np.array_split(latencies, parts), np.array_split(made.mean(axis=0), parts), strict=True)] \
+        if parts else []
     return Predicted(load, len(arrivals) / float(arrivals[-1] - arrivals[0])
                      / measured.capacity_per_s, float(made.mean()),
                      float(np.quantile(made, 0.95)), float(latencies.mean()),

@@ -75,7 +75,7 @@ class EapLoad2004(Study):
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """The paper's Figure 4 with the cell's certificates, round trip and losses."""
-        place: design.Place = cell.value("place")
+        place: design.AirPlace = cell.value("place")
         medium = load_medium("802.11g")
         if place.loss_percent:
             medium = replace(medium, name=f"{medium.name}-{place.loss_percent:g}-percent-lost",

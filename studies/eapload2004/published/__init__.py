@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class PaperValues:
+class PrintedTimes:
     """Table 1 by the ids of our cells, in seconds, and remarks on what does not fit together."""
 
     service_time_s: Mapping[Ids, float]
@@ -26,10 +26,10 @@ class PaperValues:
 
 
 @cache
-def load() -> PaperValues:
+def load() -> PrintedTimes:
     """Everything that the paper printed, but for its claims."""
     raw: Any = yaml.safe_load((_FOLDER / "values.yml").read_text(encoding="utf-8"))
-    return PaperValues(
+    return PrintedTimes(
         {ids(load=str(load), place=place): seconds for load, row in raw["table_1_s"].items()
          for place, seconds in zip(PLACES, row, strict=True)}, tuple(raw["inconsistent"]))
 

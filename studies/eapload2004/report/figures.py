@@ -12,20 +12,20 @@ from analysis.present.report import Figure
 from analysis.table import Quantity
 from studies.eapload2004.design import PLACES, TABLE_1, ids
 from studies.eapload2004.modelled import Predicted
-from studies.eapload2004.published import PaperValues
+from studies.eapload2004.published import PrintedTimes
 from studies.eapload2004.samples import of_services
 
 _LOAD, _TIME = Axis("load", "1/s"), Axis("mean service time", "s")
 
 
-def all_of(cells: Cells, paper: PaperValues, service: Mapping[float, float],
+def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Figure]:
     """Those whose cells were measured."""
     yield from _figure_5(cells, paper, service)
     yield from _utilization(predicted)
 
 
-def _figure_5(cells: Cells, paper: PaperValues,
+def _figure_5(cells: Cells, paper: PrintedTimes,
               service: Mapping[float, float]) -> Iterator[Figure]:
     ours, theirs = [], []
     for place, about in PLACES.items():

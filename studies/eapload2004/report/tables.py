@@ -10,7 +10,7 @@ from analysis.table import Column, Entry, Quantity, Table
 from studies.eapload2004.design import PLACES, TABLE_1, ids
 from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
-from studies.eapload2004.published import PaperValues
+from studies.eapload2004.published import PrintedTimes
 from studies.eapload2004.samples import of_services
 
 _SOURCE = "the 2004 paper"
@@ -22,14 +22,14 @@ def _ms(key: str, title: str, group: str = "") -> Column:
     return Column(key, title, "ms", 1e3, 1, group)
 
 
-def all_of(cells: Cells, paper: PaperValues, service: Mapping[float, float],
+def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Table]:
     """Those with anything measured in them."""
     made = (_table_1(cells, paper, service), _model(predicted), _split(cells))
     yield from (table for table in made if table is not None)
 
 
-def _table_1(cells: Cells, paper: PaperValues, service: Mapping[float, float]) -> Table | None:
+def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) -> Table | None:
     rows = []
     for load in TABLE_1:
         values = [_placed(cells, ids(load=str(load), place=place), paper,
@@ -47,7 +47,7 @@ def _table_1(cells: Cells, paper: PaperValues, service: Mapping[float, float]) -
                  paper.inconsistent, clock=cells.results.clock, source=_SOURCE)
 
 
-def _placed(cells: Cells, row: Ids, paper: PaperValues, model: float | None) -> Entry:
+def _placed(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) -> Entry:
     value = of_services(cells, row)
     if value is None:
         return NOTHING
