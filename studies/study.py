@@ -132,6 +132,10 @@ class Study:
         """
         return 60.0
 
+    def check_clock(self, clock: Clock, asked: Asked) -> None:
+        """Refuse what a clock cannot measure. Raises StudyError."""
+        return
+
     def judge(self, repetition: Repetition) -> Judged:
         """Captures and kernel state to measured values and evidence. Raises MeasureError, OSError.
 

@@ -79,6 +79,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         _check_devices(made)
+        study.check_clock(made.settings.clock, asked)
         _ = made.digest
     return made
 

@@ -27,7 +27,7 @@ MinProtocol = TLSv1.2
 
 
 class EmulatedProcessors:
-    """The emulated processors of server and supplicant. Raises MeasureError where one lacks."""
+    """The emulated processors of server and supplicant."""
 
     def __init__(self, site: Site) -> None:
         self.server = self._of(site, network.SERVER)
@@ -38,10 +38,6 @@ class EmulatedProcessors:
         costs: Mapping[str, float] = {}
         if any(work.get("seconds") is not None for work in device["work"].values()):
             costs = costs_s(device["work"], options["key"])
-        elif site.clock == "virtual":
-            raise MeasureError("testbed", f"{node}: computing is free in virtual time, so that "
-                               f"nobody would wait for a server; give a device with times instead "
-                               f"of {device['name']}, or --clock real")
         return ChargedDevice(site.run_folder(node), options["library"], costs,
                              device.get("processors", 1))
 

@@ -107,6 +107,13 @@ class EapLoad2004(Study):
         """Ten times what it takes, and then some."""
         return 120 + 10 * self.expected(cell, asked).duration_s
 
+    def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
+        """Virtual time takes a device: computing is free without, and nobody would wait."""
+        if clock == "virtual" and load_device(asked.server_device).is_neutral:
+            raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
+                             "time, so that nobody would wait for a server; give --server-device "
+                             "one with times, or --clock real")
+
     def judge(self, repetition: Repetition) -> Judged:
         """Times and proof from captures."""
         from studies.eapload2004 import judge
