@@ -35,6 +35,7 @@ class Measured(RecordPart):
 
     Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
     `latencies_s` from when each was due; both lists leave out what came before it was steady.
+    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
     `demand_s` is what a full authentication was charged at the server; `cycle_s` is from one of
     the supplicant's to the next.
     """
@@ -58,4 +59,5 @@ class Measured(RecordPart):
     resumed: int = 0
     arrivals_s: list[float] = Field(default_factory=list)
     latencies_s: list[float] = Field(default_factory=list)
+    meetings_s: list[float] = Field(default_factory=list)
     saturation: SaturationRecord | None = None

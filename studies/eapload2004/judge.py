@@ -66,7 +66,9 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         utilization_share=charged["busy_s"] / span_s,
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]))
+        saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]),
+        meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
+                    for exchange in observed.server] if journal else [])
 
 
 def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],

@@ -38,13 +38,11 @@ from studies.eapload2004.metrics import (
 )
 
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
-BEHIND = "background"
+BEHIND, FRONT = "background", "front"
 ALONE = ids(load="0")
 _SEED = 2004
 #: Fewer arrivals say nothing of percentiles, and little of means.
 _ENOUGH = 300
-#: The supplicant begins at any time: the model is averaged over so many of them.
-_BEGINNINGS = 5
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ class Unloaded:
 class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
-    `ratios` are measured over modelled means, of as many parts of the repetition; none where it has
-    too few arrivals.
+    `parts` are measured and modelled means of as many parts of the repetition, by when customers
+    left; none where it has too few arrivals.
     """
 
     load: float
@@ -78,7 +76,7 @@ class Predicted:
     p95_s: float
     measured_s: float
     measured_p95_s: float
-    ratios: tuple[float, ...]
+    parts: tuple[tuple[float, float], ...]
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
@@ -104,7 +102,7 @@ def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
                             "and the server's demand", "measure the cell without load again")
     visits = (Visit(SERVER, demand_s), Visit(WAN, measured.rtt_s, measured.round_trips),
               Visit(SUPPLICANT, rest_s))
-    front = Chain("front", (CustomerClass("all", visits),), population=1,
+    front = Chain(FRONT, (CustomerClass("all", visits),), population=1,
                   think_s=max(0.0, measured.cycle_s - measured.service_s))
     behind = found.chain(BEHIND)
     return QueueingNetwork(
@@ -147,23 +145,32 @@ def service_times(cells: Cells) -> dict[float, float]:
     if measured is None:
         return {}
     loads = [load for load in (0.001, *_loads(cells)) if 0 < load < measured.capacity_per_s]
-    return {load: solve(network(measured, load)).chain("front").response_s for load in loads}
+    return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
 
 
 def _predicted(cells: Cells, measured: Unloaded, load: float) -> Predicted:
     arrivals = _arrivals(cells, load)
-    rng = np.random.default_rng(_SEED)
-    made = np.stack([simulate(network(measured, load), rng, arrivals_s={BEHIND: arrivals})
-                     .chain(BEHIND).responses_s for _ in range(_BEGINNINGS)])
+    made = simulate(
+        _on_arrivals(measured, load), np.random.default_rng(_SEED),
+        arrivals_s={BEHIND: arrivals, FRONT: _list(cells, "meetings_s", load)},
+    ).chain(BEHIND).responses_s
     latencies = _list(cells, LATENCIES.name, load)
-    parts = min(20, len(latencies) // 30) if len(latencies) >= _ENOUGH else 0
-    ratios = [float(ours.mean() / theirs.mean()) for ours, theirs in zip(
-        np.array_split(latencies, parts), np.array_split(made.mean(axis=0), parts), strict=True)] \
-        if parts else []
+    left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
+    count = min(20, len(left) // 30) if len(left) >= _ENOUGH else 1
+    parts = [(float(ours.mean()), float(theirs.mean())) for ours, theirs in zip(
+        np.array_split(left, count), np.array_split(made, count), strict=True)]
     return Predicted(load, len(arrivals) / float(arrivals[-1] - arrivals[0])
                      / measured.capacity_per_s, float(made.mean()),
                      float(np.quantile(made, 0.95)), float(latencies.mean()),
-                     float(np.quantile(latencies, 0.95)), tuple(ratios))
+                     float(np.quantile(latencies, 0.95)), tuple(parts) if count > 1 else ())
+
+
+def _on_arrivals(measured: Unloaded, load: float) -> QueueingNetwork:
+    """The same server for customers who come when they came, the supplicant's among them."""
+    whole = network(measured, load)
+    meeting = (CustomerClass("meeting", (Visit(SERVER, 1 / measured.capacity_per_s),)),)
+    return QueueingNetwork(whole.stations, (
+        whole.chain(BEHIND), Chain(FRONT, meeting, rate_per_s=1 / measured.cycle_s)))
 
 
 def _loads(cells: Cells) -> list[float]:

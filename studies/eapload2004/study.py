@@ -128,8 +128,9 @@ class EapLoad2004(Study):
                 "alone_s": saturation.alone_s if saturation else None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """The distributions, and when each in the background was due."""
-        return {**super().samples(measured), "arrivals_s": measured.arrivals_s}
+        """The distributions, and when customers came to the server."""
+        return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
+                "meetings_s": measured.meetings_s}
 
     def queueing_model(self, results: Results) -> Model:
         """The server with its two kinds of customers, calibrated without any load."""

@@ -22,7 +22,7 @@ _ALIKE = 0.1
 _MAX_UTILIZATION = 0.85
 _GREW = 5.761 / 4.468
 _MORE_THAN_ONE = Band(low=1.0)
-_RATIO = "model_ratio"
+_OURS, _THEIRS = "measured_part_s", "modelled_part_s"
 _MS, _TRIPS = Unit("ms", 1e3), Unit("round trips", 1.0)
 _REASONS: Mapping[str, str] = {
     "E1": "the server's queue is a few milliseconds beside round trips of 120 ms; the paper's "
@@ -36,14 +36,21 @@ def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
         "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
         "E6": _aka, "E7": _nothing, "E8": _nothing}
     asked = {name: list(make()) for name, make in questions.items()}
-    asked["K1"] = [Question(f"measured / modelled at {each.load:g}/s", [(_RATIO, f"{each.load:g}")],
-                            Band(1 - _WITHIN, 1 + _WITHIN), TIMES, _first)
-                   for each in predicted if each.ratios and each.utilization <= _MAX_UTILIZATION]
-    observations: dict[Key, Observation] = {**_services(cells), **{
-        (_RATIO, f"{each.load:g}"): Observation(mean(each.ratios), dict(enumerate(each.ratios)))
-        for each in predicted if each.ratios}}
+    asked["K1"] = [Question(f"measured / modelled at {each.load:g}/s", [(_OURS, f"{each.load:g}")],
+                            Band(1 - _WITHIN, 1 + _WITHIN), TIMES,
+                            below=[(_THEIRS, f"{each.load:g}")])
+                   for each in predicted if each.parts and each.utilization <= _MAX_UTILIZATION]
+    observations = {**_services(cells), **_parts(predicted)}
     return [judge(claim, asked[name], observations, _REASONS.get(name, ""))
             for name, claim in published.claims().items()]
+
+
+def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
+    """Means of parts of a repetition, measured and modelled, each pair a block."""
+    return {(name, f"{each.load:g}"): Observation(
+        mean([part[side] for part in each.parts]),
+        {block: part[side] for block, part in enumerate(each.parts)})
+        for each in predicted if each.parts for side, name in enumerate((_OURS, _THEIRS))}
 
 
 def _services(cells: Cells) -> Mapping[Key, Observation]:
