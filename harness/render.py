@@ -78,7 +78,9 @@ def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
                 if entry.has(duty) and entry.agent == name]
     others = [other for other in network.of_duty("home_agent") if other != name]
     return {"address": node.address,
-            "radius_clients": served("access_point") + served(_RADIUS_CLIENT),
+            "radius_clients": [client for duty in ("access_point", _RADIUS_CLIENT, "home_agent")
+                               for client in served(duty)],
+            **({"forwards_to": network.nodes[node.agent].address} if node.agent else {}),
             "mobile_nodes": served("station"),
             "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others]}
 

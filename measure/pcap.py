@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class UdpFrame:
     """A UDP datagram of IPv4, whole or cut short by the capture."""
 
     at_s: float
+    source: str
     source_port: int
     target_port: int
     payload: bytes
@@ -66,5 +68,5 @@ def datagrams(file: Path) -> Iterator[UdpFrame]:
             continue
         start = (packet[0] & 15) * 4
         source, target, length = struct.unpack_from("!HHH", packet, start)
-        yield UdpFrame(frame.at_s, source, target,
+        yield UdpFrame(frame.at_s, str(ipaddress.IPv4Address(packet[12:16])), source, target,
                        packet[start + _UDP_BYTES:start + length])

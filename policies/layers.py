@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from policies.errors import fault
-from policies.fields import Whole
+from policies.fields import Whole, check_realm
 from policies.options import DaemonOptions
 from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
 
@@ -115,6 +115,9 @@ class TlsSettings(BaseModel):
     chain: Annotated[Literal[1, 2, 3], Whole] = Field(
         default=2, description="Certificates that each side sends: its own, and those of "
         "authorities up to the root, which both know.")
+    realm: Annotated[str, AfterValidator(check_realm)] | None = Field(
+        default=None, description="What the identity has behind an @, by which a server that is "
+        "not the realm's own forwards requests.")
     sessions: Literal["full", "resumed"] = Field(
         default="full", description="Whether server and station keep sessions, so that a repeated "
         "authentication resumes the last one.")

@@ -30,6 +30,11 @@ class RadiusPacket:
     state: bytes
     attributes: dict[int, bytes] = field(default_factory=dict)
 
+    @property
+    def user(self) -> str:
+        """The identity that it claims for whoever it is about."""
+        return self.attributes.get(_USER_NAME, b"").decode("utf-8", "replace")
+
 
 def parse(data: bytes) -> RadiusPacket | None:
     """What a datagram holds; None if it is no whole packet."""

@@ -42,10 +42,10 @@ class EmulatedProcessors:
                              device.get("processors", 1))
 
 
-def _environment(site: Site, node: str, processor: ChargedDevice) -> dict[str, str]:
+def _environment(site: Site, node: str, processor: ChargedDevice | None) -> dict[str, str]:
     settings = site.run_folder(node) / "openssl.cnf"
     settings.write_text(_OPENSSL)
-    return {**processor.environment, "OPENSSL_CONF": str(settings)}
+    return {**(processor.environment if processor else {}), "OPENSSL_CONF": str(settings)}
 
 
 class EmulatedServer(FreeRadius):
@@ -66,8 +66,10 @@ class EmulatedServer(FreeRadius):
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:
         """As any server, on its own processor."""
+        # A proxy has no public-key work.
+        processor = self._processor if node == network.SERVER else None
         return super().daemon(node, argv, ready, {
-            **(environment or {}), **_environment(self.site, node, self._processor)})
+            **(environment or {}), **_environment(self.site, node, processor)})
 
 
 class EmulatedSupplicant(WpaSupplicant):

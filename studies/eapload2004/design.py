@@ -27,7 +27,7 @@ class AirPlace:
 PLACES = {"room": AirPlace("in the same room", 0.0),
           "outside": AirPlace("outside the building", 20.0)}
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
-           "tls": "1.2", "sessions": "full"}
+           "tls": "1.2", "sessions": "full", "path": "direct"}
 
 
 def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
@@ -49,7 +49,11 @@ FACTORS = (
     Factor("tls", "TLS", plural="versions of TLS", read=fixed([Level("1.2"), Level("1.3")])),
     Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed(
         [Level("full", "each authentication in full"),
-         Level("resumed", "resumed from the one before")])))
+         Level("resumed", "resumed from the one before")])),
+    Factor("path", "Path", read=fixed([
+        Level("direct", "the access point asks the server (Fig. 4)"),
+        Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)")
+    ])))
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
@@ -69,6 +73,7 @@ def design() -> Iterator[tuple[str, ...]]:
     # is resumed, which is neither of the two.
     yield ids(sessions="resumed")
     yield ids(tls="1.3")
+    yield ids(path="proxied")
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

@@ -47,8 +47,8 @@ class ObservedLoad:
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    checks = [_complete(observed), _certificates(observed), _ping(observed), _steady(observed),
-              _stall(observed), _charged(observed)]
+    checks = [check(observed) for check in (_complete, _certificates, _path, _ping, _steady, _stall,
+                                            _charged)]
     return [*checks, *_load(observed)] if observed.rate_per_s else checks
 
 
@@ -69,6 +69,18 @@ def _certificates(observed: ObservedLoad) -> CheckRecord:
     ok = bool(both) and (full == len(both) if observed.cell["sessions"] == "full" else full == 0)
     return CheckRecord(check="certificates", ok=ok, detail=f"in {full} of {len(both)} captured "
                        f"authentications that are to be {observed.cell['sessions']}")
+
+
+def _path(observed: ObservedLoad) -> CheckRecord:
+    """The server is asked by the proxy for users of the realm, or else by the access point."""
+    askers = {exchange.asker for exchange in observed.server}
+    behind = {exchange.asker for exchange in observed.supplicant}
+    has_realm = all("@" in exchange.user for exchange in observed.server)
+    ok = (not askers & behind and has_realm) if observed.cell["path"] == "proxied" else (
+        askers == behind and bool(askers))
+    return CheckRecord(check="path", ok=ok, detail=f"the server was asked from "
+                       f"{', '.join(sorted(askers))}; the access point asks from "
+                       f"{', '.join(sorted(behind))}")
 
 
 def _ping(observed: ObservedLoad) -> CheckRecord:

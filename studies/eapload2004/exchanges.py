@@ -38,11 +38,16 @@ class RoundTrip:
 
 @dataclass
 class Exchange:
-    """One authentication between a client of the server's and the server."""
+    """One authentication between a client of the server's and the server.
+
+    `asker` is the address that the server is asked from, `user` the identity that is claimed.
+    """
 
     trips: list[RoundTrip] = field(default_factory=list)
     from_server: bytes = b""
     from_client: bytes = b""
+    asker: str = ""
+    user: str = ""
     is_accepted: bool = False
     repeated: int = 0
 
@@ -78,7 +83,7 @@ class SupplicantTime:
 def exchanges(file: Path) -> list[Exchange]:
     """All authentications of a capture of RADIUS, in the order in which they began."""
     begun: list[Exchange] = []
-    by_state: dict[tuple[int, bytes], Exchange] = {}
+    by_state: dict[bytes, Exchange] = {}  # a proxy may ask for one from several ports
     waiting: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
     for datagram in pcap.datagrams(file):
         packet = radius.parse(datagram.payload)
@@ -90,10 +95,9 @@ def exchanges(file: Path) -> list[Exchange]:
             if last and last[0] == packet.authenticator:
                 last[1].repeated += 1
                 continue
-            exchange = by_state.pop((datagram.source_port, packet.state), None) \
-                if packet.state else None
+            exchange = by_state.pop(packet.state, None) if packet.state else None
             if exchange is None:
-                exchange = Exchange()
+                exchange = Exchange(asker=datagram.source, user=packet.user)
                 begun.append(exchange)
             exchange.trips.append(RoundTrip(datagram.at_s))
             exchange.from_client += _tls(packet.eap)
@@ -104,7 +108,7 @@ def exchanges(file: Path) -> list[Exchange]:
             exchange.from_server += _tls(packet.eap)
             exchange.is_accepted = packet.code == radius.ACCEPT
             if packet.state:
-                by_state[datagram.target_port, packet.state] = exchange
+                by_state[packet.state] = exchange
     return begun
 
 

@@ -152,7 +152,7 @@ def _predicted(cells: Cells, measured: Unloaded, load: float) -> Predicted:
     arrivals = _arrivals(cells, load)
     made = simulate(
         _on_arrivals(measured, load), np.random.default_rng(_SEED),
-        arrivals_s={BEHIND: arrivals, FRONT: _list(cells, "meetings_s", load)},
+        arrivals_s={BEHIND: arrivals, FRONT: np.sort(_list(cells, "meetings_s", load))},
     ).chain(BEHIND).responses_s
     latencies = _list(cells, LATENCIES.name, load)
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared

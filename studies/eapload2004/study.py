@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from analysis.queueing import Model
     from analysis.results import Results
 
+#: The home network's.
+REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
 _FRONT_S, _BACK_S, _REPETITION_S = 0.15, 0.02, 2.0
 #: What the supplicant takes from one authentication to the next, besides its round trips.
@@ -83,7 +85,8 @@ class EapLoad2004(Study):
         nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
-        return Spec(network.figure_4(float(cell.ids["rtt"])), policy(cell.ids), medium, nodes,
+        drawn = network.figure_4(float(cell.ids["rtt"]), is_proxied=cell.ids["path"] == "proxied")
+        return Spec(drawn, policy(cell.ids), medium, nodes,
                     options={"key": cell.ids["key"], "library": _library()})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
@@ -149,8 +152,9 @@ class EapLoad2004(Study):
 def policy(ids: Mapping[str, str]) -> Policy:
     """EAP-TLS with the cell's certificates and sessions, and CCMP with the keys that it derives."""
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
-                                      "chain": int(ids["chain"]), "sessions": ids["sessions"]})
-    name = f"{ids['key']}-{ids['chain']}-{ids['tls']}-{ids['sessions']}"
+                                      "chain": int(ids["chain"]), "sessions": ids["sessions"],
+                                      "realm": REALM if ids["path"] == "proxied" else None})
+    name = "-".join(ids[factor] for factor in ("key", "chain", "tls", "sessions", "path"))
     # As large as the background's: a request with a fragment of it is one IP packet.
     options = DaemonOptions(wpa_supplicant={"fragment_size": 1200})
     return Policy(id=name.replace(".", "-"), name=f"EAP-TLS {name}", layers=Layers(
