@@ -16,7 +16,7 @@ from studies.eapload2004.exchanges import at_the_supplicant, exchanges
 from studies.eapload2004.study import STUDY
 
 RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
-CELL = {"load": "5", "rtt": "120", "sessions": "full"}
+CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct"}
 
 
 @pytest.mark.parametrize(("kind", "trips"), [("full", 5), ("resumed", 3)])
@@ -67,15 +67,16 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All ten checks hold."""
+    """All eleven checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 10
+    assert len(evidence(observed)) == 11
 
 
 @pytest.mark.parametrize(("check", "changes"), [
     ("authentications", {"asked": 5}),
     ("certificates", {"cell": {**CELL, "sessions": "resumed"}}),
     ("round trip", {"cell": {**CELL, "rtt": "118"}}),
+    ("path", {"cell": {**CELL, "path": "proxied"}}),
     ("offered load", {"ended_s": 40.0}),
     ("offered load", {"cell": {**CELL, "load": "20"}}),
 ])

@@ -17,9 +17,9 @@ _NOMINAL = {"rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2", "tls
 
 
 def measure(qop: Qop, out: str, loads: str, *words: str, sessions: str = "full",
-            count: int = 6) -> dict[str, Record]:
+            count: int = 6, path: str = "direct") -> dict[str, Record]:
     """Measure these loads; the records by load."""
-    only = {**_NOMINAL, "load": loads, "sessions": sessions}
+    only = {**_NOMINAL, "load": loads, "sessions": sessions, "path": path}
     chosen = [word for name, level in only.items() for word in ("--only", f"{name}={level}")]
     qop("run", "eapload2004", "--out", out, "--authentications", str(count), "--set",
         "saturating=100", *chosen, *words)
@@ -55,6 +55,15 @@ def test_measured_and_modelled(tmp_path: Path) -> None:
     assert "keep to mean < 50 ms" in said.stdout
     report = qop("report", "run", "--table", "table-1", "--table", "model")
     assert "(4.917)" in report.stdout  # published at 20/s
+
+
+def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:
+    """Through its proxy it takes as long as directly, a round trip for a longer name aside."""
+    record = measure(Qop(tmp_path), "proxied", "5", path="proxied", count=3)["5"]
+    measured = body(record)
+    assert measured.service_time_s == pytest.approx(0.12 * measured.round_trips, abs=0.06)
+    [path] = [check for check in record.evidence if check.check == "path"]
+    assert "asked from 10.2.0.2" in path.detail
 
 
 def test_a_cache_that_is_off_is_seen(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from analysis.queueing import QueueingError, apply, simulate, solve
 from conftest import Qop
 from policies import load_all
 from studies.eapload2004 import modelled, published
-from studies.eapload2004.design import LOADS, PLACES, TABLE_1, ids
+from studies.eapload2004.design import LOADS, NAMES, PLACES, TABLE_1, ids
 from studies.eapload2004.modelled import Unloaded
 from studies.eapload2004.study import policy
 from studies.study import StudyError
@@ -39,10 +39,11 @@ def test_every_printed_value_has_its_cell() -> None:
 
 def test_a_cell_is_a_policy() -> None:
     """Certificates and sessions are the policy's; policies without them say nothing of them."""
-    tls = policy(dict(zip(("load", "rtt", "place", "key", "chain", "tls", "sessions"),
-                          ids(key="rsa-2048", chain="3"), strict=True))).layers.dot1x
+    tls = policy(dict(zip(NAMES, ids(key="rsa-2048", chain="3", path="proxied"),
+                          strict=True))).layers.dot1x
     assert tls is not None and tls.tls is not None
     assert (tls.tls.key, tls.tls.chain, tls.tls.version) == ("rsa-2048", 3, "1.2")
+    assert tls.tls.realm == "home.example"
     for other in load_all():
         if other.layers.dot1x:
             assert "tls" not in other.layers.dot1x.model_dump()
