@@ -25,8 +25,7 @@ def encoded() -> str:
             done = subprocess.run([*_ARGV, "-o", str(library), str(SOURCE)], capture_output=True,
                                   text=True, check=False)
         except FileNotFoundError:
-            raise MeasureError("testbed", "no C compiler: install gcc, which charges daemons for "
-                               "their work") from None
+            raise MeasureError("testbed", "there is no C compiler") from None
         if done.returncode:
             raise MeasureError("testbed", f"cc cannot compile {SOURCE.name}: "
                                f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")

@@ -38,6 +38,9 @@ class EmulatedProcessors:
         costs: Mapping[str, float] = {}
         if any(work.get("seconds") is not None for work in device["work"].values()):
             costs = costs_s(device["work"], options["key"])
+        if not options["library"]:
+            raise MeasureError("testbed", "no C compiler where this run was begun: install gcc, by "
+                               "which daemons are charged for their work")
         return ChargedDevice(site.run_folder(node), options["library"], costs,
                              device.get("processors", 1))
 
