@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from harness.errors import UserError
 
+ROOT = Path(__file__).parent.parent
+#: Set in the container image (container/start).
+IN_IMAGE = "QOP_IMAGE"
 #: Subcommand, in the order of --help, and its one line there.
 COMMANDS = {
     "run": "Measure a study and print its table.",
@@ -100,9 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lacking(error: ModuleNotFoundError) -> UserError:
-    """What to say of a Python package that is not there."""
-    return UserError(f"{error.name} is not installed here; the container image leaves it out, use "
-                     "a checkout", status=1)
+    """What to say of a Python package that is not there; a module of our own is our mistake."""
+    package = (error.name or "").partition(".")[0]
+    if not package or (ROOT / package).exists():
+        raise error
+    what = "the container image leaves it out, use a checkout" if IN_IMAGE in os.environ else \
+        f"remove {sys.prefix} and give the command again, which installs it anew"
+    return UserError(f"{package} is not installed here; {what}", status=1)
 
 
 def _tell(error: click.ClickException) -> None:

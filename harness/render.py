@@ -16,6 +16,8 @@ from topologies.model import Network, Node
 
 _ANSIBLE = Path(__file__).parent.parent / "ansible"
 _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
+#: How long an interrupted Ansible may take to end its workers.
+_END_S = 10.0
 
 
 def inventory(network: Network) -> dict[str, Any]:
@@ -165,8 +167,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     try:
         said, _ = await process.communicate()
     except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
+        await _end(process)
         raise
     log = inputs / f"{name}.log"
     log.write_bytes(said)
@@ -174,6 +175,17 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
         raise UserError(f"policy {policy.id}: ansible-playbook failed: {_complaint(said)} "
                         f"(log: {log})", status=1)
     return output
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End an interrupted Ansible with its workers, which only it can end: each is a session."""
+    process.terminate()
+    try:
+        async with asyncio.timeout(_END_S):
+            await process.communicate()  # to the end, or its pipe would outlive the event loop
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 def _complaint(said: bytes) -> str:

@@ -196,13 +196,13 @@ class Study:
         """Tables, figures and claims of a results folder, made of the toolkit's parts.
 
         `options` are `baseline` and the study's own, by their keys. `results` is None where one of
-        them needs none. By default, what every study gets. Raises ValueError, with one line for
+        them needs none. By default, what every study gets. Raises StudyError, with one line for
         the user, for an option that makes no sense.
         """
         from analysis import standard_report
         from analysis.cells import Cells
 
         if results is None:
-            raise ValueError(f"the study {self.id} has no report without results")
+            raise StudyError(f"the study {self.id} has no report without results")
         cells = Cells(results, options.get("baseline", ""))
         return standard_report.report(cells, self.run_table(cells))

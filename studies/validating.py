@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+import studies
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
 from studies.parts import Asked, Clock, Factor, Fault, Lab, ReportOption, StudyError
@@ -55,8 +57,14 @@ def validate(study: Study, root: Path) -> None:
 
 
 def said(error: BaseException) -> str:
-    """What a study's own code has raised, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    """What a study's own code has raised, and where in it, on one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__)
+             if Path(frame.filename).is_relative_to(studies.FOLDER)]
+    if not lines or Path(lines[-1].filename).parent == studies.FOLDER:
+        return text
+    place = Path(lines[-1].filename).relative_to(studies.FOLDER.parent)
+    return f"{text}, in line {lines[-1].lineno} of {place}"
 
 
 def _title(study: Study) -> Problems:

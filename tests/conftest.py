@@ -149,7 +149,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     chosen = [item for item in items if CHOICES[guests](
         bool(item.get_closest_marker("guest")), bool(item.get_closest_marker("shareable")))]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    left = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in left])
     items[:] = chosen
 
 

@@ -15,6 +15,7 @@ import click
 import studies
 from harness.commands import showing
 from harness.commands.options import StudyCommand
+from harness.engine import request
 from harness.engine import results as folders
 from harness.errors import UserError
 from harness.portable.reading import read_manifest
@@ -46,7 +47,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
     alone = next((option for option in chosen if option.without_results), None)
     if alone is not None:
         place = folder or folders.RESULTS / alone.key
-        report = _asked(lambda: reported.report(None, options), place)
+        report = _asked(lambda: reported.report(None, options), reported, place)
         _finish(report, place, form, tables)
         return
     place = folder or folders.latest(folders.RESULTS)
@@ -55,7 +56,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
         show(place, form, baseline, study)
         return
     results = load(place, study)
-    report = _asked(lambda: reported.report(results, options), place)
+    report = _asked(lambda: reported.report(results, options), reported, place)
     _finish(report, place, form, tables, results)
 
 
@@ -108,8 +109,8 @@ command = StudyCommand("report", _report, params=_params, named=_named)  # type:
 def show(folder: Path, form: str = "terminal", baseline: str = "", study: str = "") -> None:
     """Print a results folder's table to standard output; raises UserError when it is empty."""
     results = load(folder, study)
-    cells = _asked(lambda: cells_of(results, baseline), folder)
-    _print(study_of(folder, study).run_table(cells), form)
+    own = study_of(folder, study)
+    _print(_asked(lambda: own.run_table(cells_of(results, baseline)), own, folder), form)
 
 
 def load(folder: Path, study: str = "") -> Results:
@@ -226,16 +227,15 @@ def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:
             if name in there]
 
 
-def _asked(make: Callable[[], _T], folder: Path) -> _T:
-    """What was asked for, or one line about what is wrong with it."""
+def _asked(make: Callable[[], _T], study: Study, folder: Path) -> _T:
+    """What a study was asked for of a folder, or one line about what is wrong."""
     from analysis import NothingToReport
 
     try:
-        return make()
+        with request.of_study(study, "report", passing=NothingToReport):
+            return make()
     except NothingToReport as error:
         raise UserError(f"{folder}: {error}") from None
-    except ValueError as error:
-        raise UserError(str(error)) from None
 
 
 def _print(table: Table, form: str) -> None:

@@ -94,12 +94,16 @@ def of_user() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def of_study(study: Study, what: str) -> Iterator[None]:
-    """The same, and whatever else a study's own code raises when it is asked for something."""
+def of_study(study: Study, what: str,
+             passing: type[Exception] = UserError) -> Iterator[None]:
+    """The same, and whatever else a study's own code raises when it is asked for something.
+
+    What is of the class `passing` the caller knows how to tell.
+    """
     try:
         with of_user():
             yield
-    except UserError:
+    except (UserError, passing):
         raise
     except Exception as error:  # noqa: BLE001 - it may be anything
         raise UserError(f"studies/{study.id}: {what}: {said(error)}; correct the study") from None

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import math
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from protocols.adp.context import Settings
 from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.errors import AdpError
 from protocols.adp.host import VERSIONS, check_host, check_name
 from protocols.adp.keys import load_private, load_public, public_half
 from protocols.adp.suite import Directory, PrivateKey, PublicKey
+from protocols.fields import (
+    ConfigError,
+    Fields,
+    address,
+    boolean,
+    none_or,
+    number,
+    one_of,
+    read,
+    several,
+    text,
+    whole,
+)
 
 # RFC 3692: 253 and 254 are for experiments.
 _IP_PROTOCOL = 253
 _SCOPES = {"none": Scope.NONE, "trailer": Scope.TRAILER, "all": Scope.ALL}
 _TRAILERS = {"sequence": False, "checksum": True}
-_MISSING = object()
-T = TypeVar("T")
+_WHOLE = whole(0, 1 << 62)
 
 
 @dataclass(frozen=True)
@@ -47,52 +54,28 @@ class Config:
     ahead: dict[str, list[str]]  # owners to authenticate at the start, by host
 
 
-class _Reader:
-    """Takes keys out of an object; what is left in the end is unknown."""
-
-    def __init__(self, values: object, where: str = "") -> None:
-        self._prefix = f"{where}: " if where else ""
-        if not isinstance(values, dict):
-            raise ConfigError(f"{self._prefix}an object is needed")
-        self._values = dict(values)
-
-    def take(self, key: str, convert: Callable[[object], T], default: object = _MISSING) -> T:
-        """A value as `convert` makes it, which says what it wants in a ValueError."""
-        value = self._values.pop(key, default)
-        if value is _MISSING:
-            raise ConfigError(f"{self._prefix}{key} is missing")
-        try:
-            return convert(value)
-        except ValueError as error:
-            raise ConfigError(f"{self._prefix}{key}: {error}") from None
-
-    def end(self) -> None:
-        """Refuse what nobody has taken."""
-        if self._values:
-            raise ConfigError(f"{self._prefix}unknown: {', '.join(sorted(self._values))}")
-
-
 def load(path: Path) -> Config:
     """The configuration in a file; keys' files are sought beside it. Raises ConfigError."""
+    values = read(path)
     try:
-        return _config(_read(path), path.parent)
-    except AdpError as error:
+        return _config(values, path.parent)
+    except (AdpError, ConfigError) as error:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
 def _config(values: object, folder: Path) -> Config:
-    reader = _Reader(values)
-    version = reader.take("protocol", _one_of(dict(zip(VERSIONS, VERSIONS, strict=True))))
+    reader = Fields(values)
+    version = reader.take("protocol", one_of({name: name for name in VERSIONS}))
     host = reader.take("host", _name)
-    owners = _owners(reader.take("owners", _list), folder, version)
-    addresses, kernel_owners = _hosts(reader.take("hosts", _list))
+    owners = _owners(reader.each("owners"), folder, version)
+    addresses, kernel_owners = _hosts(reader.each("hosts"))
     config = Config(
         version=version, host=host, addresses=addresses,
-        network=reader.take("network", _network, {"kind": "ip"}),
+        network=_network(reader.inner("network", {"kind": "ip"})),
         keys={name: key for name, (key, _) in owners.items() if key is not None},
         directory=Directory(kernel_owners, {name: public for name, (_, public) in owners.items()}),
         settings=_settings(reader, version),
-        ahead=reader.take("ahead", _ahead, []),
+        ahead=_ahead(reader.each("ahead", [])),
     )
     reader.end()
     _check(config)
@@ -109,37 +92,36 @@ def _check(config: Config) -> None:
                 raise ConfigError(f"ahead: {owner}: no private key here")
 
 
-def _settings(reader: _Reader, version: str) -> Settings:
-    scope = reader.take("scope", _one_of(_SCOPES), "trailer")
+def _settings(reader: Fields, version: str) -> Settings:
+    scope = reader.take("scope", one_of(_SCOPES), "trailer")
     if scope is Scope.NONE and version == "adp":
         raise ConfigError("scope: adp always authenticates: trailer or all")
-    checksum = reader.take("trailer", _one_of(_TRAILERS), "sequence")
-    bound = reader.take("bound_bytes", _whole, Settings.bound_bytes)
-    largest = reader.take("max_message_bytes", _whole, bound)
+    checksum = reader.take("trailer", one_of(_TRAILERS), "sequence")
+    bound = reader.take("bound_bytes", _WHOLE, Settings.bound_bytes)
+    largest = reader.take("max_message_bytes", _WHOLE, bound)
     if largest > bound:
         raise ConfigError(f"bound_bytes: {bound} is smaller than a message "
                           f"(max_message_bytes is {largest})")
     return Settings(
         scope=scope, checksum=checksum, bound_bytes=bound,
-        queue=reader.take("queue", _boolean, Settings.queue),
-        timeout_s=reader.take("timeout_s", _real, Settings.timeout_s),
-        hold_bytes=reader.take("hold_bytes", _whole, Settings.hold_bytes),
-        retry_s=reader.take("retry_s", _real, Settings.retry_s),
-        give_up_s=reader.take("give_up_s", _real, Settings.give_up_s),
-        rekey_after_s=reader.take("rekey_after_s", _real, Settings.rekey_after_s))
+        queue=reader.take("queue", boolean, Settings.queue),
+        timeout_s=reader.take("timeout_s", number(), Settings.timeout_s),
+        hold_bytes=reader.take("hold_bytes", _WHOLE, Settings.hold_bytes),
+        retry_s=reader.take("retry_s", number(), Settings.retry_s),
+        give_up_s=reader.take("give_up_s", number(), Settings.give_up_s),
+        rekey_after_s=reader.take("rekey_after_s", number(), Settings.rekey_after_s))
 
 
-def _owners(values: list[object], folder: Path,
+def _owners(entries: list[Fields], folder: Path,
             version: str) -> dict[str, tuple[PrivateKey | None, PublicKey]]:
     owners: dict[str, tuple[PrivateKey | None, PublicKey]] = {}
-    for number, value in enumerate(values):
-        reader = _Reader(value, f"owner {number}")
-        name = reader.take("name", _name)
-        private = reader.take("private_key", _text_or_none, None)
-        public = reader.take("public_key", _text_or_none, None)
-        reader.end()
+    for entry in entries:
+        name = entry.take("name", _name)
+        private = entry.take("private_key", none_or(text), None)
+        public = entry.take("public_key", none_or(text), None)
+        entry.end()
         if name in owners:
-            raise ConfigError(f"owner {number}: a second owner {name}")
+            raise ConfigError(f"{entry.where}: a second owner {name}")
         if private is not None and public is None:
             key = load_private(folder / private, version)
             owners[name] = key, public_half(key)
@@ -152,122 +134,43 @@ def _owners(values: list[object], folder: Path,
     return owners
 
 
-def _hosts(values: list[object]) -> tuple[dict[str, str], dict[str, str]]:
+def _hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
     addresses: dict[str, str] = {}
     kernel_owners: dict[str, str] = {}
-    for number, value in enumerate(values):
-        reader = _Reader(value, f"host {number}")
-        name, address = reader.take("name", _name), reader.take("address", _address)
-        kernel_owner = reader.take("kernel_owner", _name)
-        reader.end()
+    for entry in entries:
+        name, at = entry.take("name", _name), entry.take("address", address)
+        kernel_owner = entry.take("kernel_owner", _name)
+        entry.end()
         if name in addresses:
-            raise ConfigError(f"host {number}: a second host {name}")
-        if address in addresses.values():
-            raise ConfigError(f"host {name}: {address} is another host's")
-        addresses[name] = address
+            raise ConfigError(f"{entry.where}: a second host {name}")
+        if at in addresses.values():
+            raise ConfigError(f"host {name}: {at} is another host's")
+        addresses[name] = at
         kernel_owners[name] = kernel_owner
     return addresses, kernel_owners
 
 
-def _read(path: Path) -> object:
-    try:
-        return json.loads(path.read_text(), object_pairs_hook=_without_duplicates)
-    except OSError as error:
-        raise ConfigError(str(error.strerror)) from None
-    except ConfigError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"no JSON: {error}") from None
+def _network(reader: Fields) -> DatagramService:
+    kind = reader.take("kind", one_of({"ip": "ip", "udp": "udp"}))
+    number_of = (reader.take("protocol", whole(1, 0xFF), _IP_PROTOCOL) if kind == "ip" else
+                 reader.take("port", whole(1, 0xFFFF)))
+    reader.end()
+    return DatagramService(kind, number_of)
 
 
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ConfigError(f"{next(name for name in names if names.count(name) > 1)} is there twice")
-    return values
+def _ahead(entries: list[Fields]) -> dict[str, list[str]]:
+    ahead: dict[str, list[str]] = {}
+    for entry in entries:
+        host = entry.take("host", _name)
+        ahead[host] = entry.take("owners", _names, [])
+        entry.end()
+    return ahead
 
 
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise ValueError("a list is needed")  # noqa: TRY004 - see `take`
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text is needed")
-    return value
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else _text(value)
+def _names(value: object) -> list[str]:
+    return several(_name)(value) if value else []
 
 
 def _name(value: object) -> str:
-    check_name(_text(value))
+    check_name(text(value))
     return str(value)
-
-
-def _address(value: object) -> str:
-    try:
-        return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, _text(value)))
-    except (OSError, ValueError):
-        raise ValueError(f"an IPv4 address is needed, not {value!r}") from None
-
-
-def _boolean(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false is needed")  # noqa: TRY004 - see `take`
-    return value
-
-
-def _real(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("a number is needed")  # noqa: TRY004 - see `take`
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError("a finite number is needed")
-    return number
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number is needed")
-    return value
-
-
-def _one_of(choices: dict[str, T]) -> Callable[[object], T]:
-    def convert(value: object) -> T:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"{' or '.join(choices)} is needed, not {value!r}")
-        return choices[value]
-    return convert
-
-
-def _network(value: object) -> DatagramService:
-    reader = _Reader(value, "network")
-    kind = reader.take("kind", _one_of({"ip": "ip", "udp": "udp"}))
-    if kind == "ip":
-        number = reader.take("protocol", _whole, _IP_PROTOCOL)
-        if not 0 < number <= 0xFF:
-            raise ValueError(f"protocol: from 1 to 255, not {number}")
-    else:
-        number = reader.take("port", _whole)
-        if not 0 < number <= 0xFFFF:
-            raise ValueError(f"port: from 1 to 65535, not {number}")
-    reader.end()
-    return DatagramService(kind, number)
-
-
-def _ahead(value: object) -> dict[str, list[str]]:
-    ahead: dict[str, list[str]] = {}
-    for number, entry in enumerate(_list(value)):
-        reader = _Reader(entry, f"ahead {number}")
-        host = reader.take("host", _name)
-        ahead[host] = [_name(owner) for owner in reader.take("owners", _list, [])]
-        reader.end()
-    return ahead

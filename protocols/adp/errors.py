@@ -9,7 +9,3 @@ class AdpError(ValueError):
 
 class PacketError(AdpError):
     """Bytes that are not the message they should be, or are not protected as they should be."""
-
-
-class ConfigError(AdpError):
-    """A configuration that cannot be used; the text names file, key and remedy."""

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from protocols.adp.crypto import RsaPrivate, RsaPublic
-from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.errors import AdpError
 from protocols.adp.host import VERSIONS, check_name
 from protocols.adp.suite import PrivateKey, PublicKey
+from protocols.fields import ConfigError
 
 # The least that the library makes. The paper says no size.
 RSA_BITS = 1024

@@ -16,9 +16,10 @@ from typing import Any
 from protocols.adp.config import Config, load
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Deliver, Effect, Message, Note, Send
-from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.errors import AdpError
 from protocols.adp.host import make
 from protocols.adp.network import Datagrams
+from protocols.fields import ConfigError
 
 _COMMANDS = {"send", "open", "status", "stop"}
 _SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex", "urgent",

@@ -8,9 +8,9 @@ from pathlib import Path
 from protocols.authenticast import receive, serve
 from protocols.authenticast.config import ALGORITHMS
 from protocols.authenticast.crypto import UnusableKey, generate
-from protocols.authenticast.fields import ConfigError
 from protocols.authenticast.loop import say
 from protocols.authenticast.processor import MissingCost
+from protocols.fields import ConfigError
 
 _USAGE = ("usage: python3 -m protocols.authenticast serve CONFIG.json | receive CONFIG.json | "
           f"key {'|'.join(ALGORITHMS)} BITS FILE")

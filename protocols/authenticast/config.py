@@ -23,19 +23,6 @@ from protocols.authenticast.controllers.lyapunov import Lyapunov
 from protocols.authenticast.controllers.state import Controller
 from protocols.authenticast.controllers.static import Static
 from protocols.authenticast.crypto import VerifyingKey, load_private, load_public
-from protocols.authenticast.fields import (
-    ConfigError,
-    Fields,
-    address,
-    boolean,
-    key_file,
-    number,
-    one_of,
-    read,
-    several,
-    text,
-    whole,
-)
 from protocols.authenticast.messages import Wish
 from protocols.authenticast.processor import Cost, Steal
 from protocols.authenticast.schemes.tesla import Schedule
@@ -50,6 +37,20 @@ from protocols.authenticast.settings import (
 )
 from protocols.authenticast.source import Constant, Frames, read_frames
 from protocols.authenticast.stream import StreamPolicy
+from protocols.fields import (
+    ConfigError,
+    Fields,
+    address,
+    boolean,
+    key_file,
+    none_or,
+    number,
+    one_of,
+    read,
+    several,
+    text,
+    whole,
+)
 
 SCHEMES = {scheme.name.lower().replace("_", "-"): scheme for scheme in Scheme}
 ALGORITHMS = {algorithm.name: algorithm for algorithm in SIGNATURES}
@@ -101,8 +102,7 @@ def load_server(path: Path) -> ServerConfig:
     reader = Fields(read(path), path.name)
     keys = reader.take("keys", several(key_file(path.parent, load_private)))
     clients, weights = {}, {}
-    for entry in reader.take("clients", several(
-            lambda value: Fields(value, f"{path.name}: clients"))):
+    for entry in reader.each("clients"):
         name = entry.take("name", text)
         clients[name] = _by_algorithm(
             entry.take("keys", several(key_file(path.parent, load_public))))
@@ -136,8 +136,8 @@ def load_client(path: Path) -> ClientConfig:
     config = ClientConfig(
         reader.take("address", address), reader.take("port", _PORT, 0),
         (server.take("address", address), server.take("port", whole(1, 65535))), policy,
-        reader.take("receive_buffer_bytes", _or_none(whole(2048, 1 << 30)), None),
-        reader.take("series", _or_none(lambda value: path.parent / text(value)), None),
+        reader.take("receive_buffer_bytes", none_or(whole(2048, 1 << 30)), None),
+        reader.take("series", none_or(lambda value: path.parent / text(value)), None),
         _device(reader.inner("device", {})), _seed(reader))
     server.end()
     reader.end()
@@ -150,7 +150,7 @@ def take_wish(reader: Fields, now: Wish | None = None) -> Wish:
     try:
         permitted = reader.take("range", _range, now.permitted if now else [0, 100])
         scheme = reader.take("scheme", one_of(SCHEMES), _name(setting))
-        asked = reader.take("algorithm", _or_none(one_of(ALGORITHMS)), None)
+        asked = reader.take("algorithm", none_or(one_of(ALGORITHMS)), None)
         algorithm = asked or (setting.algorithm if setting and setting.algorithm in SIGNATURES
                               else Algorithm.ED25519)
         level = reader.take("level", _PERCENT, 100 * permitted.clamp(
@@ -181,10 +181,6 @@ def _name(setting: Setting | None) -> str:
     return next(name for name, known in SCHEMES.items() if known is scheme)
 
 
-def _or_none(convert: Callable[[object], T]) -> Callable[[object], T | None]:
-    return lambda value: None if value is None else convert(value)
-
-
 def _by_algorithm(keys: list[VerifyingKey]) -> dict[Algorithm, VerifyingKey]:
     return {key.algorithm: key for key in keys}
 
@@ -194,7 +190,7 @@ def _schemes(reader: Fields) -> frozenset[Scheme]:
 
 
 def _seed(reader: Fields) -> int | None:
-    return reader.take("seed", _or_none(whole(0, 1 << 62)), None)
+    return reader.take("seed", none_or(whole(0, 1 << 62)), None)
 
 
 def _tesla(reader: Fields) -> Schedule:
@@ -264,7 +260,7 @@ def _device(reader: Fields) -> ModelledProcessor:
     costs = reader.take("costs", _costs, {})
     steal = tuple(Steal(entry.take("from_s", number(0)), entry.take("to_s", number(0)),
                         entry.take("share", number(0, 0.99)))
-                  for entry in reader.take("steal", _entries, []))
+                  for entry in reader.each("steal", []))
     charged = reader.take("charged_as", _names, {})
     device = ModelledProcessor(costs, reader.take("count", whole(1, 64), 1), steal, charged)
     reader.end()
@@ -282,12 +278,6 @@ def _costs(value: object) -> dict[str, Cost]:
             raise ValueError(f"{kind}: give seconds, or [seconds, seconds a byte]")
         costs[kind] = Cost(*numbers)
     return costs
-
-
-def _entries(value: object) -> list[Fields]:
-    if not isinstance(value, list):
-        raise ValueError("a list is needed")  # noqa: TRY004 - see `take`
-    return [Fields(entry, f"entry {count}") for count, entry in enumerate(value, 1)]
 
 
 def _names(value: object) -> dict[Algorithm, str]:

@@ -17,7 +17,6 @@ from protocols.authenticast.client import Client
 from protocols.authenticast.config import ClientConfig, load_client, take_wish
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Deliver, Effect, Lose, Note, Send
-from protocols.authenticast.fields import ConfigError, Fields, one_of
 from protocols.authenticast.loop import (
     Loop,
     bind,
@@ -28,6 +27,7 @@ from protocols.authenticast.loop import (
     wait_until,
 )
 from protocols.authenticast.processor import Processor
+from protocols.fields import ConfigError, Fields, one_of
 
 _MAX_DATAGRAM = 65535
 # Linux: <asm/socket.h>. Python has no names for them.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +68,40 @@ def test_what_ansible_refuses_is_one_line(tmp_path: Path) -> None:
     said = str(caught.value)
     assert said.startswith("policy P1: ansible-playbook failed: ") and "strangers" in said
     assert len(said.splitlines()) == 1 and (tmp_path / "ansible" / "P1-0.log").exists()
+
+
+def test_interrupted_ansible_leaves_nothing_behind(tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers, sessions of their own, have ended too with what they ran; its pipe is closed."""
+    begun = tmp_path / "begun"
+    (tmp_path / "policy.yml").write_text(json.dumps([{
+        "hosts": "all", "gather_facts": False,
+        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        "tasks": [{"ansible.builtin.shell": f"touch {begun}; sleep 600 {tmp_path}"}]}]))
+    monkeypatch.setattr("harness.render._ANSIBLE", tmp_path)
+
+    async def interrupted() -> None:
+        rendering = asyncio.ensure_future(
+            render(P1, realm(), secrets.make(None), work=tmp_path / "work", name="P1-0",
+                   mount="/mount"))
+        while not begun.exists() and not rendering.done():  # noqa: ASYNC110 - a file tells
+            await asyncio.sleep(0.02)
+        rendering.cancel()
+        await asyncio.gather(rendering, return_exceptions=True)
+
+    asyncio.run(interrupted())
+    gc.collect()  # a pipe that is still open would say so now
+    assert begun.exists() and _processes_naming(tmp_path) == []
+
+
+def _processes_naming(folder: Path) -> list[Path]:
+    """The processes whose command line names a folder."""
+    naming = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if os.fsencode(folder) in line.read_bytes():
+                naming.append(line.parent)
+    return naming
 
 
 def test_each_control_spoils_exactly_one_secret() -> None:

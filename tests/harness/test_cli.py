@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import click
@@ -165,15 +166,31 @@ def test_impossible_byte_sizes(text: str) -> None:
         Asked(stream_bytes=text)  # type: ignore[arg-type]
 
 
-
-
-def test_a_package_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch,
-                                                 capsys: pytest.CaptureFixture[str]) -> None:
-    """The container image leaves some out; what needs them says so, and what to do."""
-    def lacking(*_: object, **__: object) -> int:
-        raise ModuleNotFoundError("No module named 'cryptography'", name="cryptography")
-
-    monkeypatch.setattr(cli.qop, "main", lacking)
+@pytest.mark.parametrize(("image", "says"), [("container", "use a checkout"), ("", sys.prefix)])
+def test_a_package_that_is_not_there_is_one_line(
+        image: str, says: str, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """The container image leaves some out; elsewhere the environment is damaged, and made anew."""
+    monkeypatch.delenv(cli.IN_IMAGE, raising=False)
+    if image:
+        monkeypatch.setenv(cli.IN_IMAGE, image)
+    _lacks(monkeypatch, "cryptography")
     assert cli.main(["studies"]) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("qop: cryptography is not installed here") and "checkout" in line
+    assert line.startswith("qop: cryptography is not installed here; ") and says in line
+
+
+def test_a_module_of_our_own_that_is_not_there_is_our_mistake(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told as a package that somebody has left out."""
+    _lacks(monkeypatch, "harness.commands.nothing")
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["studies"])
+
+
+def _lacks(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the command line not find a module."""
+    def lacking(*_: object, **__: object) -> int:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(cli.qop, "main", lacking)

@@ -154,6 +154,21 @@ class Body(RecordPart):
     round_trips_s: list[float]
 
 
+@pytest.mark.parametrize(("hook", "form"), [
+    ("run_table", ("--format", "csv")), ("run_table", ()), ("report", ())])
+def test_what_a_report_of_its_own_raises_is_one_line(
+        qop_here: Qop, hook: str, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the line of the study's own code that it comes from, where there is one."""
+    made(qop_here.folder / "run")
+    code = "def broken(*_):\n    return 1 / 0\n"
+    scope: dict[str, Any] = {}
+    exec(compile(code, studies.FOLDER / "hops" / "study.py", "exec"), scope)
+    monkeypatch.setattr(type(studies.load("hops")), hook, scope["broken"])
+    assert refused(qop_here, "report", "run", *form) == (
+        "qop: studies/hops: report: ZeroDivisionError: division by zero, in line 2 of "
+        "studies/hops/study.py; correct the study\n")
+
+
 def test_a_study_brings_upgrades_of_its_bodies(qop_here: Qop,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of schema 1 has the numbers of schema 2, one of a later schema is left out."""

@@ -13,10 +13,11 @@ from adp_hosts import MODERN, OLD, Packet, World, message, reply
 from protocols.adp import config, packets
 from protocols.adp.context import Settings
 from protocols.adp.effects import Note
-from protocols.adp.errors import AdpError, ConfigError, PacketError
+from protocols.adp.errors import AdpError, PacketError
 from protocols.adp.packets import Flag, Frame, Kind, Proof, UserMessage
 from protocols.adp.program import _message
 from protocols.adp.window import ReplayWindow
+from protocols.fields import ConfigError
 
 BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
 NAMES = st.text(min_size=1, max_size=60).filter(

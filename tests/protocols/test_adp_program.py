@@ -14,7 +14,8 @@ import pytest
 from conftest import PROJECT
 from protocols.adp import config, keys
 from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError, ConfigError
+from protocols.adp.errors import AdpError
+from protocols.fields import ConfigError
 
 VERSIONS = ["adp-1987", "adp"]
 
@@ -187,7 +188,7 @@ OWNERS = configuration()["owners"]
     ({"owners": OWNERS[1:]}, "alice, the kernel owner of alpha: no public key"),
     ({"owners": [{"name": "alice", "public_key": "alice.pub.pem"}, *OWNERS[1:]]},
      "alice, the kernel owner of alpha: no private key"),
-    ({"owners": [*OWNERS, OWNERS[0]]}, "owner 3: a second owner alice"),
+    ({"owners": [*OWNERS, OWNERS[0]]}, "owners[3]: a second owner alice"),
     ({"owners": [{**OWNERS[0], "public_key": "alice.pub.pem"}, *OWNERS[1:]]},
      "owner alice: private_key or public_key, not both"),
     ({"owners": [{"name": "alice", "private_key": "nobody.pem"}]},
@@ -196,25 +197,26 @@ OWNERS = configuration()["owners"]
      "alice.pub.pem: no private key in PEM without a password"),
     ({"owners": [{"name": "alice", "public_key": "alice.pem"}]},
      "alice.pem: no public key in PEM"),
-    ({"hosts": [*HOSTS, {**HOSTS[1], "address": "127.0.0.3"}]}, "host 2: a second host beta"),
+    ({"hosts": [*HOSTS, {**HOSTS[1], "address": "127.0.0.3"}]}, "hosts[2]: a second host beta"),
     ({"hosts": [HOSTS[0], {**HOSTS[1], "address": "127.0.0.1"}]},
      "host beta: 127.0.0.1 is another host's"),
     ({"hosts": [{**HOSTS[0], "address": "alpha"}]},
-     "host 0: address: an IPv4 address is needed, not 'alpha'"),
+     "hosts[0]: address: an IPv4 address is needed, not 'alpha'"),
     ({"host": "gamma"}, "no host gamma"),
     ({"timeout_s": -1}, "timeout_s: a time from 0 on is needed, not -1"),
-    ({"timeout_s": "soon"}, "timeout_s: a number is needed"),
-    ({"timeout_s": 10 ** 400}, "timeout_s: a finite number is needed"),
+    ({"timeout_s": "soon"}, "timeout_s: a finite number is needed, not 'soon'"),
+    ({"timeout_s": 10 ** 400}, f"timeout_s: a finite number is needed, not {10 ** 39}"),
     ({"bound_bytes": 4096, "max_message_bytes": 8192},
      "bound_bytes: 4096 is smaller than a message (max_message_bytes is 8192)"),
     ({"bound_bytes": 0}, "bound_bytes: from 1 to 57344, not 0"),
-    ({"bound_bytes": True}, "bound_bytes: a whole number is needed"),
+    ({"bound_bytes": True}, f"bound_bytes: a whole number from 0 to {1 << 62} is needed, not True"),
     ({"queue": 1}, "queue: true or false is needed"),
     ({"scope": "none"}, "scope: adp always authenticates: trailer or all"),
-    ({"scope": "some"}, "scope: none or trailer or all is needed, not 'some'"),
-    ({"protocol": "adp-1988"}, "protocol: adp-1987 or adp is needed, not 'adp-1988'"),
-    ({"network": {"kind": "ip", "protocol": 256}}, "network: protocol: from 1 to 255, not 256"),
-    ({"network": {"kind": "udp"}}, "network: network: port is missing"),
+    ({"scope": "some"}, "scope: 'some' is not one of none, trailer, all"),
+    ({"protocol": "adp-1988"}, "protocol: 'adp-1988' is not one of adp-1987, adp"),
+    ({"network": {"kind": "ip", "protocol": 256}},
+     "network: protocol: a whole number from 1 to 255 is needed, not 256"),
+    ({"network": {"kind": "udp"}}, "network: port is missing"),
     ({"ahead": [{"host": "gamma"}]}, "ahead: no other host gamma"),
     ({"ahead": [{"host": "beta", "owners": ["bob"]}]}, "ahead: bob: no private key here"),
     ({"timeout": 1}, "unknown: timeout"),

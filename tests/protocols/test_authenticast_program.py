@@ -14,9 +14,9 @@ import pytest
 from conftest import PROJECT
 from protocols.authenticast.__main__ import main
 from protocols.authenticast.config import load_client, load_server
-from protocols.authenticast.fields import ConfigError
 from protocols.authenticast.settings import Algorithm, Scheme
 from protocols.authenticast.source import Constant, Frames, read_frames
+from protocols.fields import ConfigError
 
 DSA, ED = Algorithm.DSA, Algorithm.ED25519
 
@@ -102,7 +102,7 @@ def test_bad_client_files(folder, capsys, change, words):
     ({"controller": {"kind": "static", "costs_s": {"DSA": [1]}}}, "seconds to verify"),
     ({"schemes": []}, "a list of one or more is needed"),
     ({"tesla": {"delay": 0}}, "tesla: delay: a whole number from 1 to 1000"),
-    ({"clients": [{"name": "c"}]}, "clients: keys is missing"),
+    ({"clients": [{"name": "c"}]}, "clients[0]: keys is missing"),
 ])
 def test_bad_server_files(folder, change, words):
     """The same for a server's."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from topologies.mobile_ip.config import MobileIpConfigError
+from protocols.fields import ConfigError
 
 _EPOCH_S = time.time() - time.monotonic()
 
@@ -109,7 +109,7 @@ def serve(arguments: list[str], load: Callable[[Path], ConfigT],
     """
     try:
         config = load(Path(arguments[0]))
-    except MobileIpConfigError as error:
+    except ConfigError as error:
         say("failed", reason=str(error))
         return 2
     loop = DaemonLoop()

@@ -11,6 +11,7 @@ from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.adp1987 import published
 from studies.adp1987.report import claims, figures, paper_tables, ranking
+from studies.study import StudyError
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -27,7 +28,7 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
 def report(study: Study, results: Results | None, options: Mapping[str, Any]) -> Report:
     """Tables 2 to 6, Figures 3 to 7, claims. Raises ValueError."""
     if results is None:
-        raise ValueError(f"the study {study.id} has no report without results")
+        raise StudyError(f"the study {study.id} has no report without results")
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper))

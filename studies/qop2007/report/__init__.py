@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from analysis.cells import Cells
 from analysis.errors import NothingToReport
 from analysis.present.report import Report
 from analysis.results import Results
-from policies import PolicyError, Weights, load_weights
+from policies import load_weights
 
 __all__ = ["report"]
 
 
 def report(results: Results | None, options: Mapping[str, Any]) -> Report:
-    """The report that the options ask for; raises ValueError or NothingToReport, in one line."""
+    """The report that the options ask for; raises StudyError or NothingToReport, in one line."""
     from studies.qop2007.report import assembling
 
-    weights = _weights(options.get("weights"))
+    path = options.get("weights")
+    weights = load_weights(path) if path else None
     applications = tuple(options.get("application") or ())
     if options.get("published"):
         return assembling.of_paper(weights, applications)
@@ -42,10 +42,3 @@ def _handoffs(cells: Cells) -> Report:
 
     return Report("Handoffs", "", run=handoff.table(cells), has_page=False,
                   drawings=(partial(waterfall.save, cells),))
-
-
-def _weights(path: Path | None) -> Weights | None:
-    try:
-        return load_weights(path) if path else None
-    except PolicyError as error:
-        raise ValueError(str(error)) from None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from studies.study import StudyError
+
 #: Thresholds of the 2007 paper (6.1, after Zhai, Chen and Fang 2005), in seconds: no audible delay
 #: below the first, communication with quality of service to the second, none beyond the third.
 INAUDIBLE_S, SERVICE_S, POSSIBLE_S = 0.15, 0.40, 0.60
@@ -63,7 +65,7 @@ def limits_of(text: str) -> Limits:
     """The limits of an application by name, or of one's own: `delay=0.2,loss=0.01,sigma=50`.
 
     Keys are delay and moves (seconds), loss (a share), rate (bit/s) and sigma (percent). Raises
-    ValueError, with one line for the user, for anything else.
+    StudyError, with one line for the user, for anything else.
     """
     known = APPLICATIONS.get(text.strip().lower().replace(" ", "-"))
     if known is not None:
@@ -73,7 +75,7 @@ def limits_of(text: str) -> Limits:
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in _KEYS:
-            raise ValueError(f"no application {text!r}; give one of {names}, or limits such as "
+            raise StudyError(f"no application {text!r}; give one of {names}, or limits such as "
                              f"delay=0.2,loss=0.01 (keys: {', '.join(_KEYS)})")
         given[_KEYS[key]] = _positive(key, value)
     return Limits("own", "Limits of one's own", **given)  # type: ignore[arg-type]
@@ -85,7 +87,7 @@ def _positive(key: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{key}={value} is no limit; give a number above 0")
+        raise StudyError(f"{key}={value} is no limit; give a number above 0")
     return number
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TypeVar
-
-from protocols.authenticast.crypto import UnusableKey
 
 T = TypeVar("T")
 _MISSING = object()
@@ -19,44 +18,74 @@ class ConfigError(ValueError):
 
 
 class Fields:
-    """Takes keys out of an object; what is left in the end is unknown."""
+    """Takes keys out of an object; what is left in the end is unknown.
 
-    def __init__(self, values: object, where: str) -> None:
-        if not isinstance(values, dict):
-            raise ConfigError(f"{where}: an object is needed")
-        self._values = dict(values)
+    `where` begins the text of every error: a file's name and a place in it, "" for none.
+    """
+
+    def __init__(self, values: object, where: str = "") -> None:
         self.where = where
+        if not isinstance(values, dict):
+            raise ConfigError(f"{self._place()}an object is needed")
+        self._values = dict(values)
 
     def take(self, key: str, convert: Callable[[object], T], default: object = _MISSING) -> T:
         """A value as `convert` makes it, which says what it wants in a ValueError."""
-        value = self._values.pop(key, default)
-        if value is _MISSING:
-            raise ConfigError(f"{self.where}: {key} is missing")
+        value = self._take(key, default)
         try:
             return convert(value)
-        except ConfigError:
-            raise
         except (ValueError, OSError) as error:
-            raise ConfigError(f"{self.where}: {key}: {error}") from None
+            raise ConfigError(f"{self._place(key)}{error}") from None
 
     def inner(self, key: str, default: object = _MISSING) -> Fields:
         """An object within."""
-        return self.take(key, lambda value: Fields(value, f"{self.where}: {key}"), default)
+        return Fields(self._take(key, default), self._place(key)[:-2])
+
+    def each(self, key: str, default: object = _MISSING) -> list[Fields]:
+        """Objects in a list within."""
+        values = self._take(key, default)
+        if not isinstance(values, list):
+            raise ConfigError(f"{self._place(key)}a list is needed")
+        return [Fields(value, self._place(f"{key}[{index}]")[:-2])
+                for index, value in enumerate(values)]
 
     def end(self) -> None:
         """Refuse what nobody has taken."""
         if self._values:
-            raise ConfigError(f"{self.where}: unknown: {', '.join(sorted(self._values))}")
+            raise ConfigError(f"{self._place()}unknown: {', '.join(sorted(self._values))}")
+
+    def _take(self, key: str, default: object) -> object:
+        value = self._values.pop(key, default)
+        if value is _MISSING:
+            raise ConfigError(f"{self._place()}{key} is missing")
+        return value
+
+    def _place(self, *keys: str) -> str:
+        return "".join(f"{part}: " for part in (self.where, *keys) if part)
 
 
 def read(path: Path) -> object:
     """The JSON in a file. Raises ConfigError."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(), object_pairs_hook=_once)
     except OSError as error:
         raise ConfigError(f"{path.name}: {error.strerror}") from None
-    except ValueError as error:
+    except _Twice as error:
+        raise ConfigError(f"{path.name}: {error} is there twice") from None
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name}: no JSON: {error}") from None
+
+
+class _Twice(Exception):
+    """A key that an object has a second time."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for name in names if names.count(name) > 1))
+    return values
 
 
 def text(value: object) -> str:
@@ -70,7 +99,7 @@ def address(value: object) -> str:
     """An IPv4 address."""
     try:
         return str(IPv4Address(text(value)))
-    except AddressValueError:
+    except ValueError:  # of both
         raise ValueError(f"an IPv4 address is needed, not {value!r}") from None
 
 
@@ -81,21 +110,31 @@ def boolean(value: object) -> bool:
     return value
 
 
-def number(low: float, high: float = float("inf")) -> Callable[[object], float]:
-    """A number in a range."""
+def number(low: float = -math.inf, high: float = math.inf) -> Callable[[object], float]:
+    """A finite number in a range."""
+    needed = (f"a number from {low:g} to {high:g}" if math.isfinite(high) else
+              f"a number of at least {low:g}" if math.isfinite(low) else "a finite number")
+
     def convert(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not (
-                low <= value <= high):
-            raise ValueError(f"a number from {low:g} to {high:g} is needed, not {value!r}")
+                low <= value <= high and _is_finite(value)):
+            raise ValueError(f"{needed} is needed, not {value!r:.40}")
         return float(value)
     return convert
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def whole(low: int, high: int) -> Callable[[object], int]:
     """A whole number in a range."""
     def convert(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high} is needed, not {value!r}")
+            raise ValueError(f"a whole number from {low} to {high} is needed, not {value!r:.40}")
         return value
     return convert
 
@@ -118,6 +157,11 @@ def one_of(names: Mapping[str, T]) -> Callable[[object], T]:
     return convert
 
 
+def none_or(convert: Callable[[object], T]) -> Callable[[object], T | None]:
+    """Null, or a value."""
+    return lambda value: None if value is None else convert(value)
+
+
 def key_file(folder: Path, load: Callable[[bytes], T]) -> Callable[[object], T]:
     """A key in a file beside the configuration."""
     def convert(value: object) -> T:
@@ -126,6 +170,6 @@ def key_file(folder: Path, load: Callable[[bytes], T]) -> Callable[[object], T]:
             return load(path.read_bytes())
         except OSError as error:
             raise ValueError(f"{path.name}: {error.strerror}") from None
-        except UnusableKey as error:
+        except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from None
     return convert
