@@ -34,7 +34,8 @@ class Measured(RecordPart):
     """What a repetition measured.
 
     Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
-    `latencies_s` from when each was due; both lists leave out what came before it was steady.
+    `latencies_s` from when each was due; both lists begin with the load, as a model does, and the
+    means when it is steady.
     `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
     `demand_s` is what a full authentication was charged at the server; `cycle_s` is from one of
     the supplicant's to the next.

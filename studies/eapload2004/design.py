@@ -41,7 +41,7 @@ FACTORS = (
     _numbers("load", "Load", LOADS, "1/s", "loads",
              f"Authentications a second in the background, of {', '.join(map(str, LOADS))}."),
     _numbers("rtt", "Round trip", RTTS_MS, "ms"),
-    Factor("place", "AirPlace", read=fixed([Level(name, place.title, value=place)
+    Factor("place", "Place", read=fixed([Level(name, place.title, value=place)
                                          for name, place in PLACES.items()])),
     Factor("key", "Key", read=fixed([Level("rsa-1024", "RSA, 1024 bits"),
                                      Level("rsa-2048", "RSA, 2048 bits")])),

@@ -81,8 +81,8 @@ def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
 
 
 def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
-    rows = [row for row in journal.get("rows", ()) if row["due_s"] >= steady_s
-            and not row["reason"]]
+    accepted = [row for row in journal.get("rows", ()) if not row["reason"]]
+    rows = [row for row in accepted if row["due_s"] >= steady_s]
     if not rows:
         return {}
     latencies, late = ([row[name] for row in rows] for name in ("response_s", "late_s"))
@@ -95,7 +95,8 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
         "lateness_p99_s": float(np.quantile(late, 0.99)),
         "generator_processor_s": journal["processor_s"] / len(everyone),
         "resumed": sum(row["resumed"] for row in everyone),
-        "arrivals_s": [row["due_s"] for row in rows], "latencies_s": latencies}
+        "arrivals_s": [row["due_s"] for row in accepted],
+        "latencies_s": [row["response_s"] for row in accepted]}
 
 
 def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
