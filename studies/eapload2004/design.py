@@ -44,7 +44,8 @@ FACTORS = (
     Factor("place", "Place", read=fixed([Level(name, place.title, value=place)
                                          for name, place in PLACES.items()])),
     Factor("key", "Key", read=fixed([Level("rsa-1024", "RSA, 1024 bits"),
-                                     Level("rsa-2048", "RSA, 2048 bits")])),
+                                     Level("rsa-2048", "RSA, 2048 bits"),
+                                     Level("p-256", "ECDSA, P-256")])),
     _numbers("chain", "Chain", (1, 2, 3), "certificates"),
     Factor("tls", "TLS", plural="versions of TLS", read=fixed([Level("1.2"), Level("1.3")])),
     Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed(
@@ -67,7 +68,7 @@ def design() -> Iterator[tuple[str, ...]]:
     yield from (ids(load=str(load)) for load in LOADS)
     yield from (ids(load=str(load), place="outside") for load in TABLE_1)
     yield from (ids(rtt=str(rtt)) for rtt in RTTS_MS)
-    yield ids(key="rsa-2048")
+    yield from (ids(key=key) for key in ("rsa-2048", "p-256"))
     yield from (ids(chain=str(chain)) for chain in (1, 3))
     # FreeRADIUS 3.2.1 gives no new ticket with a resumed session of TLS 1.3: only every second one
     # is resumed, which is neither of the two.
