@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from measure import kernel
+from measure import ike, kernel
 from measure.capture import Point
 from measure.errors import MeasureError
 from measure.services.charon import Charon, IpsecTunnels
@@ -97,15 +97,48 @@ class Access:
         station.supplicant.forget()
 
     def reset(self, scenario: Scenario) -> MeasuredStation:
-        """The mobile node without what earlier ones left: link, scan results, IPsec SAs."""
+        """The mobile node without what earlier ones left: link, scan results, keys, IPsec SAs.
+
+        Its agent has no SAs with it any more, either.
+        """
         self.enter(scenario)
         self.take_off(scenario.mobile_node)
         station = self.station(scenario.mobile_node)
+        if scenario.agent in self._charon.daemons:
+            # With the link down, the agent did not hear that they are given up.
+            with ike.session(self._charon.socket(scenario.agent)) as session:
+                ike.terminate(session, station.address)
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
         self.site.testbed.run(station.name, ["ip", "neigh", "flush", "dev", station.radio])
         station.supplicant.forget()
         return station
+
+    def left(self, scenario: Scenario) -> dict[str, Any]:
+        """What is left of the mobile node where it was reset: nothing, by kernels and supplicant.
+
+        `sas`: IPsec SAs by node; `keys`: cached by its supplicant; `associated`: access points that
+        have it; `tunnelled`: whether its agent still tunnels to where it was.
+        """
+        testbed, nodes = self.site.testbed, self.site.network.nodes
+        station = self.station(scenario.mobile_node)
+        places = dict.fromkeys((scenario.home, scenario.access_point))
+        return {
+            "sas": {name: len(states) for name, states in self.ipsec_states(scenario).items()},
+            "keys": station.cached_keys(),
+            "associated": [name for name in places if station.mac in kernel.station_flags(
+                testbed, name, nodes[name].radio_interface)],
+            "tunnelled": kernel.tunnelled(testbed, scenario.agent, station.address)}
+
+    def ipsec_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
+        """The IPsec SAs between mobile node and agent, at both ends; none without IPsec."""
+        if not self.has_ipsec:
+            return {}
+        ends = {self.station(scenario.mobile_node).address,
+                self.site.network.nodes[scenario.agent].address}
+        return {node: [state for state in kernel.xfrm_states(self.site.testbed, node)
+                       if {state["src"], state["dst"]} == ends]
+                for node in (scenario.mobile_node, scenario.agent)}
 
     def connect(self, scenario: Scenario) -> MeasuredStation:
         """Authenticate from nothing and stay connected; nothing is captured."""
@@ -140,6 +173,11 @@ class Arrival:
     def peer(self) -> str:
         """The address of the node that the mobile node talks to."""
         return self._nodes[self.scenario.peer].address
+
+    def begin(self) -> None:
+        """From nothing: take off what was there, and note what is left all the same."""
+        self.access.reset(self.scenario)
+        self._session.raw["left"] = self.access.left(self.scenario)
 
     def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
@@ -180,13 +218,8 @@ class Arrival:
 
     def ipsec_state(self, moment: str) -> None:
         """Note the IPsec SAs between the mobile node and its agent, at both ends."""
-        if not self.access.has_ipsec:
-            return
-        ends = {self.station.address, self._nodes[self.scenario.agent].address}
-        self._session.raw["kernel"][moment] = {
-            node: [state for state in kernel.xfrm_states(self._testbed, node)
-                   if {state["src"], state["dst"]} == ends]
-            for node in (self.station.name, self.scenario.agent)}
+        if self.access.has_ipsec:
+            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 
     def finish(self) -> None:
         """Note what is only complete when the repetition ends."""

@@ -36,7 +36,8 @@ def was_set(raw: Mapping[str, Any]) -> str:
     stepped_s = raw.get("clock_step_s", 0.0)
     if abs(stepped_s) > TOLERATED_S:
         return f"the machine's clock was set by {stepped_s:+.2f} s meanwhile"
-    stamps = list(raw["stamps"].values())
+    stamps = [at_s for part in (*raw.get("parts", {}).values(), raw)
+              for at_s in part["stamps"].values()]
     if any(later < earlier for earlier, later in itertools.pairwise(stamps)):
         return "the machine's clock was set back meanwhile"
     return ""

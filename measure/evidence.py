@@ -208,7 +208,7 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
     yield _transforms(layer, seen)
     inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
              if _is_clear_inner(p, seen.addresses)]
-    esp = sum(p.ip_proto == dissect.ESP for p in seen.packets("traffic-wire"))
+    esp = sum(p.ip_proto == dissect.ESP for p in seen.packets(seen.carried))
     yield Check("no clear inner packet", esp > 0 and not inner,
                 f"{esp} ESP packets between access point and agent, {len(inner)} packets of the "
                 "mobile node outside the tunnel")

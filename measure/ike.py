@@ -47,12 +47,16 @@ def initiate(charon: vici.Session, child: str, timeout_s: float) -> list[str]:
     return messages
 
 
-def terminate_all(charon: vici.Session) -> None:
-    """Remove every IKE SA, without waiting for the peer's word on it."""
+def terminate(charon: vici.Session, peer: str = "") -> None:
+    """Remove the IKE SAs with one peer, or every one, without waiting for the peer's word on it."""
     for entry in list(charon.list_sas()):
-        for name in entry:
+        for sa in entry.values():
+            if peer and _text(sa["remote-host"]) != peer:
+                continue
+            # By number: SAs of one name may be with other peers. With a timeout, IKEv2 would wait
+            # that long for an answer that cannot come.
             try:
-                list(charon.terminate({"ike": name, "force": "yes", "timeout": "1000"}))
+                list(charon.terminate({"ike-id": _text(sa["uniqueid"]), "force": "yes"}))
             except CommandException:
                 continue
 

@@ -54,6 +54,11 @@ def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
     return states
 
 
+def tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
+    """Whether an agent's kernel sends what is for a mobile node of its own through a tunnel."""
+    return " dev mip" in testbed.run(agent, ["ip", "route", "get", address])
+
+
 def received_bytes(testbed: Testbed, node: str, port: int) -> dict[str, int]:
     """What a server's established TCP connections have received, by the client's address:port."""
     return parse_sockets(testbed.run(node, ["ss", "-Htni", "state", "established",

@@ -1,6 +1,7 @@
 """What a repetition left is read for its judges: raw values, packets by capture, who is who.
 
-Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`; the
+Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`;
+those of a part that has raw values of its own, as another authentication has, by its name. The
 points are `air`, `mn` (the mobile node's interface), `wire` (behind its access point), `foreign`
 (behind the visited one), `core` (between the subnets) and `peer` (where streams arrive).
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from measure import dissect
 from measure.dissect import Packet
 from measure.errors import MeasureError
 from topologies.model import HOME_AGENT, STATION, Node, Scenario
+
+#: Raw values that are found once a testbed, or are the same for all of it.
+_OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Observed:
     home_agent: str = ""
     #: The care-of address of the visited network, "" at home.
     care_of: str = ""
+    #: The capture behind the access point that shows what was sent in the end.
+    carried: str = "traffic-wire"
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""
@@ -80,14 +86,14 @@ def raw_values(out: Path) -> dict[str, Any]:
 
 
 def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
-             first: str = "auth-mn") -> dict[str, list[Packet]]:
-    """The packets of each capture of a repetition, by the capture's name.
+             first: str = "mn") -> dict[str, list[Packet]]:
+    """The packets of each capture of a repetition and of its parts, by the capture's name.
 
-    `first` is dissected as though nothing else had been: messages of several packets, such as
-    TLS's, are judged there, and other captures carry the same ones.
+    Those of the point `first` are dissected as though nothing else had been: messages of several
+    packets, such as TLS's, are judged there, and captures of other points carry the same ones.
     """
     names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
-                   key=lambda name: name != first)
+                   key=lambda name: name.rpartition("-")[2] != first)
     packets = dissect.read_all([out / f"{name}.pcap" for name in names], wep_key)
     return dict(zip(names, packets, strict=True))
 
@@ -104,6 +110,21 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         agents=frozenset(agent.outer_address for agent in agents),
         home_agent=nodes[scenario.agent].address,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "")
+
+
+def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
+                 packets: Mapping[str, Sequence[Packet]], called: str = "auth") -> Observed:
+    """What a part of a repetition left, seen as though it were a repetition of its own.
+
+    Its captures become those of the part `called`, and stand for what was sent in the end, too.
+    What holds for the whole testbed, the repetition's own raw values say.
+    """
+    own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
+           if capture.rpartition("-")[0] == name}
+    shared = {key: value for key, value in raw.items() if key in _OF_THE_TESTBED}
+    taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name]
+    return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),
+                   carried=f"{called}-wire")
 
 
 def _mac(station: Node) -> str:

@@ -126,6 +126,12 @@ class RepetitionSession:
         """Say something at once, with the machine's time."""
         say("report", **fields, name=name, time_s=time.time())
 
+    def part(self, name: str) -> RepetitionSession:
+        """A part with raw values and stamps of its own, which are kept among the whole's."""
+        part = RepetitionSession(self._inbox)
+        self.raw.setdefault("parts", {})[name] = part.raw
+        return part
+
     def shareable(self) -> None:
         """Say that from here on others may use the processor beside this repetition."""
         self.report("shareable")

@@ -57,7 +57,7 @@ class MeasuredStation:
         self.registration.detached()
         if self.charon:
             with ike.session(self.charon) as session:
-                ike.terminate_all(session)
+                ike.terminate(session)
 
     def begin(self, access_point: Node) -> None:
         """Have the supplicant look for one access point and join it; wait for nothing."""
@@ -126,6 +126,14 @@ class MeasuredStation:
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""
         return kernel.xfrm_states(self.testbed, self.name) if self.charon else []
+
+    def cached_keys(self) -> int:
+        """Pairwise master keys that the supplicant still has of earlier authentications."""
+        heading, *entries = self.supplicant.request("PMKSA").splitlines() or [""]
+        if not heading.startswith("Index"):
+            raise MeasureError("testbed", f"{self.name}: the supplicant does not say which keys it "
+                               f"has cached ({heading.strip() or 'no answer'})")
+        return len([entry for entry in entries if entry.strip()])
 
     def _clue(self) -> str:
         """What the supplicant said of certificates, if anything."""

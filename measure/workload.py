@@ -91,6 +91,9 @@ class Session(Protocol):
     def report(self, name: str, **fields: Any) -> None:
         """Say something at once: a line in the repetition's events, with the machine's time."""
 
+    def part(self, name: str) -> Session:
+        """A session of its own within this one: what it leaves is in `raw["parts"]` by its name."""
+
     def shareable(self) -> None:
         """Say that from here on others may use the processor beside this repetition."""
 

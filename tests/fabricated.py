@@ -18,7 +18,13 @@ from measure.manifest import Manifest, digest_of
 from measure.record import CheckRecord, Record, StudyRecord, write
 from policies import Policy, load_all
 from studies.qop2007 import factors
-from studies.qop2007.body import Measured, PhaseRecord, StreamRecord, handoff_s
+from studies.qop2007.body import (
+    AuthenticationRecord,
+    Measured,
+    PhaseRecord,
+    StreamRecord,
+    handoff_s,
+)
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.qop2007.report import handoff
 from topologies.loader import load_medium, load_scenario, scenario_ids, to_json
@@ -37,6 +43,7 @@ P12_PHASES = {"scan": (0.0394, 3), "authentication": (0.0009, 2), "association":
               "ike": (0.0171, 9), "first_packet": (0.0135, 2)}
 #: When a roaming node leaves, in seconds after the start, and how long until it scans again.
 LEFT_S, LEAVING_S = 0.5, 0.0085
+_OF_AN_AUTHENTICATION = frozenset(AuthenticationRecord.model_fields)
 #: Fields of the body; every other change of a record is one of its envelope.
 _BODY = frozenset(Measured.model_fields)
 
@@ -46,7 +53,7 @@ def make(policy: str = "P1", repetition: int = 1, *, scenario: str = "N2", tcp: 
          **changes: Any) -> Record:
     """A good record; in R1 and R2 every phase takes place twice. `changes` are its fields.
 
-    Those of its body are changed there.
+    Those of its body are changed there; `phases` and `components_s` are its authentication's.
     """
     known = POLICIES.get(policy)
     stamps, body = _body(known, scenario, tcp, udp, phases)
@@ -75,18 +82,22 @@ def _body(known: Policy | None, scenario: str, tcp: float, udp: float,
     summed = table_4(known, roaming=roams) if known else tuple(sorted(parts))
     moved = _records(measured.handoff({"stamps": stamps}, stays))
     return stamps, Measured(
-        phases=_records(stays), handoff=moved, handoff_s=handoff_s(_records(stays), moved, stamps),
-        authentication_components_s=parts, authentication_sum=list(summed),
+        authentications=[AuthenticationRecord(components_s=parts, phases=_records(stays))],
+        handoff=moved, handoff_s=handoff_s(_records(stays), moved, stamps),
+        authentication_sum=list(summed),
         authentication_time_s=authentication_time_s(parts, summed),
         tcp=StreamRecord(goodput_bps=tcp, bytes=1_000_000, duration_s=8e6 / tcp, iperf={}),
         udp=StreamRecord(goodput_bps=udp, bytes=1_000_000, duration_s=8e6 / udp, iperf={}))
 
 
 def changed(record: Record, **changes: Any) -> Record:
-    """A record with other fields, of its envelope or its body."""
-    envelope = {name: value for name, value in changes.items() if name not in _BODY}
+    """A record with other fields, of its envelope, its body or its authentication."""
+    own = {name: _plain(value) for name, value in changes.items() if name in _OF_AN_AUTHENTICATION}
+    envelope = {name: value for name, value in changes.items() if name not in {*_BODY, *own}}
     body = dict(record.measured or {})
     body |= {name: _plain(value) for name, value in changes.items() if name in _BODY}
+    if own:
+        body["authentications"] = [each | own for each in body["authentications"]]
     return record.model_copy(update={**envelope, "measured": body})
 
 

@@ -257,8 +257,7 @@ class Campaign:
         if not self.plan.settings.waits:
             counted = raw.get("processor_clock")
             return {"processor_clock": counted} if counted else {}
-        stamps = raw["stamps"]
-        shares = contention.judge(measured.waits, stamps, self.plan.study.stages)
+        shares = contention.judge(measured.waits, raw, self.plan.study.stages)
         if not measured.exclusive:
             self.scheduler.waited(shares["severity"])
         return {"processor": shares, "flags": [contention.FLAG] if shares["limits"] else [],

@@ -62,20 +62,21 @@ class Waits:
                 (self.waited[last] - self.waited[first]) / lasted)
 
 
-def judge(waits: Waits, stamps: Mapping[str, float], stages: Sequence[Stage]) -> dict[str, Any]:
-    """What a record keeps of a repetition's processor; `stamps` are those of its raw values.
+def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:
+    """What a record keeps of a repetition's processor, by the stamps among its raw values.
 
     `ran_share` and `NAME_wait_share` are shares of the time; `limits` are the stages whose share
-    passed theirs, `severity` the largest share as a multiple of its limit.
+    passed theirs, `severity` the largest share as a multiple of its limit. A stage that took place
+    several times, in parts of the repetition, counts with the time that waited most.
     """
     shares: dict[str, Any] = {}
-    if "start" in stamps and "end" in stamps:
-        shares["ran_share"] = round(waits.shares(stamps["start"], stamps["end"])[0], 4)
+    begun, ended = began(raw), raw["stamps"].get("end")
+    if begun is not None and ended is not None:
+        shares["ran_share"] = round(waits.shares(begun, ended)[0], 4)
     passed, severity = [], 0.0
     for stage in stages:
-        begin, end = first(stage.begins, stamps), first(stage.ends, stamps)
-        if begin is not None and end is not None:
-            share = waits.shares(begin, end)[1]
+        if windows := windows_of(stage, raw):
+            share = max(waits.shares(*window)[1] for window in windows)
             shares[f"{stage.name}_wait_share"] = round(share, 4)
             severity = max(severity, share / stage.limit)
             if share > stage.limit:
@@ -90,6 +91,22 @@ def is_due_again(environment: Mapping[str, Any]) -> bool:
     """
     return (bool(environment.get("flags")) and not environment.get("alone")
             and os.environ.get("QOP_FLAGGED") != "keep")
+
+
+def began(raw: Mapping[str, Any]) -> float | None:
+    """When a repetition, or the first of its parts, started; None where none did."""
+    return next((stamps["start"] for stamps in _stamps(raw) if "start" in stamps), None)
+
+
+def windows_of(stage: Stage, raw: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """From when to when a stage took place: in each part that has stamps of it, and at last."""
+    ends = [(first(stage.begins, stamps), first(stage.ends, stamps)) for stamps in _stamps(raw)]
+    return [(begin, end) for begin, end in ends if begin is not None and end is not None]
+
+
+def _stamps(raw: Mapping[str, Any]) -> list[Mapping[str, float]]:
+    """The stamps of a repetition's parts, in their order, and its own."""
+    return [part["stamps"] for part in (*raw.get("parts", {}).values(), raw)]
 
 
 def first(names: Sequence[str], stamps: Mapping[str, float]) -> float | None:

@@ -71,7 +71,9 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
                             folder], check=True, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
             [path] = Path(folder, "records").glob("*.json")
-            samples.append(stored.read(path).raw["stamps"]["start"] - begun)
+            started = contention.began(stored.read(path).raw)
+            assert started is not None
+            samples.append(started - begun)
     return BenchLine(f"command to first measurement, {level}, image there", samples, "s", "<= 5 s")
 
 
@@ -106,10 +108,9 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
 
 def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:
     """The time that a repetition spent in these stages, by its own stamps."""
-    stamps = json.loads((out / "raw.json").read_text())["stamps"]
-    ends = [(contention.first(stage.begins, stamps), contention.first(stage.ends, stamps))
-            for stage in stages]
-    return sum(end - begin for begin, end in ends if begin is not None and end is not None)
+    raw = json.loads((out / "raw.json").read_text())
+    return sum(end - begin for stage in stages
+               for begin, end in contention.windows_of(stage, raw))
 
 
 def _cold_build() -> BenchLine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import studies
-from harness.engine import request
+from harness.engine import profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
 from studies.study import Study
@@ -29,7 +29,7 @@ def typical() -> str:
 
 def sets() -> dict[str, str]:
     """Settings by which a repetition is as small as those that testbeds begin with."""
-    asked = study().asked()
+    asked = study().asked.model_validate(profiles.load(study(), profiles.DEFAULT).set)
     little = study().warm_up(asked)
     return {name: str(getattr(little, name)) for name in study().asked.model_fields
             if getattr(little, name) != getattr(asked, name)}

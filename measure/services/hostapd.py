@@ -44,3 +44,5 @@ class Hostapd(Daemons):
         """Have no access point know a station any more."""
         for control in self.controls.values():
             control.request(f"DEAUTHENTICATE {mac}")
+            # Unread events pile up; with no room for one more, hostapd waits for its reader.
+            control.forget()

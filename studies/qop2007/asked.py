@@ -29,6 +29,10 @@ class Asked(study.Asked):
     stream_bytes: Annotated[study.Bytes, AfterValidator(_timeable)] = Field(
         1_000_000, description="Size of each TCP and UDP stream, such as 500k or 16M.",
         json_schema_extra={"option": "--stream-bytes"})
+    authentications: int = Field(
+        1, ge=1, le=100, json_schema_extra={"option": "--authentications"},
+        description="How often a repetition authenticates at home, each time from nothing, before "
+        "it moves or streams; each is a sample.")
     udp_payload_bytes: int = Field(
         1400, ge=64, le=1472, json_schema_extra={"option": "--udp-payload"},
         description="Payload of a UDP datagram in bytes, 64 to 1472; 1400 fits every policy "
@@ -46,8 +50,14 @@ class Asked(study.Asked):
         "and all unexpected ones.")
 
     def kept(self) -> dict[str, Any]:
-        """A medium of the user's by its own name: its file's path is of this machine only."""
+        """A medium of the user's by its own name: its file's path is of this machine only.
+
+        That it authenticates once is not said: so plans of before, when there was no choice, go on.
+        """
         from studies.qop2007 import matrix
 
         medium = matrix.medium(self)
-        return {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
+        kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
+        if self.authentications == 1:
+            del kept["authentications"]
+        return kept

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from measure.record import RecordError, RecordPart, said
 
-SCHEMA = 1
+SCHEMA = 2
 #: Fields of schema 1's flat records that are this study's own; all others are the envelope's.
 _OWN = ("authentication_time_s", "authentication_components_s", "authentication_sum", "phases",
         "handoff", "tcp", "udp")
+#: What moved into the list of authentications when bodies came to have several of them.
+_OF_AN_AUTHENTICATION = {"authentication_components_s": "components_s", "phases": "phases"}
 _ENVELOPE = ("repetition", "status", "reason", "evidence", "environment", "captures")
 _ENVELOPE_OPTIONAL = ("attempt", "elapsed_s", "raw")
 
 
 class PhaseRecord(RecordPart):
-    """A phase of getting on the network; seconds after the repetition's start."""
+    """A phase of getting on the network; seconds after the start of its authentication."""
 
     name: str
     start_s: float
     duration_s: float
     packets: int
+
+
+class AuthenticationRecord(RecordPart):
+    """One authentication from nothing: what it consists of, and its phases in order of time.
+
+    The last one of a repetition that roams goes on in the visited network.
+    """
+
+    components_s: dict[str, float]
+    phases: list[PhaseRecord]
 
 
 class StreamRecord(RecordPart):
@@ -36,23 +49,40 @@ class StreamRecord(RecordPart):
 
 
 class Measured(RecordPart):
-    """Authentication time with its parts, the handoff's phases, and both streams.
+    """Authentication times with their parts, the handoff's phases, and both streams.
 
-    `authentication_sum` names the components that Table 4 of the paper adds up for this cell.
-    `handoff_s` is the time from leaving to the first answered packet, whatever the phases are.
+    `authentication_sum` names the components that Table 4 of the paper adds up for this cell;
+    `authentication_time_s` is the sum of their means over `authentications`. `handoff_s` is the
+    time from leaving to the first answered packet, whatever the phases are.
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
     authentication_time_s: float | None
-    authentication_components_s: dict[str, float]
     authentication_sum: list[str]
-    phases: list[PhaseRecord]
+    authentications: list[AuthenticationRecord]
     handoff: list[PhaseRecord]
     handoff_s: float | None = None
     tcp: StreamRecord | None
     udp: StreamRecord | None
 
     model_config = ConfigDict(populate_by_name=True)
+
+    @property
+    def phases(self) -> list[PhaseRecord]:
+        """The phases of the authentication after which the node moved or streamed."""
+        return self.authentications[-1].phases if self.authentications else []
+
+    @property
+    def authentication_components_s(self) -> dict[str, float]:
+        """The mean of each component over the authentications that have it."""
+        return mean_components_s([each.components_s for each in self.authentications])
+
+
+def mean_components_s(authentications: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each component over the authentications that have it, in seconds."""
+    names = dict.fromkeys(name for components in authentications for name in components)
+    return {name: fmean(components[name] for components in authentications if name in components)
+            for name in names}
 
 
 #: What the name of a phase begins with that took place in the visited network.
@@ -79,6 +109,13 @@ def handoff_s(phases: Sequence[PhaseRecord], handoff: Sequence[PhaseRecord],
     return (answered[-1] if answered else seen) - left
 
 
+def with_one_authentication(body: dict[str, Any]) -> dict[str, Any]:
+    """A body of schema 1, when a repetition authenticated once, as one of schema 2."""
+    rest = {key: value for key, value in body.items() if key not in _OF_AN_AUTHENTICATION}
+    return {**rest, "schema": 2, "authentications": [
+        {name: body[key] for key, name in _OF_AN_AUTHENTICATION.items()}]}
+
+
 def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
     """A record of schema 1, which knew this study alone, as one of schema 2; RecordError if none.
 
@@ -90,9 +127,9 @@ def from_schema_1(document: dict[str, Any]) -> dict[str, Any]:
     if unknown or missing:
         raise RecordError(f"{', '.join(sorted(missing or unknown))}: "
                           f"{'missing' if missing else 'not a field of it'}")
-    body = {"schema": SCHEMA, **{key: document[key] for key in _OWN}}
+    body = {"schema": 1, **{key: document[key] for key in _OWN}}
     try:
-        measured = Measured.model_validate(body)
+        measured = Measured.model_validate(with_one_authentication(body))
     except ValidationError as error:
         raise RecordError(said(error)) from None
     raw = document.get("raw")

@@ -19,5 +19,7 @@ FAULTS: Mapping[str, Fault] = {
                               {"gateway.peers": "unknown"}),
     "wrong-mobile-ip-key": Fault("the mobile node has another Mobile IP key than its home agent",
                                  {"mobile_ip.node_key_hex": ""}),
+    "second-in-clear": Fault("the second of several authentications builds no IPsec tunnel, and "
+                             "nothing holds its packets back"),
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"]),
 }

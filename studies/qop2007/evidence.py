@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from measure import evidence, mobility
 from measure.observed import Check, Observed
@@ -13,6 +14,58 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
     return [*evidence.layers(policy, seen),
             *mobility.verify(policy.layers.ipsec is not None, seen)]
+
+
+def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
+                    asked: int) -> Iterator[Check]:
+    """Every check on getting on, for each authentication before the last; nothing where it is one.
+
+    The last one's checks are the repetition's own.
+    """
+    if asked == 1 and not earlier:
+        return
+    begun = [*earlier, *([last] if "start" in last.raw["stamps"] else [])]
+    yield Check("authentications", len(begun) == asked, f"{len(begun)} of {asked} took place")
+    yield _from_nothing(begun)
+    of_each = [{check.check: check for check in verify(policy, each)} for each in earlier]
+    for name in dict.fromkeys(name for checks in of_each for name in checks):
+        yield _of_each(name, [checks.get(name) for checks in of_each])
+
+
+def _of_each(name: str, checks: Sequence[Check | None]) -> Check:
+    """One check of several authentications; the detail is of all, or of those where it fails."""
+    said = [(check is not None and check.ok,
+             f"authentication {number}: {check.detail if check else 'not checked'}")
+            for number, check in enumerate(checks, start=1)]
+    failed = [text for ok, text in said if not ok]
+    return Check(f"{name} (earlier authentications)", not failed,
+                 "; ".join(failed or [text for _, text in said]))
+
+
+def _from_nothing(begun: Sequence[Observed]) -> Check:
+    """Each began without link, cached keys, IPsec SAs and binding of the one before.
+
+    A binding that an earlier repetition left where it went, the first one ends, as any that comes
+    home does.
+    """
+    left = [_left(seen.raw.get("left"), with_binding=number > 0)
+            for number, seen in enumerate(begun)]
+    amiss = [f"authentication {number}: {text}" for number, text in enumerate(left, start=1)
+             if text]
+    return Check("each authentication from nothing", bool(begun) and not amiss,
+                 "; ".join(amiss) or f"before each of {len(begun)}: no association, no cached key, "
+                 "no IPsec SA, no tunnel of the agent's")
+
+
+def _left(left: Mapping[str, Any] | None, *, with_binding: bool) -> str:
+    """What was left before an authentication, in words; "" if nothing was."""
+    if left is None:
+        return "nobody looked"
+    sas = sum(left["sas"].values())
+    return ", ".join(filter(None, (
+        f"{sas} IPsec SAs" if sas else "", f"{left['keys']} cached keys" if left["keys"] else "",
+        f"associated with {', '.join(left['associated'])}" if left["associated"] else "",
+        "its agent tunnels to it" if with_binding and left["tunnelled"] else "")))
 
 
 def explain(failure: Mapping[str, str], seen: Observed) -> str:

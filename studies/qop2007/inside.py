@@ -6,9 +6,9 @@ What comes out is raw: captures, events, kernel state, iperf3's JSON. Judging is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,17 @@ from typing import Any
 from measure import capture, iperf, sampling
 from measure.access import AIR, Access, Arrival, auth_points, wire_point
 from measure.capture import Detail, Point, capturing
+from measure.errors import MeasureError
 from measure.services.iperf3 import Iperf3
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
 from studies.qop2007 import survival
 from topologies.model import ROUTER, Scenario, from_json
+
+#: Captures at some points while it lasts, in some detail.
+Capturing = Callable[..., AbstractContextManager[None]]
+#: The control that takes the protection of one authentication away, in the middle (see `controls`).
+_SECOND_IN_CLEAR, _SECOND = "second-in-clear", 2
 
 
 @dataclass(frozen=True)
@@ -53,17 +59,22 @@ class Workload:
         return [*self._access.services(), Iperf3(self._site, peers)]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Authenticate from nothing, move where the scenario says so, and stream."""
+        """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
-        access, testbed = self._access, self._site.testbed
         raw = session.raw
+        arrival = Arrival(self._access, scenario, session)
         raw["captures"] = []
-        arrival = Arrival(access, scenario, session)
-        captures: Callable[..., AbstractContextManager[None]] = partial(
-            capturing, testbed, out=out, logs=self._site.logs, summaries=raw["captures"])
+        captures: Capturing = partial(capturing, self._site.testbed, out=out,
+                                      logs=self._site.logs, summaries=raw["captures"])
         raw["port_check"] = arrival.check_port() if self._has_port else None
         try:
-            access.reset(scenario)
+            self._refuse_control(task["authentications"])
+            for number in range(1, task["authentications"]):
+                in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND
+                name = f"auth{number}"
+                self._authenticate(scenario, partial(captures, part=name), session.part(name),
+                                   in_clear=in_clear)
+            arrival.begin()
             with captures(auth_points(scenario), capture.WHOLE, part="auth"):
                 arrival.arrive()
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
@@ -74,6 +85,39 @@ class Workload:
         finally:
             session.stamp("end")
             arrival.finish()
+
+    def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
+                      in_clear: bool) -> None:
+        """Get on at home from nothing, whatever comes later; the peer's answer is what is sent."""
+        at_home = replace(scenario, roams_to=None)
+        arrival = Arrival(self._access, at_home, session)
+        try:
+            arrival.begin()
+            with (captures(auth_points(at_home), capture.WHOLE),
+                  self._in_clear(arrival) if in_clear else nullcontext()):
+                arrival.get_on(at_home.home)
+                arrival.ipsec_state("after_traffic")
+        finally:
+            arrival.finish()
+
+    def _refuse_control(self, authentications: int) -> None:
+        """What the control takes away has to be there."""
+        if self._site.fault == _SECOND_IN_CLEAR and not (
+                authentications > _SECOND and self._access.has_ipsec):
+            raise MeasureError("testbed", f"the control {_SECOND_IN_CLEAR} needs a policy with "
+                               f"IPsec, and {_SECOND + 1} authentications or more")
+
+    @contextmanager
+    def _in_clear(self, arrival: Arrival) -> Iterator[None]:
+        """No tunnel meanwhile, and no IPsec policy at either end; packets come through as well."""
+        station = arrival.station
+        charon, station.charon = station.charon, None
+        for node in (station.name, arrival.scenario.agent):
+            self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
+        try:
+            yield
+        finally:
+            station.charon = charon
 
     @property
     def _has_port(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from measure import clock, iperf, observed, phases
@@ -14,19 +14,22 @@ from measure.phases import Phase
 from measure.record import CheckRecord
 from policies import Policy
 from studies.qop2007 import evidence
+from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
+    AuthenticationRecord,
     Measured,
     PhaseRecord,
     StreamRecord,
     handoff_s,
+    mean_components_s,
 )
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.study import Judged, Repetition
 from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
-                 "processor_s", "port_check", "ike_sas", "clock_step_s", "failure")
+                 "processor_s", "port_check", "ike_sas", "clock_step_s", "failure", "left")
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -36,46 +39,77 @@ def judge(repetition: Repetition) -> Judged:
     """
     policy: Policy = repetition.cell.value("policy")
     scenario: Scenario = repetition.cell.value("scenario")
+    asked = repetition.asked
+    assert isinstance(asked, Asked)
     raw = observed.raw_values(repetition.out)
     static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
     if static_wep:
         raw["wep_key"] = "static"
     wep_key = repetition.secrets["network"]["wep_key"] if static_wep else ""
-    seen = observed.observe(scenario, raw, observed.captures(raw, repetition.out, wep_key))
-    checks = evidence.verify(policy, seen)
-    reason = _reason(raw, checks, seen)
+    packets = observed.captures(raw, repetition.out, wep_key)
+    seen = observed.observe(scenario, raw, packets)
+    # Those before the last one are at home, wherever the mobile node goes then.
+    earlier = [observed.observe_part(replace(scenario, roams_to=None), raw, name, packets)
+               for name in raw.get("parts", {})]
+    checks = [*evidence.verify(policy, seen),
+              *evidence.authentications(policy, earlier, seen, asked.authentications)]
+    reason = _reason(raw, checks, seen, earlier)
     return Judged(
-        measured=_measured(policy, scenario, seen, is_proven=not reason),
+        measured=_measured(policy, scenario, seen, earlier, is_proven=not reason),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
-        raw={key: raw[key] for key in _RECORDED_RAW if key in raw})
+        raw=_recorded(raw))
 
 
-def _measured(policy: Policy, scenario: Scenario, seen: Observed, *, is_proven: bool) -> Measured:
+def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record keeps of raw values, those of its parts among them."""
+    own = {key: raw[key] for key in _RECORDED_RAW if key in raw}
+    parts = {name: _recorded(part) for name, part in raw.get("parts", {}).items()}
+    return own | ({"parts": parts} if parts else {})
+
+
+def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Sequence[Observed], *,
+              is_proven: bool) -> Measured:
     """The body; what did not come about is empty, and only a proven time counts."""
     raw = seen.raw
     was_set = bool(clock.was_set(raw))
-    took_place: list[Phase] = []
-    if "start" in raw["stamps"] and not was_set:
-        took_place = phases.find(raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
-    parts = components(took_place)
+    took_place = [] if was_set else _phases(seen)
+    authentications = [_authentication([] if was_set else _phases(each)) for each in earlier]
+    authentications.append(_authentication(took_place))
+    parts = mean_components_s([each.components_s for each in authentications])
     summed = table_4(policy, roaming=scenario.roams_to is not None)
-    stages = [PhaseRecord(**asdict(phase)) for phase in took_place]
     handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
     return Measured(
         schema=SCHEMA,
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
-        authentication_components_s=parts, authentication_sum=list(summed),
-        phases=stages, handoff=handoff, handoff_s=handoff_s(stages, handoff, raw["stamps"]),
+        authentication_sum=list(summed), authentications=authentications, handoff=handoff,
+        handoff_s=handoff_s(authentications[-1].phases, handoff, raw["stamps"]),
         tcp=_tcp(raw), udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
 
 
-def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed) -> str:
+def _phases(seen: Observed) -> list[Phase]:
+    """The phases of an authentication; none where it did not begin."""
+    if "start" not in seen.raw["stamps"]:
+        return []
+    return phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
+
+
+def _authentication(took_place: Sequence[Phase]) -> AuthenticationRecord:
+    return AuthenticationRecord(components_s=components(took_place),
+                                phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
+
+
+def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
+            earlier: Sequence[Observed]) -> str:
     if clock.was_set(raw):
         return clock.was_set(raw)
     if raw["failure"]:
-        return evidence.explain(raw["failure"], seen)
+        # It broke off in the last part that there is, or in what comes after all parts.
+        begun = [*earlier, *([seen] if "left" in raw or not earlier else [])]
+        where = f"authentication {len(begun)}: " if earlier and (
+            "first_packet" not in begun[-1].raw["stamps"]) else ""
+        return where + evidence.explain(raw["failure"], begun[-1])
     failed = [check for check in checks if not check.ok]
     return "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
 

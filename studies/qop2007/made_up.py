@@ -13,12 +13,19 @@ from measure import phases
 from measure.phases import FOREIGN, Phase
 from measure.record import CheckRecord
 from policies import Policy
-from studies.qop2007.body import SCHEMA, Measured, PhaseRecord, StreamRecord, handoff_s
+from studies.qop2007.body import (
+    SCHEMA,
+    AuthenticationRecord,
+    Measured,
+    PhaseRecord,
+    StreamRecord,
+    handoff_s,
+)
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.study import Cell, Judged
 from topologies.model import STATION, Scenario
 
-_STREAM_BYTES = 1_000_000
+_STREAM_BYTES, _AUTHENTICATIONS = 1_000_000, 4
 #: Goodput without security on one crossing of the air, in bit/s, and its share on two.
 _TCP_BPS, _UDP_BPS, _SHARED = 4.6e6, 5.8e6, 0.52
 #: Duration in seconds, and packets, of the phases of a stay; a policy leaves out what it lacks.
@@ -76,8 +83,9 @@ def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
                              iperf={"packets": 713.0, "lost_packets": 300.0})
                 for bps in (_TCP_BPS, _UDP_BPS))
     return Measured(
-        schema=SCHEMA, authentication_components_s=parts, authentication_sum=list(summed),
-        authentication_time_s=authentication_time_s(parts, summed), phases=stay, handoff=moved,
+        schema=SCHEMA, authentication_sum=list(summed),
+        authentications=[AuthenticationRecord(components_s=parts, phases=stay)] * _AUTHENTICATIONS,
+        authentication_time_s=authentication_time_s(parts, summed), handoff=moved,
         handoff_s=handoff_s(stay, moved, stamps), tcp=tcp, udp=udp)
 
 

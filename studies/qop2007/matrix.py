@@ -22,6 +22,8 @@ _OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
 _FIXED_S, _MOVE_S = 1.0, 0.6
 #: Streams through kernel and processor alone.
 _UNLIMITED_BPS = 300e6
+#: A further authentication: in time, processor seconds, compressed captures.
+_AUTHENTICATION_S, _AUTHENTICATION_PROCESSOR_S, _AUTHENTICATION_BYTES = 0.4, 0.25, 18e3
 #: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
 _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
 #: Compressed captures: of getting on, and for each byte of a stream each time it is on the air.
@@ -48,7 +50,7 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     """The scenario, and both streams: sizes in bytes, UDP's rate, how long to wait for one."""
     scenario: Scenario = cell.value("scenario")
-    return {"scenario": to_json(scenario), "streams": {
+    return {"scenario": to_json(scenario), "authentications": asked.authentications, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
@@ -70,12 +72,15 @@ def expected(cell: Cell, asked: Asked) -> Expected:
     crossings = _crossings(scenario)
     tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
     udp_bps = air.udp_ceiling_bps(asked.udp_payload_bytes) if air else _UNLIMITED_BPS
-    fixed_s = _FIXED_S + (_MOVE_S if scenario.roams_to else 0.0)
+    further = asked.authentications - 1
+    fixed_s = (_FIXED_S + further * _AUTHENTICATION_S
+               + (_MOVE_S if scenario.roams_to else 0.0))
     return Expected(
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
-        processor_s=_PROCESSOR_S + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
-        capture_bytes=_FIXED_BYTES + 2 * size * crossings * _SHARE_OF_STREAM
-        / STREAM_CAPTURES[asked.stream_captures])
+        processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S
+        + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
+        capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES
+        + 2 * size * crossings * _SHARE_OF_STREAM / STREAM_CAPTURES[asked.stream_captures])
 
 
 def _crossings(scenario: Scenario) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure import manifest, record
+from measure.body import BodyUpgrades
 from studies.qop2007.asked import Asked
-from studies.qop2007.body import Measured, from_schema_1
+from studies.qop2007.body import Measured, from_schema_1, with_one_authentication
 from studies.qop2007.controls import FAULTS
 from studies.qop2007.factors import FACTORS
 from studies.qop2007.former_plan import plan_from_schema_1
@@ -56,6 +57,7 @@ class Qop2007(Study):
                              node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
+    upgrades: ClassVar[BodyUpgrades] = {1: with_one_authentication}
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
@@ -76,7 +78,7 @@ class Qop2007(Study):
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
         """Small streams: what later repetitions find in memory is loaded all the same."""
-        return asked.model_copy(update={"stream_bytes": 50_000})
+        return asked.model_copy(update={"stream_bytes": 50_000, "authentications": 1})
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the air's ceilings: the same for all policies of a scenario."""

@@ -1,16 +1,20 @@
 """Values of a record's body: one row of numbers, and what of them cannot be.
 
-Columns: the metrics, `authentication_sum` (components, joined by `+`), `handoff_sum_s`,
+Columns: the metrics, `authentications` (how many), `authentication_sum` (components, joined by
+`+`), `authentication_time_sd_s` (the standard deviation, over a repetition's authentications, of
+what of that sum is negotiated at home; absent where there is one), `handoff_sum_s`,
 `tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
 `udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
 `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
-`handoff_` in place of `phase_`.
+`handoff_` in place of `phase_`. Of components and phases that took place several times, in one
+authentication after the other, the row has means.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
 
 from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
 
@@ -22,6 +26,8 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
     """The row of a record's body, by name."""
     row: dict[str, float | int | str | None] = {
         "authentication_time_s": measured.authentication_time_s,
+        "authentications": len(measured.authentications),
+        "authentication_time_sd_s": _deviation_s(measured),
         "authentication_sum": "+".join(measured.authentication_sum),
         "handoff_s": _handoff_s(measured), "handoff_sum_s": _sum_s(measured.handoff)}
     for name, stream in (("tcp", measured.tcp), ("udp", measured.udp)):
@@ -33,9 +39,27 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
     row |= {"udp_sent_packets": said.get("packets"), "udp_lost_packets": said.get("lost_packets")}
     row |= {f"component_{name}_s": seconds
             for name, seconds in measured.authentication_components_s.items()}
-    for prefix, phases in (("phase_", measured.phases), ("handoff_", measured.handoff)):
-        row |= _phases(prefix, phases)
+    row |= _means([_phases("phase_", each.phases) for each in measured.authentications])
+    row |= _phases("handoff_", measured.handoff)
     return row
+
+
+def at_home_s(measured: Measured) -> list[float]:
+    """Of each authentication, the sum of what the authentication time counts of it at home (s)."""
+    names = [name for name in measured.authentication_sum if name.endswith("_home")]
+    return [sum(each.components_s.get(name, 0.0) for name in names)
+            for each in measured.authentications]
+
+
+def _deviation_s(measured: Measured) -> float | None:
+    times = at_home_s(measured)
+    return stdev(times) if len(times) > 1 else None
+
+
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column over the rows that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: fmean(row[name] for row in rows if name in row) for name in names}
 
 
 def impossible(measured: Measured) -> str:
@@ -75,9 +99,11 @@ def _numbers(measured: Measured) -> Iterator[tuple[str, float | None]]:
     yield "handoff", _handoff_s(measured)
     yield from _stream_numbers("tcp", measured.tcp)
     yield from _stream_numbers("udp", measured.udp)
-    for name, value in measured.authentication_components_s.items():
-        yield f"authentication_components_s.{name}", value
-    for phase in (*measured.phases, *measured.handoff):
+    for number, each in enumerate(measured.authentications, start=1):
+        for name, value in each.components_s.items():
+            yield f"authentications.{number}.components_s.{name}", value
+    for phase in (*(phase for each in measured.authentications for phase in each.phases),
+                  *measured.handoff):
         yield f"{phase.name}.duration_s", phase.duration_s
         yield f"{phase.name}.packets", phase.packets
 

@@ -157,9 +157,10 @@ def test_damaged_files_are_named_and_counted(tmp_path: Path, kind: str) -> None:
     ("authentication_time_s", float("nan")), ("elapsed_s", -1), ("status", "fine"),
     ("tcp", {"goodput_bps": -4.0, "bytes": 1, "duration_s": 1.0, "iperf": {}}),
     ("udp", {"goodput_bps": float("nan"), "bytes": 1, "duration_s": 1.0, "iperf": {}}),
-    ("authentication_components_s", {"ike_home": -0.1}),
+    ("authentications", [{"components_s": {"ike_home": -0.1}, "phases": []}]),
     ("handoff", [{"name": "ike", "start_s": 0, "duration_s": -1, "packets": 9}]),
-    ("phases", [{"name": "ike", "start_s": 0, "duration_s": -1, "packets": 9}])])
+    ("authentications", [{"components_s": {}, "phases": [
+        {"name": "ike", "start_s": 0, "duration_s": -1, "packets": 9}]}])])
 def test_other_schemas_and_impossible_numbers_are_left_out(tmp_path: Path, field: str,
                                                            value: Any) -> None:
     """A number that cannot be never gets into a mean."""
@@ -293,7 +294,7 @@ def test_every_number_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_cell_without_enough_good_repetitions_has_no_number(records: list[Record], state: str,
                                                               word: str, width: int) -> None:
     """It says so in every column of every table it has a row in."""
-    records = [changed(record, phases=[], authentication_components_s={}, authentication_sum=[])
+    records = [changed(record, phases=[], components_s={}, authentication_sum=[])
                for record in records]
     cells = cells_of(*[make("P1", repetition) for repetition in (1, 2, 3)], *records)
     assert standing_of(cells, "P6").word == state

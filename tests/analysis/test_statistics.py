@@ -85,6 +85,33 @@ def test_bca_interval_is_reproducible_and_takes_nothing_global() -> None:
     assert first != other
 
 
+@pytest.mark.parametrize(("between", "size"), [(0.0, 3), (0.5, 3), (2.0, 3), (1.0, 16)])
+def test_means_of_repetitions_cover_whatever_correlates_within_them(between: float,
+                                                                    size: int) -> None:
+    """Values within a repetition have its mean in common, more or less: the mean of means covers.
+
+    Taken for so many values of their own, they cover only where they have nothing in common.
+    """
+    rng = np.random.default_rng(round(10 * between) + size)
+    hits = pooled = 0
+    for _ in range(4000):
+        values = 4.61 + rng.normal(0, between, (size, 1)) + rng.normal(0, 1, (size, 4))
+        hits += covers(statistics.mean(values.mean(axis=1)), 4.61)
+        pooled += covers(statistics.mean(values.ravel()), 4.61)
+    assert hits / 4000 == pytest.approx(0.95, abs=0.014)
+    assert (pooled / 4000 > 0.936) == (between == 0)
+
+
+def test_means_of_repetitions_cover_where_values_are_skewed() -> None:
+    """Waiting makes times longer and never shorter: means of three such repetitions hold nearly."""
+    rng = np.random.default_rng(17)
+    hits = 0
+    for _ in range(4000):
+        values = rng.gamma(4, 0.25, (3, 1)) * (0.8 + rng.exponential(0.2, (3, 4)))
+        hits += covers(statistics.mean(values.mean(axis=1)), 1.0)
+    assert 0.90 <= hits / 4000 <= 0.97
+
+
 def test_paired_differences_cancel_drift_and_still_cover() -> None:
     """Drift of the whole testbed is ten times the noise; pairs see through it and cover 95 %."""
     rng = np.random.default_rng(6)

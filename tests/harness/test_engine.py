@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ STUDY = studies.load("qop2007")
 
 
 
-def plan_of(repetitions: int = 3) -> Plan:
+def plan_of(repetitions: int = 3, asked: Mapping[str, str] | None = None) -> Plan:
     """P1 and P2 in N2."""
-    return plans.plan_of("P1,P2", repetitions=repetitions)
+    return plans.plan_of("P1,P2", asked=asked, repetitions=repetitions)
 
 
 def kept(folder: Path, *records: Record) -> results.ResultsFolder:
@@ -106,11 +107,18 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
     assert results_folder.tree(tmp_path) == before
 
 
+#: As repetitions authenticated in schema 1, and while there was no choice.
+ONCE = {"authentications": "1"}
+
+
 def of_schema_1(entry: Record) -> dict[str, Any]:
     """A record of the later schema as the earlier one had it."""
     fields = entry.model_dump(mode="json", by_alias=True)
+    [authentication] = fields["measured"]["authentications"]
     body = {name: value for name, value in fields["measured"].items()
-            if name not in ("schema", "handoff_s")}
+            if name not in ("schema", "handoff_s", "authentications")}
+    body |= {"authentication_components_s": authentication["components_s"],
+             "phases": authentication["phases"]}
     return {"schema": 1, **fields["cell"], **body, **{name: fields[name] for name in (
         "repetition", "status", "reason", "evidence", "environment", "captures", "raw")}}
 
@@ -306,7 +314,8 @@ def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
 def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     """`--policies`, `--only` and a profile's `only` choose levels, options and `--set` settings."""
     (qop_here.folder / "mine.yml").write_text(
-        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000}\nonly: {policy: [P3]}\n")
+        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000, authentications: 3}\n"
+        "only: {policy: [P3]}\n")
     said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
             for arguments in (
@@ -384,7 +393,7 @@ def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> No
 
 def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
     """What was measured before counts; its records may call the plan what it was called then."""
-    plan = plan_of(2)
+    plan = plan_of(2, asked=ONCE)
     before = schema_1_plan(plan)
     (tmp_path / "plan.json").write_text(json.dumps(before))
     (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
@@ -399,7 +408,7 @@ def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_an_edited_scenario_puts_records_of_schema_1_aside(tmp_path: Path) -> None:
     """They name no scenario's digest: their folder says which one they were measured in."""
-    plan = plan_of(1)
+    plan = plan_of(1, asked=ONCE)
     (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
     circumstances = schema_1_circumstances(plan)
     circumstances["scenarios"]["N2"]["network"]["links"][0]["delay_ms"] = 7.0

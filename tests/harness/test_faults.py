@@ -40,10 +40,11 @@ from measure import clock, record
 from measure.errors import MeasureError
 from recorded import POLICIES, SCENARIO, WEP_KEY, captures, path, raw
 from studies import records as stored
+from studies.qop2007.asked import Asked
 from studies.qop2007.body import Measured
 from studies.qop2007.judge import judge
 from studies.qop2007.metrics import STAGES
-from studies.study import Asked, Cell, Judged, Level, Repetition
+from studies.study import Cell, Judged, Level, Repetition
 
 HOUR_S = 3600.0
 
@@ -283,8 +284,8 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
                 waits.at.append(99 + number / 10 + by_s * (number >= samples))
                 waits.ran.append(number / 50)
                 waits.waited.append(number / 50)
-            shares = [value for name, value in contention.judge(waits, jumping, STAGES).items()
-                      if name.endswith("_share")]
+            shares = [value for name, value in contention.judge(
+                waits, {"stamps": jumping}, STAGES).items() if name.endswith("_share")]
             assert all(0 <= share <= 1 for share in shares), (split, samples, shares)
 
 

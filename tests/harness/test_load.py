@@ -21,9 +21,13 @@ STAMPS = {"start": 100.0, "first_packet": 101.0, "tcp_start": 101.0, "tcp_end": 
           "udp_start": 103.0, "udp_end": 104.0, "end": 104.0}
 
 
-def judge(waits: Waits, stamps: dict[str, float]) -> dict[str, Any]:
-    """The verdict by the stages of the 2007 study."""
-    return contention.judge(waits, stamps, STAGES)
+def judge(waits: Waits, stamps: dict[str, float],
+          *earlier: dict[str, float]) -> dict[str, Any]:
+    """The verdict by the stages of the 2007 study; `earlier` are the stamps of its parts."""
+    raw: dict[str, Any] = {"stamps": stamps}
+    if earlier:
+        raw["parts"] = {str(number): {"stamps": each} for number, each in enumerate(earlier)}
+    return contention.judge(waits, raw, STAGES)
 
 
 def waits_of(waited_until_s: dict[float, float]) -> Waits:
@@ -46,6 +50,19 @@ def test_shares_are_of_the_time_asked_for() -> None:
     assert judged["tcp_wait_share"] == judged["authentication_wait_share"] == 0
     assert judged["ran_share"] == pytest.approx(0.2, abs=0.01)
     assert judged["limits"] == ["udp"]
+
+
+def test_each_authentication_is_a_window_of_its_own() -> None:
+    """An authentication that waited flags its repetition, however quiet the others were."""
+    last = STAMPS | {"start": 100.6}
+    first = {"start": 99.2, "first_packet": 99.6}
+    second = {"start": 99.9, "first_packet": 100.3}
+    disturbed = waits_of({100.1: 0.3})
+    assert judge(disturbed, last, first, second)["limits"] == ["authentication"]
+    # Between two authentications, waiting keeps neither of them.
+    assert judge(waits_of({99.8: 0.1}), last, first, second)["limits"] == []
+    # Judged as one window from the first start to the last end, it would have passed unseen.
+    assert judge(disturbed, STAMPS | {"start": 99.2})["limits"] == []
 
 
 @pytest.mark.parametrize("name", ["authentication", "tcp", "udp"])

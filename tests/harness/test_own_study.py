@@ -196,7 +196,7 @@ def test_the_default_study_reads_its_own_schema_only(qop_here: Qop) -> None:
     record.write(good.model_copy(update={"measured": {**(good.measured or {}), "schema": 99}}),
                  qop_here.folder / "run" / "records")
     done = qop_here("report", "run")
-    assert "measured is of schema 99, this version of its study reads 1" in " ".join(
+    assert "measured is of schema 99, this version of its study reads 2" in " ".join(
         done.stdout.split())
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from measure import clock
 from measure.session import Files, Inbox, Lines, RepetitionSession, Source
 
 
@@ -142,3 +143,21 @@ def test_events_say_when(line: tuple[Pipe | Folder, Source],
     stamps = session.raw["stamps"]
     times = [stamps["start"], *(event["time_s"] for event in events), stamps["end"]]
     assert times == sorted(times)
+
+
+def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) -> None:
+    """What a part stamps and leaves is kept by its name, in order, and moves nothing else."""
+    session = RepetitionSession(Inbox(line[1]))
+    for name in ("first", "second"):
+        part = session.part(name)
+        part.stamp("start")
+        part.raw["left"] = name
+    session.stamp("end")
+    assert list(session.raw["stamps"]) == ["end"]
+    assert list(session.raw["parts"]) == ["first", "second"]
+    for name, part_raw in session.raw["parts"].items():
+        assert list(part_raw["stamps"]) == ["start"] and part_raw["left"] == name
+    # A clock that was set back between two parts is found out, too.
+    assert not clock.was_set(session.raw)
+    session.raw["parts"]["first"]["stamps"]["start"] += 60
+    assert "set back" in clock.was_set(session.raw)

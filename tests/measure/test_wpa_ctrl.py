@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from measure import wpa_ctrl
 from measure.errors import MeasureError
+from measure.services.hostapd import Hostapd
 from measure.wpa_ctrl import ControlSocket, Event, parse_event
 
 
@@ -327,3 +329,23 @@ def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:
             assert control.status() == {"key_mgmt": "NONE", "ssid": "a=b"}
     finally:
         peer.close()
+
+
+def test_hostapd_is_never_kept_waiting_by_events_that_nobody_reads(peer: Peer) -> None:
+    """It says ten things of every station that comes and goes, to whoever attached, or waits.
+
+    More than a socket holds: unread, the last request would not be answered.
+    """
+    def gone(command: str) -> bytes:
+        for number in range(10 if command.startswith("DEAUTHENTICATE") else 0):
+            peer.event(f"<3>AP-STA-DISCONNECTED {number}")
+        return b"OK\n"
+
+    peer.answer = gone
+    site: Any = None
+    hostapd = Hostapd(site)
+    with ControlSocket(peer.path, "hostapd on ap-a") as control:
+        hostapd.controls["ap-a"] = control
+        for _ in range(60):
+            hostapd.forget("02:00:00:00:a2:00")
+    assert sum(command.startswith("DEAUTHENTICATE") for command in peer.commands) == 60

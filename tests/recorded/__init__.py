@@ -15,8 +15,9 @@ from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Observed, observe
 from policies import Policy, load_all
+from studies.qop2007.asked import Asked
 from studies.qop2007.judge import judge
-from studies.study import Asked, Cell, Judged, Level, Repetition
+from studies.study import Cell, Judged, Level, Repetition
 from topologies.loader import load_scenario
 from topologies.model import Scenario
 
@@ -105,10 +106,11 @@ def observed(recording: str) -> Observed:
     return observe(scenario_of(recording), values, found)
 
 
-def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY) -> Judged:
+def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY,
+           authentications: int = 1) -> Judged:
     """What the study's judge says of a recording, or of a changed copy of it in `out`."""
     policy, scenario = policy_of(recording), scenario_of(recording)
     cell = Cell({"policy": Level(policy.id, value=policy),
                  "scenario": Level(scenario.id, value=scenario)})
-    return judge(Repetition(cell, Asked(), out or FOLDER / recording,
-                            {"network": {"wep_key": wep_key}}))
+    return judge(Repetition(cell, Asked(authentications=authentications),
+                            out or FOLDER / recording, {"network": {"wep_key": wep_key}}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -97,7 +98,9 @@ def _packets(cells: Cells) -> dict[tuple[str, str], tuple[int, int]]:
             values = cells.sample(f"phase_{name}_packets", ids)
             counts.setdefault((name.removeprefix(FOREIGN), ids[0]), []).extend(
                 values[np.isfinite(values)].tolist())
-    return {key: (int(min(values)), int(max(values))) for key, values in counts.items() if values}
+    # A repetition's is the mean over its authentications.
+    return {key: (math.floor(min(values)), math.ceil(max(values)))
+            for key, values in counts.items() if values}
 
 
 def _sums(cells: Cells) -> dict[tuple[str, str], tuple[str, ...]]:

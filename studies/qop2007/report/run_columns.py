@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -35,6 +36,8 @@ def run_columns(cells: Cells) -> list[Further]:
 def _in_files(cells: Cells) -> Iterator[Further]:
     yield Further(Column("authentication_sum", "sum", only="file"),
                   lambda ids: Entry("+".join(sorted(_summed(cells, ids), key=_rank(cells)))))
+    for key in ("authentications", "authentication_time_sd_s"):
+        yield _file_column(cells, key, filled=False)
     for name in components(cells.results.frame):
         yield _file_column(cells, f"component_{name}_s", filled=True)
     yield from file_columns(cells, "phase_", filled=False)
@@ -184,7 +187,8 @@ def _packets(cells: Cells, phase: str, ids: Ids) -> tuple[int, int] | None:
         return None
     counts = cells.sample(f"{phase}_packets", ids)
     counts = counts[np.isfinite(counts)]
-    return (int(counts.min()), int(counts.max())) if counts.size else None
+    # A repetition's is the mean over its authentications.
+    return (math.floor(counts.min()), math.ceil(counts.max())) if counts.size else None
 
 
 def _counts(cells: Cells, ids: Ids, names: Sequence[str]) -> str:

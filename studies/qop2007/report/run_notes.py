@@ -48,8 +48,20 @@ def _authentication(cells: Cells) -> Iterator[str]:
         yield f"{'; '.join(said)}; each from its first to its last packet (packets in parentheses)."
     yield from _sums(cells)
     yield _PHASES
+    yield from _several(cells)
     if HANDOFF.name in cells.results.good and cells.results.good[HANDOFF.name].notna().any():
         yield _HANDOFF
+
+
+def _several(cells: Cells) -> Iterator[str]:
+    """What a value is where repetitions authenticated several times."""
+    good = cells.results.good
+    counts = sorted({int(count) for count in good["authentications"].dropna()}
+                    if "authentications" in good else ())
+    if counts and counts[-1] > 1:
+        times = " or ".join(map(str, counts))
+        yield (f"A repetition authenticates {times} times from nothing: T_A, its components and "
+               "the phases at home are means over these; n and intervals are of repetitions.")
 
 
 def _sums(cells: Cells) -> Iterator[str]:

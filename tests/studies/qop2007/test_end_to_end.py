@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import shared
 from conftest import MEASURED, PATIENCE_S, PROJECT, VIRTUAL, Qop, checks
 from measure.record import Record
 from plans import body
@@ -153,6 +155,66 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
     if found.measured is not None:
         judged = body(found)
         assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
+
+
+def test_an_authentication_in_clear_fails_its_repetition(qop: Qop) -> None:
+    """The second of four builds no tunnel; its ping is answered, and all others are protected.
+
+    The repetition fails for that one, by its number, and gives no authentication time.
+    """
+    done, records = qop.run("fault", *VIRTUAL, "--policies", "P3", "--fault", "second-in-clear",
+                            "--authentications", "4", "--repetitions", "1")
+    assert done.returncode == 1
+    [found] = records.values()
+    assert found.status == "failed" and body(found).authentication_time_s is None
+    failed = {check.check: check.detail for check in found.evidence if not check.ok}
+    assert failed.keys() == {f"{name} (earlier authentications)" for name in (
+        "ISAKMP packets", "ESP transforms in the kernel", "no clear inner packet")}
+    assert all(re.findall(r"authentication \d", detail) == ["authentication 2"]
+               for detail in failed.values())
+    assert "not proven: ISAKMP packets (earlier authentications) (authentication 2: 0, 9 expected" \
+        in found.reason
+    # It got on, without the tunnel: the protection alone was missing.
+    stamps = [found.raw["parts"][f"auth{number}"]["stamps"] for number in (1, 2, 3)]
+    assert all("first_packet" in each for each in stamps)
+    assert [len(each.components_s) for each in body(found).authentications] == [2, 1, 2, 2]
+
+
+@pytest.fixture(scope="module")
+def several(shared_qop: Qop) -> dict[str, Record]:
+    """Repetitions that authenticate three times: their records by policy."""
+    def measure() -> dict[str, Record]:
+        done, records = shared_qop.run("several", *VIRTUAL, "--policies", "P2,P12", "--scenarios",
+                                       "R1", "--authentications", "3", "--repetitions", "1")
+        assert done.returncode == 0, done.stderr
+        return {found.cell["policy"]: found for found in records.values()}
+
+    return shared.once("several", measure)
+
+
+@pytest.mark.parametrize(("policy", "check"), [
+    ("P2", "static WEP key in use"), ("P12", "mutual authentication"),
+    ("P12", "port is open after"), ("P12", "ESP transforms in the kernel")])
+def test_every_authentication_is_a_sample(several: dict[str, Record], policy: str,
+                                          check: str) -> None:
+    """Three times from nothing, each with captures, evidence, components and phases of its own."""
+    found = several[policy]
+    held, measured = checks(found), body(found)
+    assert held["authentications"] == "3 of 3 took place"
+    assert held["each authentication from nothing"].startswith("before each of 3")
+    assert re.findall(r"authentication \d", held[f"{check} (earlier authentications)"]) == [
+        "authentication 1", "authentication 2"]
+    home = [{name for name in each.components_s if name.endswith("_home")}
+            for each in measured.authentications]
+    assert len(home) == 3 and home[0] == home[1] == home[2]
+    # Only the last one goes on to the visited network.
+    assert not any(phase.name.startswith("foreign_") for each in measured.authentications[:2]
+                   for phase in each.phases)
+    assert measured.authentication_time_s == pytest.approx(sum(
+        measured.authentication_components_s[name] for name in measured.authentication_sum))
+    files = {capture["file"] for capture in found.captures}
+    assert {f"{part}-{point}.pcap" for part in ("auth1", "auth2", "auth")
+            for point in ("air", "mn", "wire")} <= files
 
 
 def test_lab_is_a_shell_on_a_terminal(qop: Qop) -> None:

@@ -1,0 +1,281 @@
+"""Tests of several authentications in one repetition: each a sample, each proven, none passed over.
+
+The earlier ones are made of a recording: its own authentication, some seconds before.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from analysis.bodies import body_of
+from fabricated import make
+from measure import dissect, record
+from recorded import FOLDER, judged, path, raw
+from studies.qop2007.body import Measured, with_one_authentication
+from studies.qop2007.values import at_home_s, values
+from studies.study import Judged, load
+
+POINTS = ("air", "mn", "wire")
+_APART_S = 5
+_FILE_HEADER, _PACKET_HEADER = 24, struct.Struct("<IIII")
+
+
+def earlier_capture(source: Path, target: Path, by_s: int) -> None:
+    """A copy of a capture whose packets came so many seconds earlier."""
+    content = source.read_bytes()
+    assert content[:4] == bytes.fromhex("d4c3b2a1")
+    out, at = bytearray(content[:_FILE_HEADER]), _FILE_HEADER
+    while at < len(content):
+        seconds, fraction, captured, length = _PACKET_HEADER.unpack_from(content, at)
+        begin = at + _PACKET_HEADER.size
+        out += _PACKET_HEADER.pack(seconds - by_s, fraction, captured, length)
+        out += content[begin:begin + captured]
+        at = begin + captured
+    target.write_bytes(bytes(out))
+
+
+Repetition = tuple[Path, dict[str, Any]]
+
+
+def repeated(recording: str, folder: Path, count: int) -> Repetition:
+    """A recorded repetition that authenticated so often before, as files and raw values."""
+    shutil.copytree(FOLDER / recording, folder)
+    values = raw(recording)
+    at_home = ("start", "link", "registered", "tunnel", "first_packet")
+    nothing = {"sas": {"a2": 0, "ha-a": 0}, "keys": 0, "associated": [], "tunnelled": False}
+    values["left"], values["parts"] = nothing, {}
+    values["captures"] = [
+        *({**entry, "file": f"auth{number}-{entry['point']}.pcap"} for number in
+          range(1, count + 1) for entry in values["captures"] if entry["file"].startswith("auth-")),
+        *values["captures"]]
+    for number in range(1, count + 1):
+        by_s = _APART_S * (count + 1 - number)
+        for point in POINTS:
+            earlier_capture(path(recording, f"auth-{point}"),
+                            folder / f"auth{number}-{point}.pcap", by_s)
+        part = {
+            "stamps": {name: values["stamps"][name] - by_s for name in at_home},
+            "events": [event | {"at_s": event["at_s"] - by_s} for event in values["events"]],
+            "kernel": values["kernel"], "registration": values["registration"], "left": nothing}
+        values["parts"][f"auth{number}"] = json.loads(json.dumps(part))
+    return folder, values
+
+
+def verdict(repetition: Repetition, recording: str, asked: int = 3) -> Judged:
+    """What the judge says of it."""
+    folder, values = repetition
+    (folder / "raw.json").write_text(json.dumps(values))
+    return judged(recording, folder, authentications=asked)
+
+
+def body(made: Judged) -> Measured:
+    """What was measured."""
+    assert isinstance(made.measured, Measured)
+    return made.measured
+
+
+@pytest.mark.parametrize("recording", ["P1", "P2", "P3", "P5", "P6", "P8", "P12"])
+def test_each_is_a_sample(recording: str, tmp_path: Path) -> None:
+    """Each has components and phases of its own; the repetition's time is that of their means."""
+    made, single = verdict(repeated(recording, tmp_path / "r", 2), recording), judged(recording)
+    assert (made.status, made.reason) == ("ok", "")
+    measured = body(made)
+    assert len(measured.authentications) == 3
+    for each in measured.authentications:
+        assert each.components_s == pytest.approx(body(single).authentication_components_s)
+        assert [phase.name for phase in each.phases] == [
+            phase.name for phase in body(single).phases]
+        # From the start of each, not of the repetition.
+        assert each.phases[0].start_s == pytest.approx(body(single).phases[0].start_s, abs=1e-5)
+    assert measured.authentication_time_s == pytest.approx(body(single).authentication_time_s)
+    own = {check.check for check in made.evidence}
+    assert {f"{check.check} (earlier authentications)" for check in single.evidence} <= own
+    assert {capture["file"] for capture in made.captures} >= {
+        f"auth{number}-{point}.pcap" for number in (1, 2) for point in POINTS}
+
+
+def swapped(source: str) -> Callable[[Repetition], None]:
+    """The second authentication was that of another policy."""
+    def change(repetition: Repetition) -> None:
+        for point in POINTS:
+            # Its packets at the time of this one's.
+            begun = raw(source)["stamps"]["start"]
+            earlier_capture(path(source, f"auth-{point}"), repetition[0] / f"auth2-{point}.pcap",
+                            round(begun - repetition[1]["parts"]["auth2"]["stamps"]["start"]))
+    return change
+
+
+def second(*keys: str, value: Any) -> Callable[[Repetition], None]:
+    """The second authentication's raw values say otherwise."""
+    def change(repetition: Repetition) -> None:
+        place = repetition[1]["parts"]["auth2"]
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+    return change
+
+
+LEFT = "each authentication from nothing"
+SPOILT: dict[str, tuple[Callable[[Repetition], None], str]] = {
+    "no EAP and no WEP": (swapped("P3"), "EAP method TLS (earlier authentications)"),
+    "no certificate of its own": (swapped("P9"), "mutual authentication (earlier authentications)"),
+    "frames in clear": (swapped("P3"), "WEP-104 on every data frame (earlier authentications)"),
+    "packets past the tunnel": (swapped("P8"), "no clear inner packet (earlier authentications)"),
+    "no IKE": (swapped("P8"), "ISAKMP packets (earlier authentications)"),
+    "no SAs": (second("kernel", "after_traffic", value={}),
+               "ESP transforms in the kernel (earlier authentications)"),
+    "port closed": (second("kernel", "station", "authorized", value="no"),
+                    "port is open after (earlier authentications)"),
+    "not associated": (second("kernel", "station", value={}),
+                       "station is associated (earlier authentications)"),
+    "SAs left over": (second("left", "sas", value={"a2": 0, "ha-a": 2}), LEFT),
+    "keys left over": (second("left", "keys", value=1), LEFT),
+    "still associated": (second("left", "associated", value=["ap-a"]), LEFT),
+    "binding left over": (second("left", "tunnelled", value=True), LEFT),
+    "nobody looked": (second("left", value=None), LEFT)}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_one_in_the_middle_fails_the_repetition(what: str, tmp_path: Path) -> None:
+    """What is missing of one authentication fails the repetition, which says which it was."""
+    change, name = SPOILT[what]
+    repetition = repeated("P12", tmp_path / "r", 2)
+    change(repetition)
+    made = verdict(repetition, "P12")
+    assert made.status == "failed" and body(made).authentication_time_s is None
+    failed = {check.check: check.detail for check in made.evidence if not check.ok}
+    assert "authentication 2: " in failed[name]
+    assert "authentication 1: " not in failed[name]
+    assert f"not proven: {name} (authentication 2: " in made.reason
+    assert all(name == LEFT or name.endswith("(earlier authentications)") for name in failed)
+
+
+def test_packets_that_a_capture_lost_are_no_evidence(tmp_path: Path) -> None:
+    """The captures of every authentication have to be complete."""
+    repetition = repeated("P12", tmp_path / "r", 2)
+    assert repetition[1]["captures"][0]["file"].startswith("auth1-")
+    repetition[1]["captures"][0]["dropped"] = 3
+    made = verdict(repetition, "P12")
+    assert made.status == "failed"
+    assert ("not proven: captures are complete (earlier authentications) (authentication 1: "
+            in made.reason)
+
+
+def test_all_that_were_asked_for_have_to_take_place(tmp_path: Path) -> None:
+    """Fewer than were asked for are no repetition, nor are more."""
+    for asked in (2, 4):
+        made = verdict(repeated("P1", tmp_path / str(asked), 2), "P1", asked=asked)
+        assert made.reason == f"not proven: authentications (3 of {asked} took place)"
+
+
+def test_a_single_one_has_no_further_checks(tmp_path: Path) -> None:
+    """A repetition that authenticates once is judged as it was before there were several."""
+    made = verdict(repeated("P12", tmp_path / "r", 0), "P12", asked=1)
+    assert [check.check for check in made.evidence] == [
+        check.check for check in judged("P12").evidence]
+
+
+def test_where_it_broke_off_is_said(tmp_path: Path) -> None:
+    """An authentication that did not come about is named in the reason; later ones are not."""
+    folder, values = repeated("P12", tmp_path / "r", 2)
+    broken = values["parts"]["auth2"]
+    del broken["stamps"]["first_packet"], broken["stamps"]["tunnel"], values["left"]
+    values |= {"stamps": {"end": broken["stamps"]["start"] + 9}, "captures": [], "kernel": {},
+               "failure": {"stage": "ike", "reason": "IKE negotiation failed"}}
+    for name in ("iperf_tcp", "iperf_udp"):
+        del values[name]
+    made = verdict((folder, values), "P12")
+    assert made.reason == "authentication 2: IKE negotiation failed"
+    assert [bool(each.phases) for each in body(made).authentications] == [True, True, False]
+
+
+def test_binding_of_an_earlier_repetition_is_the_first_ones_to_end(tmp_path: Path) -> None:
+    """A node that was away comes home first: its deregistration is what Mobile IP does there."""
+    repetition = repeated("P1", tmp_path / "r", 2)
+    repetition[1]["parts"]["auth1"]["left"]["tunnelled"] = True
+    assert verdict(repetition, "P1").status == "ok"
+
+
+def test_captures_of_one_kind_are_dissected_as_if_each_was_alone() -> None:
+    """TLS's messages are put together by authentication, whatever the one before it left."""
+    order = ("P12", "P6", "P8", "P12", "P5", "P6")
+    together = dissect.read_all([path(recording, "auth-mn") for recording in order])
+    for recording, seen in zip(order, together, strict=True):
+        assert seen == dissect.read(path(recording, "auth-mn"))
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+def several(*times_s: tuple[float, float]) -> Measured:
+    """A body of authentications, each with its EAP and registration; EAP went on away, once."""
+    study = load("qop2007")
+    one = Measured.model_validate(make("P8", scenario="R1").measured)
+    phase = one.phases[0]
+    each = [{"components_s": {"eap_home": eap, "mip_registration_home": mip}
+             | ({"eap_foreign": 9.0} if number == len(times_s) else {}),
+             "phases": [{"name": "dot1x", "start_s": 0.0, "duration_s": eap, "packets": 17},
+                        *([phase.model_dump()] if number == len(times_s) else [])]}
+            for number, (eap, mip) in enumerate(times_s, start=1)]
+    time_s = fmean(eap + mip for eap, mip in times_s)
+    made = one.model_dump(by_alias=True) | {
+        "authentications": each, "authentication_time_s": time_s,
+        "authentication_sum": ["mip_registration_home", "eap_home"]}
+    body = Measured.model_validate(made)
+    assert not study.impossible(body)
+    return body
+
+
+def test_a_repetitions_values_are_means_over_its_authentications() -> None:
+    """Components, phases and the whole; what took place once only counts as it is."""
+    times = [(0.050, 0.004), (0.080, 0.002), (0.056, 0.006)]
+    row = values(several(*times))
+    assert row["authentications"] == 3
+    assert row["authentication_time_s"] == pytest.approx(0.066)
+    assert row["component_eap_home_s"] == pytest.approx(0.062)
+    assert row["component_mip_registration_home_s"] == pytest.approx(0.004)
+    assert row["component_eap_foreign_s"] == 9.0
+    assert row["phase_dot1x_duration_s"] == pytest.approx(0.062)
+    assert row["phase_dot1x_packets"] == 17
+    assert row["authentication_time_sd_s"] == pytest.approx(stdev(map(sum, times)))
+    assert at_home_s(several(*times)) == pytest.approx([0.054, 0.082, 0.062])
+    assert values(several(times[0]))["authentication_time_sd_s"] is None
+
+
+@pytest.mark.parametrize("wrong", [0.0659, 0.062])
+def test_a_time_that_is_not_that_of_the_means_cannot_be(wrong: float) -> None:
+    """Whoever edits a record's time, or one of its authentications, is found out."""
+    body = several((0.050, 0.004), (0.080, 0.002), (0.056, 0.006))
+    changed = body.model_copy(update={"authentication_time_s": wrong})
+    assert "its components add up to 0.066" in load("qop2007").impossible(changed)
+
+
+def test_bodies_of_schema_1_are_read_with_the_same_numbers(tmp_path: Path) -> None:
+    """A repetition that authenticated once has a list of one, and every number that it had."""
+    study = load("qop2007")
+    for scenario in ("N2", "R1"):
+        entry = make("P12", scenario=scenario)
+        assert entry.measured is not None
+        [one] = entry.measured["authentications"]
+        before = {key: value for key, value in entry.measured.items() if key != "authentications"}
+        before |= {"schema": 1, "authentication_components_s": one["components_s"],
+                   "phases": one["phases"]}
+        assert with_one_authentication(before) == entry.measured
+        file = record.write(entry.model_copy(update={"measured": before}), tmp_path)
+        row = study.values(body_of(record.read(file), study, "it"))
+        assert row["authentications"] == 1
+        assert row["authentication_time_s"] == before["authentication_time_s"]
+        for name, seconds in before["authentication_components_s"].items():
+            assert row[f"component_{name}_s"] == seconds
+        for phase in before["phases"]:
+            assert row[f"phase_{phase['name']}_duration_s"] == phase["duration_s"]
+            assert row[f"phase_{phase['name']}_packets"] == phase["packets"]
+
+
