@@ -118,6 +118,9 @@ class TlsSettings(BaseModel):
     realm: Annotated[str, AfterValidator(check_realm)] | None = Field(
         default=None, description="What the identity has behind an @, by which a server that is "
         "not the realm's own forwards requests.")
+    fragment_bytes: Annotated[int, Field(ge=100, le=1400)] | None = Field(
+        default=None, description="How much of TLS the server puts into one EAP packet, 100 to "
+        "1400 bytes; each further one takes a round trip. Left out: 1024.")
     sessions: Literal["full", "resumed"] = Field(
         default="full", description="Whether server and station keep sessions, so that a repeated "
         "authentication resumes the last one.")

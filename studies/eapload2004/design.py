@@ -26,8 +26,11 @@ class AirPlace:
 
 PLACES = {"room": AirPlace("in the same room", 0.0),
           "outside": AirPlace("outside the building", 20.0)}
+#: What FreeRADIUS puts into one EAP packet, and pieces of a few TLS messages' size.
+USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES = 1024, 256
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
-           "tls": "1.2", "sessions": "full", "path": "direct"}
+           "tls": "1.2", "sessions": "full", "path": "direct",
+           "fragment": str(USUAL_FRAGMENT_BYTES)}
 
 
 def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
@@ -54,7 +57,8 @@ FACTORS = (
     Factor("path", "Path", read=fixed([
         Level("direct", "the access point asks the server (Fig. 4)"),
         Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)")
-    ])))
+    ])),
+    _numbers("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"))
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
@@ -75,6 +79,7 @@ def design() -> Iterator[tuple[str, ...]]:
     yield ids(sessions="resumed")
     yield ids(tls="1.3")
     yield ids(path="proxied")
+    yield ids(fragment=str(SMALL_FRAGMENT_BYTES))
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

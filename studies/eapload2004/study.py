@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from analysis.queueing import Model
     from analysis.results import Results
 
+#: Factors that are a policy's.
+_OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment")
 #: The home network's.
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
@@ -154,10 +156,13 @@ def policy(ids: Mapping[str, str]) -> Policy:
     """EAP-TLS with the cell's certificates and sessions, and CCMP with the keys that it derives."""
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
                                       "chain": int(ids["chain"]), "sessions": ids["sessions"],
+                                      "fragment_bytes": int(ids["fragment"]),
                                       "realm": REALM if ids["path"] == "proxied" else None})
-    name = "-".join(ids[factor] for factor in ("key", "chain", "tls", "sessions", "path"))
-    # As large as the background's: a request with a fragment of it is one IP packet.
-    options = DaemonOptions(wpa_supplicant={"fragment_size": 1200})
+    name = "-".join(ids[factor] for factor in _OF_POLICY)
+    # The usual one is as large as the background's: a request with it is one IP packet.
+    is_usual = ids["fragment"] == design.NOMINAL["fragment"]
+    options = DaemonOptions(wpa_supplicant={
+        "fragment_size": 1200 if is_usual else int(ids["fragment"])})
     return Policy(id=name.replace(".", "-"), name=f"EAP-TLS {name}", layers=Layers(
         link=LinkLayer(cipher="CCMP", keys="eap"),
         dot1x=Dot1xLayer(eap="TLS", tls=tls, options=options)))

@@ -10,7 +10,7 @@ from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
-from studies.eapload2004.design import RTTS_MS, TABLE_1, ids
+from studies.eapload2004.design import RTTS_MS, SMALL_FRAGMENT_BYTES, TABLE_1, ids
 from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.samples import of_services
@@ -27,14 +27,14 @@ _MS, _TRIPS = Unit("ms", 1e3), Unit("round trips", 1.0)
 _REASONS: Mapping[str, str] = {
     "E1": "the server's queue is a few milliseconds beside round trips of 120 ms; the paper's "
           "growth does not fit a queue at its server (see the notes on Table 1)",
-    "E7": "not measured by itself", "E8": "there is no HSS here"}
+    "E8": "there is no HSS here"}
 
 
 def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
     """All claims; those whose cells were not measured are undecided."""
     questions: dict[str, Callable[[], Iterator[Question]]] = {
         "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
-        "E6": _aka, "E7": _nothing, "E8": _nothing}
+        "E6": _aka, "E7": _at_once, "E8": _nothing}
     asked = {name: list(make()) for name, make in questions.items()}
     asked["K1"] = [Question(f"measured / modelled at {each.load:g}/s", [(_OURS, f"{each.load:g}")],
                             Band(1 - _WITHIN, 1 + _WITHIN), TIMES,
@@ -101,6 +101,11 @@ def _aka() -> Iterator[Question]:
     for load in TABLE_1:
         yield Question(f"service time at {load}/s", [_key(ids(load=str(load)))],
                        Band(high=_AKA_S), _MS, _first)
+
+
+def _at_once() -> Iterator[Question]:
+    yield Question("in pieces of 256 bytes less at once", [
+        _key(ids()), _key(ids(fragment=str(SMALL_FRAGMENT_BYTES)))], MORE, _MS, _more)
 
 
 def _nothing() -> Iterator[Question]:
