@@ -27,6 +27,7 @@ from studies.parts import (
     Judged,
     Lab,
     Level,
+    LevelError,
     Repetition,
     ReportOption,
     StudyError,
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged", "Lab",
-           "Level", "Metric", "Repetition", "ReportOption", "Stage", "Study", "StudyError",
-           "TestbedSpec", "fixed"]
+           "Level", "LevelError", "Metric", "Repetition", "ReportOption", "Stage", "Study",
+           "StudyError", "TestbedSpec", "fixed"]
 
 
 class Study:
