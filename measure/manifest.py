@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from measure.record import RecordPart, StudyRecord, said
+from measure.record import Record, RecordPart, StudyRecord, said
 
 FILE = "plan.json"
 SCHEMA = 2
@@ -78,11 +78,59 @@ class Manifest(RecordPart):
         """How many repetitions it plans, a stopping rule's further ones not counted."""
         return len(self.cells) * int(self.settings["repetitions"])
 
+    def plans(self, entry: Record) -> bool:
+        """Whether a repetition is one of these."""
+        return (list(entry.cell.values()) in self.cells
+                and 1 <= entry.repetition <= int(self.settings["repetitions"]))
+
+    def measures_as(self, other: Manifest) -> bool:
+        """Whether results of one count for the other.
+
+        An edited level is found out by its digest, record by record. Where no level is, the numbers
+        of levels and the wires have to be the same: nothing else would tell, and a report states
+        them.
+        """
+        if self.digest != other.digest:
+            return False
+        pairs = [(level, other.levels[factor][name]) for factor, levels in self.levels.items()
+                 for name, level in levels.items() if name in other.levels.get(factor, {})]
+        if any(level.digest != there.digest for level, there in pairs):
+            return True
+        # Wires are in no manifest that was upgraded, nor in the first ones of schema 2.
+        are_known = "wires" in self.model_fields_set & other.model_fields_set
+        return (all(level.number == there.number for level, there in pairs)
+                and (self.wires == other.wires or not are_known))
+
+    def unlike(self, other: Manifest) -> str:
+        """The first thing in which another's results are of another plan, in a few words."""
+        if self.study != other.study:
+            return (f"study {self.study.id} version {self.study.version} there, {other.study.id} "
+                    f"version {other.study.version} here")
+        for mine, theirs in ((self.asked, other.asked), (self._how, other._how)):
+            for name in dict.fromkeys((*mine, *theirs)):
+                if mine.get(name) != theirs.get(name):
+                    return f"{name} {_shown(mine, name)} there, {_shown(theirs, name)} here"
+        for factor in dict.fromkeys((*self.levels, *other.levels)):
+            if list(self.levels.get(factor, {})) != list(other.levels.get(factor, {})):
+                return f"other levels of {factor}"
+        what = next((what for what in ("cells", "media", "devices", "wires")
+                     if getattr(self, what) != getattr(other, what)), "numbers of levels")
+        return f"other {what}"
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """The engine's settings that say how it is measured."""
+        return {name: value for name, value in self.settings.items() if name not in HOW_MUCH}
+
     @model_validator(mode="after")
     def _counts(self) -> Manifest:
         if not isinstance(self.settings.get("repetitions"), int):
             raise ValueError("settings.repetitions: no number")  # noqa: TRY004 - for pydantic
         return self
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return " ".join(json.dumps(settings[name]).split())[:80] if name in settings else "not given"
 
 
 def digest_of(document: Mapping[str, Any]) -> str:

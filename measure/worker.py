@@ -6,7 +6,6 @@ docs/architecture.md describes them (seam 5). The end of input means: clean up.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import clock, kernel, shell
+from measure import clock, kernel, shell, workload
 from measure.errors import MeasureError
 from measure.services.starting import Starter
 from measure.session import Files, Inbox, Lines, RepetitionSession, say
@@ -45,7 +44,7 @@ class Worker:
         is_real = self.clock == "real"
         self._inbox = Inbox(Lines() if is_real else Files(job_dir / "commands"))
         # Before anything is built: what it lacks is said at once.
-        self._workload_class: type[Workload] = importlib.import_module(self.job["inside"]).Workload
+        self._workload_class = workload.load(self.job["inside"])
         self._workload: Workload | None = None
         self._stack = ExitStack()
 
@@ -95,9 +94,9 @@ class Worker:
                     self.job.get("secrets", {}), frozenset(self.job.get("withhold", ())), mount,
                     self.logs, clock=self.clock, devices=self.job.get("devices", {}),
                     fault=self.job.get("fault", ""))
-        workload = self._workload_class(site)
-        self._stack.enter_context(Starter(workload.services(), site.withhold))
-        self._workload = workload
+        made = self._workload_class(site)
+        self._stack.enter_context(Starter(made.services(), site.withhold))
+        self._workload = made
         return {"event": "configured"}
 
     def _measure(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +170,10 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         Worker(Path(sys.argv[1])).serve()
+    except MeasureError as error:
+        traceback.print_exc()
+        say("failed", stage=error.stage, reason=error.reason)
+        return 1
     except (RadioError, RuntimeError, OSError, ImportError, AttributeError,
             subprocess.SubprocessError) as error:
         traceback.print_exc()

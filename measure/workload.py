@@ -5,10 +5,13 @@ Standard library only: this runs inside the machine, where start-up time counts.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from measure.errors import MeasureError
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -118,3 +121,14 @@ class Workload(Protocol):
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: leave captures in `out`, raw values in `session`. Raises MeasureError."""
+
+
+def load(inside: str) -> type[Workload]:
+    """A study's workload, by the module that has it; raises MeasureError, whatever it raises."""
+    try:
+        workload: type[Workload] = importlib.import_module(inside).Workload
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise MeasureError("testbed", f"{inside} cannot be loaded ({what}); correct the study") \
+            from error
+    return workload

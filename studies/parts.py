@@ -51,7 +51,7 @@ class Factor:
     """What a study varies.
 
     `read` gives the levels of a selection: of names (none: the study's own choice) and of files of
-    the user's; it raises StudyError for a level that there is not (`fixed` makes one of a list).
+    the user's; it raises LevelError for a level that there is not (`fixed` makes one of a list).
     `option` names the command line's option for the names and `file_option` that for files, both
     beside `--only NAME=LEVELS`.
     """
@@ -219,9 +219,9 @@ class Judged:
 class Lab:
     """How `qop lab` brings up a testbed of a study, to look around in it.
 
-    `levels` are those that it takes of factors unless others are asked for (the first, if none is
-    named here), `node` the name of the node that it opens a shell on; `call` is a command of the
-    workload's, given a task, that brings it up.
+    `levels` are those that it takes of factors unless others are asked for (those of the first
+    cell, if none is named here), `node` the name of the node that it opens a shell on; `call` is a
+    command of the workload's, given a task, that brings it up.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -238,6 +238,12 @@ class Asked(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def option_of(cls, setting: str) -> str:
+        """The command line's option of a setting; "" if it has none of its own."""
+        extra = cls.model_fields[setting].json_schema_extra
+        return str(extra.get("option", "")) if isinstance(extra, dict) else ""
 
     def kept(self) -> dict[str, Any]:
         """What manifest and records keep of it: nothing that only this machine understands."""

@@ -183,13 +183,9 @@ def _settings(study: Study) -> Problems:
             yield f"setting {name!r}: profiles have a key of that name"
 
 
-def _option_of(study: Study, setting: str) -> str:
-    extra = study.asked.model_fields[setting].json_schema_extra
-    return str(extra.get("option", "")) if isinstance(extra, dict) else ""
-
-
 def _options(study: Study) -> Problems:
-    settings = [option for name in study.asked.model_fields if (option := _option_of(study, name))]
+    settings = [option for name in study.asked.model_fields
+                if (option := study.asked.option_of(name))]
     of_factors = [option for factor in study.factors
                   for option in (factor.option, factor.file_option) if option]
     levels = [f"--{factor.name}" for factor in study.factors]

@@ -76,12 +76,16 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
 
 
 def _named(args: Sequence[str]) -> str:
-    """The study that `--study` names among arguments."""
-    for text, following in zip(args, [*args[1:], ""], strict=True):
-        if text == "--study":
-            return following
-        if text.startswith("--study="):
-            return text.partition("=")[2]
+    """The study that `--study` names among arguments, before the command for the node begins."""
+    rest = iter(args)
+    for text in rest:
+        option, equals, value = text.partition("=")
+        if not option.startswith("--") or option == "--":
+            break
+        if not equals and option != "--help":  # every other option takes a value
+            value = next(rest, "")
+        if option == "--study":
+            return value
     return ""
 
 
@@ -90,17 +94,27 @@ command = options.StudyCommand("lab", _run, params=_options, named=_named,
 
 
 def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
-    """One level of each factor, by name or from a file."""
+    """One level of each factor, by name or from a file; others are those of the first such cell."""
     levels: dict[str, list[str]] = {}
     files: dict[str, list[Path]] = {}
     for factor in study.factors:
         text = own[f"{_LEVEL}{factor.name}"]
-        if text is None:
-            levels[factor.name] = [level.id for level in request.read(study, factor)[:1]]
-        elif factor.file_option and text.endswith((".yml", ".yaml")):
+        if text is not None and factor.file_option and text.endswith((".yml", ".yaml")):
             files[factor.name] = [Path(text)]
-        else:
+        elif text is not None:
             levels[factor.name] = [text]
+    open_factors = [factor.name for factor in study.factors
+                    if factor.name not in {*levels, *files}]
+    if open_factors:
+        there = {factor.name: request.read(
+            study, factor, levels.get(factor.name, ()), files.get(factor.name, ()))
+            for factor in study.factors}
+        chosen = {name: every if name in open_factors else every[-1:]
+                  for name, every in there.items()}
+        with request.of_study(study, "cells"):
+            first = next(iter(study.cells(chosen)), None)
+        if first is not None:
+            levels |= {name: [first.ids[name]] for name in open_factors}
     return RunRequest(study, levels=levels, files=files, options=options.asked_of(own),
                       is_single=True)
 

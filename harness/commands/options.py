@@ -10,7 +10,7 @@ import click
 
 import studies
 from guest.boot import Clock
-from harness.engine import builders, profiles, request
+from harness.engine import builders, profiles
 from harness.engine.request import RunRequest
 from harness.engine.results import CAPTURES
 from harness.errors import UserError
@@ -24,14 +24,17 @@ class StudyCommand(click.Command):
     """A command whose options depend on the study that its arguments name.
 
     By itself it has those of the default study; `of` gives the command for another. `params` makes
-    them, `named` finds the study's id among arguments ("" if none is named).
+    them, `named` finds the study's id among arguments ("" if none is named), `naming` is how they
+    name it.
     """
 
     def __init__(self, name: str, callback: Callable[..., int], *,
                  params: Callable[[Study], list[click.Parameter]],
-                 named: Callable[[Sequence[str]], str], **settings: Any) -> None:
+                 named: Callable[[Sequence[str]], str], naming: str = "--study {}",
+                 **settings: Any) -> None:
         self._params = params
-        self._named = named
+        self.named = named
+        self._naming = naming
         super().__init__(name, callback=callback, help=callback.__doc__,
                          params=params(studies.load(studies.DEFAULT)),
                          context_settings={"help_option_names": ["-h", "--help"], **settings})
@@ -45,12 +48,19 @@ class StudyCommand(click.Command):
                      parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Read the arguments as the study that they name has them."""
         try:
-            study = studies.load(self._named(args) or studies.DEFAULT)
+            study = studies.load(self.named(args) or studies.DEFAULT)
         except (StudyError, UserError) as error:
             if extra.get("resilient_parsing"):  # a shell completes what is not whole yet
                 return super().make_context(info_name, args, parent, **extra)
             raise UserError(str(error)) from None
-        return self.of(study).make_context(info_name, args, parent, **extra)
+        command = self.of(study)
+        try:
+            return command.make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if study.id != studies.DEFAULT:  # whose help is the one without a study
+                error.ctx = click.Context(
+                    command, parent, f"{info_name} {self._naming.format(study.id)}")
+            raise
 
 
 def of_run(study: Study) -> list[click.Parameter]:
@@ -99,7 +109,7 @@ def of_study(study: Study) -> list[click.Parameter]:
 def settings(study: Study) -> list[click.Parameter]:
     """A study's options for settings of its workload."""
     return [_setting(study, name) for name in study.asked.model_fields
-            if request.option_of(study, name)]
+            if study.asked.option_of(name)]
 
 
 def asked_of(own: Mapping[str, Any]) -> dict[str, str]:
@@ -115,7 +125,7 @@ def _setting(study: Study, name: str) -> click.Option:
     of_profile = profiles.load(study, profiles.DEFAULT).set
     default = "the profile's" if name in of_profile else described.default
     return click.Option(
-        [request.option_of(study, name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
+        [study.asked.option_of(name), f"{_SETTING}{name}"], metavar=None if choices else "VALUE",
         type=click.Choice(choices) if choices else str,
         help=f"{described.description or ''}  [default: {default}]")
 

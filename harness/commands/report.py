@@ -52,7 +52,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
         return
     place = folder or folders.latest(folders.RESULTS)
     _refuse_another(place, study)
-    if form != "terminal" and not any(option.instead for option in chosen):
+    if form != "terminal" and not tables and not any(option.instead for option in chosen):
         show(place, form, baseline, study)
         return
     results = load(place, study)
@@ -98,9 +98,18 @@ def _named(args: Sequence[str]) -> str:
         if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
             return study_of(Path(text)).id
     try:
-        return _study_in(folders.latest(folders.RESULTS))
+        newest = _study_in(folders.latest(folders.RESULTS))
     except UserError:
         return ""
+    # A report of no results has nothing to do with whatever was measured last.
+    return "" if not _is_alone(args, newest) and _is_alone(args, studies.DEFAULT) else newest
+
+
+def _is_alone(args: Sequence[str], study: str) -> bool:
+    """Whether an option among arguments has this study report without results."""
+    return study in studies.names() and any(
+        option.without_results and option.name in args
+        for option in studies.load(study).report_options)
 
 
 command = StudyCommand("report", _report, params=_params, named=_named)  # type: ignore[arg-type]
@@ -170,6 +179,9 @@ def cells_of(results: Results, baseline: str) -> Cells:
 def _finish(report: Report, folder: Path, form: str, tables: Sequence[str],
             results: Results | None = None) -> None:
     """Print what was asked for, write the rest, and say where it is."""
+    if form != "terminal" and tables:
+        _print(_only(report, tables, form), form)
+        return
     if form != "terminal":
         if report.run is None:
             raise UserError(f"--format {form}: this report has no table of a run; leave it out, "
@@ -212,6 +224,14 @@ def _draw(report: Report, folder: Path, *, is_aside: bool) -> None:
                         f"({error.strerror}); make the folder writable, or copy it") from None
     if paths:
         click.echo(f"Figure: {', '.join(map(str, paths))}", err=is_aside)
+
+
+def _only(report: Report, asked: Sequence[str], form: str) -> Table:
+    """The one table that is asked for, for another program to read."""
+    if len(set(asked)) > 1 or "all" in asked:
+        raise UserError(f"--format {form}: prints one table; give one --table, or look into the "
+                        "report's tables/, where all are")
+    return next(table for table in _chosen(report, asked) if table.id == asked[0])
 
 
 def _chosen(report: Report, asked: Sequence[str]) -> list[Table]:

@@ -62,7 +62,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
     return 1 if failed else 0
 
 
-command = options.StudyCommand("run", _run, params=options.of_run, named=options.named)
+command = options.StudyCommand("run", _run, params=options.of_run, named=options.named,
+                               naming="{}")
 
 
 def _plan(study: str, *, clock: str, seed: int, on: str, builder: str, out: Path | None,

@@ -24,7 +24,7 @@ def command(folder: Path | None) -> None:
     folder = folder or results.latest(results.RESULTS)
     counts = _counts(folder)
     state = "running" if counts["running"] else "not running"
-    click.echo(f"{folder}: {state}; {counts['ok']} of {counts['planned']} repetitions ok, "
+    click.echo(f"{folder}: {state}; {counts['ok']} of {counts['total']} repetitions ok, "
                f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
                f"{len(counts['flagged'])} flagged (the processor was the limit)")
     if counts["running"]:
@@ -36,14 +36,18 @@ def command(folder: Path | None) -> None:
 
 
 def _counts(folder: Path) -> dict[str, Any]:
-    """Counts for `./qop status`: planned, ok, failed, missing, and whether a run is writing."""
+    """Counts for `./qop status`: in all, ok, failed, missing, and whether a run is writing.
+
+    Repetitions beyond the plan, of a stopping rule or of a larger plan before, are counted, too.
+    """
     plan = results.require_manifest(folder)
     records, complaints = stored.read_all(folder / "records")
     good = sum(entry.status == "ok" for entry in records)
     failed = [entry for entry in records if entry.status != "ok"]
     flagged = [entry.name for entry in records if entry.environment.get("flags")]
-    return {"planned": plan.planned, "ok": good, "flagged": flagged, "failed": failed,
-            "complaints": complaints, "missing": plan.planned - good - len(failed),
+    missing = plan.planned - sum(map(plan.plans, records))
+    return {"total": len(records) + missing, "ok": good, "flagged": flagged, "failed": failed,
+            "complaints": complaints, "missing": missing,
             "running": folder_lock.is_taken(folder)}
 
 

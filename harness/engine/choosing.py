@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from harness.engine.plan import Plan
-from harness.engine.results import ResultsFolder
+from harness.engine.results import ResultsFolder, newest_first
 from harness.errors import UserError
 from harness.portable.reading import readable_manifest
 
@@ -19,9 +19,9 @@ def choose(out: Path | None, root: Path, plan: Plan, *, fresh: bool) -> Path:
     if out is not None:
         return out
     if not fresh:
-        for folder in sorted(root.glob("*"), reverse=True):
+        for folder in newest_first(root):
             before = readable_manifest(folder)
-            if before is not None and before.digest == plan.digest:
+            if before is not None and before.measures_as(plan.manifest):
                 there = ResultsFolder(folder)
                 if there.missing(plan) or there.flagged(plan):
                     return folder

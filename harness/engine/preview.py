@@ -18,8 +18,10 @@ _SIDE_BY_SIDE, _START_S = 2.5, 20.0
 
 
 def show(plan: Plan, folder: Path, captures: str) -> None:
-    """Print the plan as it would be measured into `folder`."""
-    steps = ResultsFolder(folder).missing(plan)
+    """Print the plan as it would be measured into `folder`. Raises UserError as a run would."""
+    results = ResultsFolder(folder)
+    results.refuse_another(plan)
+    steps = results.missing(plan)
     processors = len(os.sched_getaffinity(0))
     settings = plan.settings
     asked = ", ".join(f"{name} {value}" for name, value in plan.asked.kept().items())

@@ -25,8 +25,8 @@ from harness.engine.plan import Plan, RunSettings, devices
 from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
-from studies.parts import LevelError
-from studies.study import Asked, Cell, Factor, Level, Study, StudyError
+from studies import wording
+from studies.study import Asked, Cell, Factor, Level, LevelError, Study, StudyError
 from studies.validating import said
 from topologies import checks
 from topologies.device import Device
@@ -45,7 +45,8 @@ class RunRequest:
 
     `levels` are names of levels by factor, `files` the user's own files by factor. `options` are
     texts for settings that have an option of their own, by the setting's name, `sets` those of
-    `--set`; both go before the profile. `is_single` takes one level of each factor, the last.
+    `--set`; both go before the profile. `is_single` asks for one testbed to look around in: it
+    takes one level of each factor, the last, and devices need have no effect.
     """
 
     study: Study
@@ -78,7 +79,9 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
                 checks.network(network, f"{study.id}: network {network.name}")
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
-        _check_devices(made)
+        if not request.is_single:
+            _check_devices(made)
+            study.check_clock(made.settings.clock, asked)
         _ = made.digest
     return made
 
@@ -156,12 +159,6 @@ def _require(condition: object, what: str) -> None:
         raise ValueError(what)
 
 
-def option_of(study: Study, setting: str) -> str:
-    """The command line's option of a setting; "" if it has none."""
-    extra = study.asked.model_fields[setting].json_schema_extra
-    return str(extra.get("option", "")) if isinstance(extra, dict) else ""
-
-
 def _asked(request: RunRequest, profile: Profile) -> Asked:
     study = request.study
     _refuse_unknown(study, profile.set, f"profile {request.profile}: set")
@@ -169,13 +166,14 @@ def _asked(request: RunRequest, profile: Profile) -> Asked:
     twice = request.options.keys() & request.sets.keys()
     if twice:
         name = min(twice)
-        raise UserError(f"--set {name}: was given with {option_of(study, name)}, too; leave one "
-                        "out")
+        raise UserError(f"--set {name}: was given with {study.asked.option_of(name)}, too; leave "
+                        "one out")
     try:
         of_profile = study.asked.model_validate(profile.set)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"profile {request.profile}: set.{_where(first)}: {_what(first)}") from None
+        raise UserError(f"profile {request.profile}: set.{_where(first)}: "
+                        f"{wording.what(first)}") from None
     values = {name: getattr(of_profile, name) for name in profile.set}
     texts = {**request.options, **request.sets}
     try:
@@ -185,9 +183,9 @@ def _asked(request: RunRequest, profile: Profile) -> Asked:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
-        option = option_of(study, name) if name in request.options else f"--set {name}"
+        option = study.asked.option_of(name) if name in request.options else f"--set {name}"
         given = f" {texts[name]}" if name in request.options else f"={texts.get(name, '')}"
-        raise UserError(f"{option}{given}: {_what(first)}") from None
+        raise UserError(f"{option}{given}: {wording.what(first)}") from None
 
 
 def _refuse_unknown(study: Study, settings: Mapping[str, Any], where: str) -> None:
@@ -208,10 +206,6 @@ def _parsed(text: str) -> Any:
 
 def _where(error: ErrorDetails) -> str:
     return ".".join(map(str, error["loc"]))
-
-
-def _what(error: ErrorDetails) -> str:
-    return " ".join(error["msg"].removeprefix("Value error, ").split())
 
 
 def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:

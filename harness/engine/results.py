@@ -21,7 +21,7 @@ from measure.manifest import Manifest, ManifestError
 from measure.record import Record
 
 __all__ = ["CAPTURES", "CELLS", "RESULTS", "ReceivedFiles", "ResultsFolder", "latest",
-           "read_manifest", "require_manifest"]
+           "newest_first", "read_manifest", "require_manifest"]
 
 #: Where results folders are made unless another place is named.
 RESULTS = Path("results")
@@ -90,18 +90,24 @@ class ResultsFolder:
         Records of levels that have been edited since are put aside, where no table counts them, and
         so is whatever else stands in a repetition's place. A line about the latter, or "".
         """
+        self.refuse_another(plan)
         before = read_manifest(self.path)
-        differs = before is not None and before.digest != plan.digest
-        if differs and any(self.records.glob("*.json")):
-            raise UserError(f"{self.path}: holds results of another plan (its study, levels or "
-                            "settings differ); choose another folder with --out")
         line = self._put_aside(plan, before)
         now = plan.manifest
-        if before is not None and not differs:
+        if before is not None and before.measures_as(now):
             now = now.model_copy(update={"former_digests": before.former_digests})
         if before != now or not _is_of_today(self.path):
             self._write_plan(now)
         return line
+
+    def refuse_another(self, plan: Plan) -> None:
+        """Raise UserError if the folder holds results of another plan."""
+        before = read_manifest(self.path)
+        if before is not None and not before.measures_as(plan.manifest) \
+                and any(self.records.glob("*.json")):
+            raise UserError(f"{self.path}: holds results of another plan "
+                            f"({before.unlike(plan.manifest)}); give the options that it was begun "
+                            "with, or choose another folder with --out")
 
     def drop_checksums(self) -> None:
         """Take away the checksums, which are wrong once something is added."""
@@ -235,16 +241,27 @@ def _is_of_today(folder: Path) -> bool:
 
 def require_manifest(folder: Path) -> Manifest:
     """The manifest kept in a results folder; raises UserError where there is none to be read."""
-    kept = read_manifest(folder)
-    if kept is None:
+    plan = read_manifest(folder)
+    if plan is None:
         raise UserError(f"{folder}: holds no plan.json of a run; give a results folder")
-    return kept
+    return plan
 
 
 def latest(root: Path) -> Path:
     """The newest results folder; raises UserError when there is none."""
-    folder = next((folder for folder in sorted(root.glob("*"), reverse=True)
-                   if (folder / manifest.FILE).exists()), None)
-    if folder is None:
+    folders = newest_first(root)
+    if not folders:
         raise UserError(f"{root}: no results yet; measure some with './qop run'")
-    return folder
+    return folders[0]
+
+
+def newest_first(root: Path) -> list[Path]:
+    """The results folders in a place by what was last measured in them, whatever their names."""
+    there = [folder for folder in root.glob("*") if (folder / manifest.FILE).exists()]
+    return sorted(there, key=lambda folder: (_measured_at(folder), folder.name), reverse=True)
+
+
+def _measured_at(folder: Path) -> float:
+    """When a run or an import last wrote there (wall clock, s); reports do not count."""
+    places = (folder / name for name in (manifest.FILE, events.FILE, "records"))
+    return max(place.stat().st_mtime for place in places if place.exists())

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.portable.contents import MANIFEST, SUMS, is_safe, kind_of
+from harness.portable.contents import PACKING_LIST, SUMS, is_safe, kind_of
 from harness.portable.survey import ReadableStream
 
 #: 1980-01-01, in seconds: any constant would do, but tar warns of times near 1970.
@@ -28,7 +28,7 @@ _LARGEST_READ_BYTES = 4 << 20
 _LARGEST_HEADER_BYTES = 1 << 20
 _MOST_MEMBERS = 1_000_000
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
-_FIRST = (SUMS, MANIFEST)
+_FIRST = (SUMS, PACKING_LIST)
 
 
 class ArchiveError(ValueError):

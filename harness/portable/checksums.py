@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.portable.contents import MANIFEST, SUMS, FileKind, is_safe, kind_of, scan
+from harness.portable.contents import PACKING_LIST, SUMS, FileKind, is_safe, kind_of, scan
 
 CHUNK_BYTES = 1 << 18
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 #: Made anew from records at any time, so that a folder's checksums do not hold them fast.
-_FREE = frozenset({FileKind.REPORT, FileKind.SUMS, FileKind.MANIFEST})
+_FREE = frozenset({FileKind.REPORT, FileKind.SUMS, FileKind.PACKING_LIST})
 
 
 class ChecksumError(ValueError):
@@ -74,13 +74,13 @@ def write(folder: Path, known: Mapping[str, str]) -> int:
              if is_kept(path) and path not in sums}
     replace(folder / SUMS, render(sums))
     # An archive's list of sizes is about the archive; a folder has left that behind.
-    (folder / MANIFEST).unlink(missing_ok=True)
+    (folder / PACKING_LIST).unlink(missing_ok=True)
     return len(sums)
 
 
 def remove(folder: Path) -> None:
     """Take away what would be wrong once the folder changes."""
-    for name in (SUMS, MANIFEST):
+    for name in (SUMS, PACKING_LIST):
         (folder / name).unlink(missing_ok=True)
 
 

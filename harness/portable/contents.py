@@ -12,7 +12,7 @@ from pathlib import Path
 from measure import manifest
 
 SUMS = "SHA256SUMS"
-MANIFEST = "manifest.json"
+PACKING_LIST = "manifest.json"
 PLAN = manifest.FILE
 PRUNED = "pruned.json"
 
@@ -32,7 +32,7 @@ class FileKind(Enum):
     CAPTURE = "capture"
     FILE = "file"
     SUMS = "sums"
-    MANIFEST = "manifest"
+    PACKING_LIST = "packing list"
 
 
 #: Kinds by path, in full; whatever matches none does not belong to a results folder.
@@ -50,9 +50,9 @@ _KINDS = tuple((re.compile(pattern), kind) for pattern, kind in (
     (r"files/[^/]+/[^/]+", FileKind.FILE),
     (r"captures/[^/]+/[^/]+", FileKind.CAPTURE),
     (r"SHA256SUMS", FileKind.SUMS),
-    (r"manifest\.json", FileKind.MANIFEST)))
+    (r"manifest\.json", FileKind.PACKING_LIST)))
 #: Kinds that describe the files beside them rather than what was measured.
-DESCRIBING = frozenset({FileKind.SUMS, FileKind.MANIFEST})
+DESCRIBING = frozenset({FileKind.SUMS, FileKind.PACKING_LIST})
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.portable import archive, checksums, contents, integrity
-from harness.portable.contents import MANIFEST, PRUNED, SUMS, FileKind, kind_of
+from harness.portable.contents import PACKING_LIST, PRUNED, SUMS, FileKind, kind_of
 from harness.portable.documents import Choice, PackingList, Removed, render, render_pruned
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
@@ -28,6 +28,9 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
     """Pack a folder. Raises UserError where it is damaged, in use, or cannot be read or written."""
     if file.exists():
         raise UserError(f"{file}: is there already; give another name with -o, or remove it")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"{file}: there is no folder to put it in; make {file.parent}, or give "
+                        "another name with -o")
     try:
         with held(folder, exclusive=False):
             return _export(folder, file, captures)
@@ -41,7 +44,7 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
 def _export(folder: Path, file: Path, choice: Choice) -> Exported:
     scanned = contents.scan(folder)
     survey = look_at((path, place) for path, place in scanned.files.items()
-                     if kind_of(path) not in {FileKind.CAPTURE, FileKind.MANIFEST})
+                     if kind_of(path) not in {FileKind.CAPTURE, FileKind.PACKING_LIST})
     taken, left = _choose(scanned.files, survey, choice)
     look_at(((path, scanned.files[path]) for path in taken), survey)
     _mark(survey, scanned.files, left)
@@ -90,7 +93,7 @@ def _refuse_damage(folder: Path, survey: Survey) -> None:
     findings = [finding for finding in integrity.judge(survey, archived=False)
                 if not finding.renewable]
     if findings:
-        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise UserError(f"{folder}: {findings[0].text}{more}; './qop verify {folder}' names all, "
                         "put them right first", status=1)
 
@@ -103,10 +106,11 @@ def _describe(members: dict[str, Path | bytes], survey: Survey, choice: Choice) 
         facts = facts_of(content) if isinstance(content, bytes) else survey.files[path]
         sums[path], sizes[path] = facts.sha256, facts.bytes
     assert survey.plan is not None, "a folder without a plan is refused before"
-    manifest = render(PackingList(plan=survey.plan.digest, captures=choice,
-                               records=len(survey.records), files=dict(sorted(sizes.items()))))
-    members[MANIFEST] = manifest.encode()
-    sums[MANIFEST] = facts_of(manifest.encode()).sha256
+    packing_list = render(PackingList(
+        plan=survey.plan.digest, captures=choice, records=len(survey.records),
+        files=dict(sorted(sizes.items()))))
+    members[PACKING_LIST] = packing_list.encode()
+    sums[PACKING_LIST] = facts_of(packing_list.encode()).sha256
     members[SUMS] = checksums.render(sums).encode()
     return sums
 

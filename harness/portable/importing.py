@@ -102,7 +102,7 @@ def _unpack(opened: archive.Archive, unpacked: Path) -> Survey:
                 _check_room(sum(survey.packing_list.files.values()), unpacked)
             continue
         if survey.packing_list is not None and survey.packing_list.files.get(path) != size:
-            raise archive.ArchiveError(f"{path} has another size than the manifest says, or is "
+            raise archive.ArchiveError(f"{path} has another size than manifest.json says, or is "
                                        "not in it")
         target = unpacked / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def _check_room(needed_bytes: int, place: Path) -> None:
 def _refuse_damage(file: Path, survey: Survey) -> None:
     findings = integrity.judge(survey, archived=True)
     if findings:
-        more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         raise UserError(f"{file}: {findings[0].text}{more}; './qop verify {file}' names all; "
                         "nothing was imported", status=1)
 

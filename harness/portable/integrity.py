@@ -7,7 +7,7 @@ from collections.abc import Callable
 from harness.portable import checksums
 from harness.portable.contents import (
     DESCRIBING,
-    MANIFEST,
+    PACKING_LIST,
     PLAN,
     PRUNED,
     SUMS,
@@ -29,7 +29,7 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
         survey.complain(f"{PLAN}: is not there, so nobody knows what was to be measured")
     _judge_sums(survey, archived=archived)
     if archived:
-        _judge_manifest(survey)
+        _judge_packing_list(survey)
     for name, entry in survey.records.items():
         _judge_record(survey, name, entry)
     for path, complaint in survey.broken.items():
@@ -68,23 +68,24 @@ def _is_pruned(survey: Survey, path: str) -> bool:
     return record is not None and survey.pruned.covers(name, record.sha256, path.split("/", 2)[2])
 
 
-def _judge_manifest(survey: Survey) -> None:
+def _judge_packing_list(survey: Survey) -> None:
     packing_list = survey.packing_list
     if packing_list is None:
-        if MANIFEST not in survey.files:
-            survey.complain(f"{MANIFEST}: is not there; this is no archive of './qop export'")
+        if PACKING_LIST not in survey.files:
+            survey.complain(f"{PACKING_LIST}: is not there; this is no archive of './qop export'")
         return
     there = {path: facts.bytes for path, facts in survey.files.items()
              if kind_of(path) not in DESCRIBING}
     for path in packing_list.files.keys() | there.keys():
         if packing_list.files.get(path) != there.get(path):
-            survey.complain(f"{path}: {_size(there.get(path))}, by {MANIFEST} "
+            survey.complain(f"{path}: {_size(there.get(path))}, by {PACKING_LIST} "
                             f"{_size(packing_list.files.get(path))}")
     records = sum(path.startswith("records/") for path in there)
     if packing_list.records != records:
-        survey.complain(f"{MANIFEST}: counts {packing_list.records} records, there are {records}")
+        survey.complain(f"{PACKING_LIST}: counts {packing_list.records} records, there are "
+                        f"{records}")
     if survey.plan is not None and packing_list.plan not in _digests(survey.plan):
-        survey.complain(f"{MANIFEST}: is of another plan than {PLAN}")
+        survey.complain(f"{PACKING_LIST}: is of another plan than {PLAN}")
 
 
 def _size(size: int | None) -> str:

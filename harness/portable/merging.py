@@ -67,9 +67,9 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
 
 def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
     there = read_manifest(folder)
-    if there is None or survey.plan is None or there.digest != survey.plan.digest:
-        raise UserError(f"{folder}: holds results of another plan than {file} (its study, levels "
-                        "or settings differ); choose another folder with --out", status=1)
+    if there is None or survey.plan is None or not there.measures_as(survey.plan):
+        raise UserError(f"{folder}: holds results of another plan than {file} (its study, levels, "
+                        "wires or settings differ); choose another folder with --out", status=1)
 
 
 def _compare(survey: Survey, folder: Path) -> _Moves:

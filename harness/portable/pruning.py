@@ -97,10 +97,10 @@ def _note(folder: Path, survey: Survey, going: dict[str, int]) -> None:
     text = render_pruned(pruned)
     if survey.sums is not None:
         sums = {path: digest for path, digest in survey.sums.items()
-                if path not in going and path != contents.MANIFEST}
+                if path not in going and path != contents.PACKING_LIST}
         checksums.replace(folder / contents.SUMS,
                      checksums.render({**sums, PRUNED: facts_of(text.encode()).sha256}))
-        (folder / contents.MANIFEST).unlink(missing_ok=True)
+        (folder / contents.PACKING_LIST).unlink(missing_ok=True)
     checksums.replace(folder / PRUNED, text)
 
 

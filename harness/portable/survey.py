@@ -26,7 +26,7 @@ from studies import records as stored
 #: More than any record or list of ours has; what is larger is not read into memory.
 _LARGEST_TEXT_BYTES = 64 << 20
 _TEXTS = frozenset({FileKind.PLAN, FileKind.RECORD, FileKind.PRUNED, FileKind.SUMS,
-                    FileKind.MANIFEST})
+                    FileKind.PACKING_LIST})
 
 
 class ReadableStream(Protocol):

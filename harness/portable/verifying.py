@@ -31,7 +31,10 @@ class IntegrityVerdict:
         """What is there, in one line without a name."""
         records = self.survey.records.values()
         good = sum(entry.status == "ok" for entry in records)
-        planned = f" of {self.survey.plan.planned} planned" if self.survey.plan else ""
+        plan = self.survey.plan
+        planned = f" of {plan.planned} planned" if plan else ""
+        further = sum(not plan.plans(entry) for entry in records) if plan else 0
+        planned += f" and {further} further" if further else ""
         captures = sum(kind_of(path) is FileKind.CAPTURE for path in self.survey.files)
         absent = sum(len(removed.files) for removed in self.survey.pruned.current(
             self.survey.record_digests()).captures.values())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from studies.study import Asked as AnyAsked
+from topologies.loader import load_device
+
+#: Settings that name a device, or the file of one.
+DEVICES = ("server_device", "client_device")
 
 
 class Asked(AnyAsked):
@@ -43,3 +47,8 @@ class Asked(AnyAsked):
         if to_s <= from_s:
             raise ValueError(f"a load has to last; give more than the {from_s:g} s of load_from_s")
         return to_s
+
+    def kept(self) -> dict[str, Any]:
+        """A device of the user's by its own name: its file's path is of this machine only."""
+        return {**super().kept(), **{setting: load_device(getattr(self, setting)).name
+                                     for setting in DEVICES}}

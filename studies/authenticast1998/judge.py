@@ -90,14 +90,14 @@ class Seen:
 def judge(repetition: Repetition) -> Judged:
     """Verify, account, and measure. Raises MeasureError, OSError."""
     raw = json.loads((repetition.out / "raw.json").read_text())
-    kept = {name: raw[name] for name in _RAW if name in raw}
+    raw_kept = {name: raw[name] for name in _RAW if name in raw}
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=raw.get("captures", ()), raw=kept)
+                      captures=raw.get("captures", ()), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=kept,
+        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=raw_kept,
                       status="failed")
     seen = list(_seen(raw, repetition.out))
     heads = list(captures.read(repetition.out / "heads-server.pcap"))
@@ -110,7 +110,7 @@ def judge(repetition: Repetition) -> Judged:
         failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
     reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=raw["captures"], raw=kept,
+                  status="failed" if reason else "ok", captures=raw["captures"], raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
 
 

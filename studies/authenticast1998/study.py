@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from studies.authenticast1998 import factors, network, timelines
-from studies.authenticast1998.asked import Asked
+from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import Measured
 from studies.authenticast1998.metrics import METRICS, TIMELINES
 from studies.study import (
@@ -66,8 +66,8 @@ class Authenticast1998(Study):
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
         nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
-        for name in (asked.server_device, asked.client_device):
-            _check_device(name)
+        for setting in DEVICES:
+            _check_device(setting, getattr(asked, setting))
         return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
                     options={"group": kind})
 
@@ -114,17 +114,17 @@ class Authenticast1998(Study):
         return report(results, options, self)
 
 
-def _check_device(name: str) -> None:
+def _check_device(setting: str, name: str) -> None:
     """Refuse a device that lacks what the protocol does."""
     try:
         device = load_device(name)
     except TopologyError as error:
-        raise StudyError(str(error)) from None
+        raise StudyError(f"setting {setting}: {error}") from None
     lacking = [kind for kind in ("dsa-512-sign", "dsa-512-verify", "sha1")
                if kind not in device.work]
     if lacking:
-        raise StudyError(f"device {name}: does not say what {lacking[0]} takes; choose another, "
-                         "or add it with its source")
+        raise StudyError(f"setting {setting}: device {name}: does not say what {lacking[0]} takes; "
+                         "choose another, or add it with its source")
 
 
 STUDY = Authenticast1998()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from policies import Policy, PolicyError, load, load_all
-from studies.study import Factor, Level, StudyError
+from studies.study import Factor, Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_scenario, scenario_ids, to_json
 from topologies.model import Scenario, from_json
 
@@ -23,8 +23,8 @@ def policies(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
     twelve = {policy.id: policy for policy in load_all()}
     for name in names:
         if name not in twelve:
-            raise StudyError(f"--policies {name}: no such policy; choose from "
-                             f"{', '.join(twelve)}, or give a file with --policy")
+            raise LevelError(f"{name}: no such policy; choose from {', '.join(twelve)}, or give a "
+                             "file with --policy")
     try:
         own = [load(path) for path in files]
     except PolicyError as error:
@@ -48,6 +48,10 @@ def policy_level(policy: Policy) -> Level:
 def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
     """Scenarios by name or file, or all that come with the project."""
     chosen = [*names, *map(str, files)] or scenario_ids()
+    for name in chosen:
+        if name not in scenario_ids() and not name.endswith((".yml", ".yaml")):
+            raise LevelError(f"{name}: no such scenario; choose from {', '.join(scenario_ids())}, "
+                             "or give a .yml file")
     try:
         levels = [scenario_level(load_scenario(name)) for name in chosen]
     except TopologyError as error:

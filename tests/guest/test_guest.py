@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROJECT
+from conftest import PATIENCE_S, PROJECT
 from guest import kernel, mininet_wifi, progress, root
 from guest.cache import Store, cache_root, key_of
 from guest.commands import BuildError, Commands
@@ -142,7 +142,7 @@ def _build_slowly(folder: Path, done_after_s: float) -> None:
     Store(folder, "thing").obtain("k", build)
 
 
-def _until(condition, seconds: float = 10) -> None:
+def _until(condition, seconds: float = PATIENCE_S) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

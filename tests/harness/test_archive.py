@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import results_folder
-from conftest import Qop, wait_until
+from conftest import PATIENCE_S, Qop, wait_until
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from harness.portable import archive, exporting, importing, verifying
@@ -178,7 +178,7 @@ def test_killed_import_leaves_nothing(qop: Qop) -> None:
     wait_until(lambda: list((qop.folder / "results").glob(".run.import-*/unpacked/logs/P1-N2/*"))
                or running.poll() is not None)
     running.send_signal(signal.SIGTERM)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130, said
     assert list((qop.folder / "results").iterdir()) == []
 
@@ -203,3 +203,5 @@ def test_commands_from_export_to_verify(qop_here: Qop) -> None:
         said = qop_here(*arguments)
         assert said.returncode in {1, 2} and said.stderr.count("\n") == 1, said.stderr
         assert "nowhere" in said.stderr
+    said = qop_here("export", "copy", "-o", "nowhere/x.tar.gz")
+    assert said.stderr.startswith("qop: nowhere/x.tar.gz: there is no folder to put it in; make ")

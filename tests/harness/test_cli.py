@@ -10,10 +10,12 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
+import studies
 from conftest import Qop
 from harness import cli
 from harness.cli import COMMANDS
 from harness.commands import lab
+from harness.engine.request import plan
 from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
@@ -115,8 +117,10 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--policies", "P99"], "P99: no such policy"),
-    (["--scenarios", "N9"], "N9: no such file"),
+    (["--policies", "P99"], "qop2007, factor policy: P99: no such policy; choose from P1, "),
+    (["--only", "policy=P99"], "qop2007, factor policy: P99: no such policy; "),
+    (["--scenarios", "N9"], "qop2007, factor scenario: N9: no such scenario; choose from N1, "),
+    (["--scenarios", "N9.yml"], "N9.yml: no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
 ])
@@ -134,6 +138,35 @@ def test_unwritable_results_folder(qop_here: Qop) -> None:
     done = qop_here("run", "--policies", "P1", "--out", "file/out")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "file/out" in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "study"), [
+    (("--study", "hops", "grep", "--study", "x"), "hops"), (("--study=hops", "ip"), "hops"),
+    (("--node", "--study", "ip"), ""), (("grep", "--study", "x"), ""),
+    (("--", "grep", "--study", "x"), "")])
+def test_the_lab_takes_its_study_from_its_own_options(arguments: tuple[str, ...],
+                                                      study: str) -> None:
+    """Behind them the command for the node begins, which may have an option of that name."""
+    assert lab.command.named(arguments) == study
+
+
+@pytest.mark.parametrize("study", studies.names())
+def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
+    """Without any level asked for, that of a cell that the study measures, in real time."""
+    loaded = studies.load(study)
+    asked = {f"level_of_{factor.name}": loaded.lab.levels.get(factor.name)
+             for factor in loaded.factors}
+    made = plan(lab._request(loaded, asked), {"clock": "real"})
+    assert len(made.cells) == len(made.testbeds) == 1
+
+
+def test_the_lab_takes_the_first_cell_of_the_levels_asked_for() -> None:
+    """A study need not have every combination of levels."""
+    asked = {f"level_of_{factor.name}": None for factor in studies.load("adp1987").factors}
+    made = plan(lab._request(studies.load("adp1987"), {**asked, "level_of_technology": "SW",
+                                                      "level_of_trace": "ND"}), {"clock": "real"})
+    [cell] = made.cells
+    assert (cell.ids["technology"], cell.ids["trace"]) == ("SW", "ND")
 
 
 @pytest.mark.parametrize("command", ["report", "status"])

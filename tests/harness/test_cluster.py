@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from distributed import LocalCluster
 
 import plans
-from conftest import wait_until
+from conftest import PATIENCE_S, wait_until
 from guest import image
 from harness.cluster import campaign, checking, connection, extra
 from harness.cluster.campaign import ClusterCampaign
@@ -291,7 +291,7 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
         await comes(lambda: script.stalled, task)
         await cluster.scheduler.close()
         with pytest.raises(UserError, match=r"the scheduler is gone.*same command again") as caught:
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, PATIENCE_S)
     assert "\n" not in str(caught.value)
     assert len(measuring.records()) == 1
 
@@ -446,7 +446,7 @@ def until_ended(asked: ShareProcess) -> tuple[list[int], list[str], Said]:
     numbers: list[int] = []
     begun: list[str] = []
     kept: list[int] = []
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         said = asked.ask(kept, 0.2)
         kept = [finished.number for finished in said.finished]
@@ -460,7 +460,7 @@ def until_ended(asked: ShareProcess) -> tuple[list[int], list[str], Said]:
 def test_a_session_tells_everything_once_it_is_acknowledged(tmp_path: Path) -> None:
     """What is unacknowledged comes again; its process and folder are gone when it is closed."""
     asked = session(ENDS_WELL, tmp_path)
-    wait_until(lambda: len(asked.ask([], 0.1).finished) == 2, 20)
+    wait_until(lambda: len(asked.ask([], 0.1).finished) == 2)
     [first, second] = asked.ask([], 0.1).finished
     assert first.record == "a-serial" and second.captures == {"a.pcap.gz": b"xx"}
     assert [finished.number for finished in asked.ask([1], 0.1).finished] == [2]
@@ -481,7 +481,7 @@ def test_a_crash_loses_nothing_finished_and_is_explained(tmp_path: Path) -> None
 def test_a_session_nobody_asks_for_ends_itself(tmp_path: Path) -> None:
     """A client that was killed leaves no process on its workers once the lease is over."""
     asked = session(LINGERS, tmp_path, lease_s=0.5)
-    wait_until(lambda: not list(tmp_path.iterdir()), 20)
+    wait_until(lambda: not list(tmp_path.iterdir()))
     assert not processes_in(tmp_path)
     said = asked.ask([], 0)
     assert said.ended and "nobody asked" in said.broken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
 from harness.commands import options
-from harness.engine import events, preview, profiles, recording, results, stopping
+from harness.engine import choosing, events, preview, profiles, recording, results, stopping
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
@@ -87,8 +88,76 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         folder.adopt(plan)
     kept(tmp_path, make("P1", 1))
     other = dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, seed=2))
+    others = {"seed 1 there, 2 here": other,
+              "stream_bytes 1000000 there, 50000 here": plans.plan_of(
+                  "P1,P2", asked={"stream_bytes": "50k"}),
+              "authentications not given there, 3 here": plans.plan_of(
+                  "P1,P2", asked={"authentications": "3"}),
+              "other levels of policy": plans.plan_of("P1")}
+    for says, unlike in others.items():
+        with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError) as raised:
+            folder.adopt(unlike)
+        assert f": holds results of another plan ({says}); " in str(raised.value)
+        with pytest.raises(UserError, match="holds results of another plan"):
+            preview.show(unlike, tmp_path, "all")
+
+
+def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
+    """Where no level tells it: a report would state wires that nothing was measured over.
+
+    It is not gone on with by itself, either. An edited scenario is a level that tells; and nothing
+    is known of the wires of folders that were begun before a plan had them.
+    """
+    made = plan_of()
+    scenario = made.levels["scenario"][0].value
+    links = [dataclasses.replace(link, delay_ms=9.0) for link in scenario.network.links]
+    edited = scenario_level(dataclasses.replace(
+        scenario, network=dataclasses.replace(scenario.network, links=links)))
+    level = made.levels["scenario"][0]
+    rewired = plans.with_levels(made, scenario=[dataclasses.replace(edited, digest=level.digest)])
+    assert rewired.digest == made.digest and rewired.manifest.wires != made.manifest.wires
+    with results.ResultsFolder(tmp_path / "run") as folder:
+        folder.adopt(made)
+    kept(tmp_path / "run", make("P1", 1))
+    before = (tmp_path / "run" / "plan.json").read_bytes()
+    with results.ResultsFolder(tmp_path / "run") as folder, \
+            pytest.raises(UserError, match=r"another plan \(other wires\)"):
+        folder.adopt(rewired)
+    assert (tmp_path / "run" / "plan.json").read_bytes() == before
+    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "run"
+    assert choosing.choose(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
+    assert made.manifest.measures_as(plans.with_levels(made, scenario=[edited]).manifest)
+    document = json.loads(before)
+    del document["wires"]
+    (tmp_path / "run" / "plan.json").write_text(json.dumps(document))
+    with results.ResultsFolder(tmp_path / "run") as folder:
+        assert folder.adopt(rewired) == ""
+
+
+def test_a_folder_whose_levels_stood_elsewhere_is_refused(tmp_path: Path) -> None:
+    """The number of a level is where its records are drawn."""
+    levels = [study_parts.Level("N2", number=number, value=level.value, content=level.content)
+              for level in plan_of().levels["scenario"] for number in (4.0, 40.0)]
+    first, second = (plans.with_levels(plan_of(), scenario=[level]) for level in levels)
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt(first)
+    kept(tmp_path, make("P1", 1))
     with results.ResultsFolder(tmp_path) as folder, pytest.raises(UserError, match="another plan"):
-        folder.adopt(other)
+        folder.adopt(second)
+
+
+def test_the_newest_folder_is_the_one_measured_last(tmp_path: Path) -> None:
+    """Not the one whose name comes last: a user gives folders any name."""
+    made = plan_of()
+    for name in ("z-before", "a-after"):
+        with results.ResultsFolder(tmp_path / name) as folder:
+            folder.adopt(made)
+        kept(tmp_path / name, make("P1", 1))
+    for path in (tmp_path / "z-before").rglob("*"):
+        os.utime(path, (1.0, 1.0))
+    (tmp_path / "z-before" / "report.html").touch()  # somebody has looked at it since
+    assert results.latest(tmp_path) == tmp_path / "a-after"
+    assert choosing.choose(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
 
 
 SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
@@ -105,10 +174,6 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
         folder.adopt(plan_of())
     assert str(tmp_path / "plan.json") in str(no.value) and "\n" not in str(no.value)
     assert results_folder.tree(tmp_path) == before
-
-
-#: As repetitions authenticated in schema 1, and while there was no choice.
-ONCE = {"authentications": "1"}
 
 
 def of_schema_1(entry: Record) -> dict[str, Any]:
@@ -314,7 +379,7 @@ def test_the_projection_is_the_start_once_and_the_rest_by_number() -> None:
 def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     """`--policies`, `--only` and a profile's `only` choose levels, options and `--set` settings."""
     (qop_here.folder / "mine.yml").write_text(
-        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000, authentications: 3}\n"
+        "title: x\nrepetitions: 2\nset: {stream_bytes: 200000, authentications: 1}\n"
         "only: {policy: [P3]}\n")
     said = [qop_here("run", "--dry-run", "--out", "out", "--scenarios", "N2",
                 *arguments).stdout.partition("Expected disk")[0]
@@ -337,7 +402,7 @@ def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     (["--set", "colour=red"], "no such setting; choose from stream_bytes"),
     (["--set", "stream_bytes"], "has no value; give KEY=VALUE"),
     (["--set", "stream_bytes=10k"], "--set stream_bytes=10k: give between 50k and 10G"),
-    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: "),
+    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: is no whole number\n"),
     (["--udp-payload", "5"], "--udp-payload 5: "),
     (["--stream-bytes", "1 k"], "is no size; write 500k, 1M or 16M"),
     (["--stream-bytes", "1M", "--set", "stream_bytes=2M"], "was given with --stream-bytes, too")])
@@ -393,7 +458,7 @@ def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> No
 
 def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
     """What was measured before counts; its records may call the plan what it was called then."""
-    plan = plan_of(2, asked=ONCE)
+    plan = plan_of(2)
     before = schema_1_plan(plan)
     (tmp_path / "plan.json").write_text(json.dumps(before))
     (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
@@ -408,7 +473,7 @@ def test_a_folder_of_schema_1_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_an_edited_scenario_puts_records_of_schema_1_aside(tmp_path: Path) -> None:
     """They name no scenario's digest: their folder says which one they were measured in."""
-    plan = plan_of(1, asked=ONCE)
+    plan = plan_of(1)
     (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
     circumstances = schema_1_circumstances(plan)
     circumstances["scenarios"]["N2"]["network"]["links"][0]["delay_ms"] = 7.0

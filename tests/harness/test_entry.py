@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROJECT
+from conftest import PATIENCE_S, PROJECT
 
 LOCKS = sorted((PROJECT / "requirements").glob("*.lock"))
 needs_tools = pytest.mark.skipif(
@@ -48,7 +48,7 @@ def _qop(tools: Path | str, cache: Path, *arguments: str, start: Path = PROJECT 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -142,7 +142,7 @@ def test_manifest_that_does_not_agree(tmp_path: Path, old: bytes, new: bytes, wo
 
 
 def test_endless_zeros_do_not_fill_memory_or_disk(tmp_path: Path) -> None:
-    """A member far larger than the manifest says is refused before it is written."""
+    """A member far larger than manifest.json says is refused before it is written."""
     file = packed(tmp_path)
     members = [(info, content) for info, content in members_of(file) if "svg" not in info.name]
     members.append(member("run/handoff.svg", bytes(50_000_000)))

@@ -40,7 +40,8 @@ def made(folder: Path, **changes: Any) -> Path:
     for number, step in enumerate(made_of.steps()):
         cell = step.cell.ids
         fields: dict[str, Any] = {
-            "status": "ok", "reason": "", "environment": {"clock": "virtual"},
+            "status": "ok", "reason": "",
+            "environment": {"clock": "virtual", "plan": made_of.digest},
             "measured": {"round_trips_s": [int(cell["hops"]) * 2e-3] * 3},
             "evidence": [CheckRecord(check="hops", ok=True, detail="")]}
         record.write(Record(
@@ -63,6 +64,47 @@ def rename(folder: Path, study: str) -> None:
     document = json.loads((folder / "plan.json").read_text())
     document["study"]["id"] = study
     (folder / "plan.json").write_text(json.dumps(document))
+
+
+def test_a_report_without_results_needs_none_of_its_study(qop_here: Qop) -> None:
+    """Whatever was measured last: the default study's own is made as documented."""
+    made(qop_here.folder / "results" / "mine")
+    done = qop_here("report", "--published", "--table", "table-3")
+    assert done.returncode == 0, done.stderr
+    assert (qop_here.folder / "results" / "published" / "report.html").exists()
+    assert "no such option '--handoff'" in refused(qop_here, "report", "--handoff")
+
+
+def test_a_table_that_is_asked_for_is_the_one_that_is_printed(qop_here: Qop) -> None:
+    """In every form, with one line for a table that there is not, and for several at once."""
+    made(qop_here.folder / "mine")
+    said = qop_here("report", "mine", "--table", "claims", "--format", "csv").stdout
+    assert said.startswith("clock,") and "H1" in said and not (
+        qop_here.folder / "mine" / "report.html").exists()
+    assert "H1" in qop_here("report", "mine", "--table", "claims", "--format", "markdown").stdout
+    assert "--table nope: there is no such table here" in refused(
+        qop_here, "report", "mine", "--table", "nope", "--format", "csv")
+    assert "--format csv: prints one table" in refused(
+        qop_here, "report", "mine", "--table", "claims", "--table", "run", "--format", "csv")
+
+
+# What status and verify count ----------------------------------------------------------------
+
+def test_repetitions_beyond_the_plan_are_counted_and_none_is_missing(qop_here: Qop) -> None:
+    """After a larger plan or a stopping rule there are more than planned, and nothing to measure.
+
+    One that the plan has and the folder lacks is to be measured, however many further ones are
+    there.
+    """
+    folder = made(qop_here.folder / "results" / "mine")
+    document = json.loads((folder / "plan.json").read_text())
+    document["settings"]["repetitions"] = 1
+    (folder / "plan.json").write_text(json.dumps(document))
+    assert ": not running; 6 of 6 repetitions ok, 0 failed, 0 to measure" in \
+        qop_here("status").stdout
+    assert ": 6 records of 3 planned and 3 further (6 ok)" in qop_here("verify").stdout
+    (folder / "records" / "2-001.json").unlink()
+    assert "5 of 6 repetitions ok, 0 failed, 1 to measure" in qop_here("status").stdout
 
 
 # Which study a folder is of ------------------------------------------------------------------
@@ -209,6 +251,20 @@ def test_a_level_that_there_is_not_is_said_with_its_factor(qop_here: Qop) -> Non
                                                               "profile mine.yml")):
         line = refused(qop_here, "run", "hops", "--dry-run", *arguments)
         assert line == f"qop: {place}, factor hops: 9: no such level; choose from 1, 2, 4\n"
+
+
+@pytest.mark.parametrize(("arguments", "naming"), [
+    (("run", "hops", "--stream-bytes", "1M"), "run hops"),
+    (("run", "hops", "--repetitions", "0"), "run hops"),
+    (("report", "mine", "--handoff"), "report --study hops"),
+    (("lab", "--study", "hops", "--policy", "P1"), "lab --study hops")])
+def test_the_help_that_is_named_is_the_studys(qop_here: Qop, arguments: tuple[str, ...],
+                                              naming: str) -> None:
+    """That of the command without a study has the default one's options."""
+    made(qop_here.folder / "mine")
+    line = refused(qop_here, *arguments)
+    assert line.startswith(f"qop: {naming}: ")
+    assert line.endswith(f"; see './qop {naming} --help'\n")
 
 
 def test_a_profile_of_a_study_without_any_names_what_there_is(qop_here: Qop) -> None:

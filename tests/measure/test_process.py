@@ -93,9 +93,7 @@ def test_ready_line_on_standard_error_counts(log: Path) -> None:
 def test_ready_before_it_is_waited_for(log: Path) -> None:
     """Slow starters are started all at once and waited for afterwards, in any order."""
     with shell("echo ready; exec sleep 60", log) as daemon:
-        deadline = time.monotonic() + 10
-        while not daemon.output() and time.monotonic() < deadline:
-            os.sched_yield()
+        wait_until(daemon.output)
         daemon.wait_ready()
         daemon.wait_ready()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from measure.errors import MeasureError
 from measure.services.daemons import Daemons
 from measure.services.starting import Starter, waves
-from measure.workload import Site
+from measure.workload import Site, load
 from topologies.model import Interface, Network, Node
 
 
@@ -167,3 +167,19 @@ def test_files_are_looked_for_by_duty(tmp_path: Path) -> None:
     assert here.having("x.conf") == ["one", "two"]
     assert here.having("x.conf", "gateway") == ["two"]
     assert here.having("y.conf") == []
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ('LIMIT = int("many")', "ValueError: invalid literal"), ("import nowhere", "No module named"),
+    ("class Workloat: pass", "has no attribute 'Workload'"), ("x = [\n", "SyntaxError")])
+def test_a_workload_that_cannot_be_loaded_is_the_studys(
+        code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its module raises is the reason for the record, on one line, and no lost machine."""
+    name = f"inside_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MeasureError) as raised:
+        load(name)
+    said = str(raised.value)
+    assert said.startswith(f"{name} cannot be loaded (") and says in said and "\n" not in said
+    assert said.endswith("; correct the study")

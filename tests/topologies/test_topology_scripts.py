@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import doc_commands
-from conftest import PROJECT, TESTS
+from conftest import PATIENCE_S, PROJECT, TESTS
 from guest.boot import boot
 from guest.image import MININET_WIFI, Image, find
 from harness.engine.request import RunRequest, plan
@@ -119,7 +119,7 @@ def test_places_change_no_plan(tmp_path: Path) -> None:
 def started(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A script as this machine's user starts it, from another folder than the checkout."""
     return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd="/",
-                          timeout=60, env={**os.environ, **environment}, check=False)
+                          timeout=PATIENCE_S, env={**os.environ, **environment}, check=False)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -47,23 +47,24 @@ def _unacceptable(cells: Cells) -> Iterator[Figure]:
     if points:
         yield Figure("fig-3", "Figure 3: an unacceptable stream",
                      "One client that verifies every packet, first repetition: 100 for a packet "
-                     "that was retained.", "Most packets are lost once the buffer is full.",
+                     "that was retained.", "Line over the packets' sequence numbers: 100 for one "
+                     "that was retained, 0 for one that was lost.",
                      (_line("Retention", points, _NUMBER, _PERCENT),))
 
 
 def _by_percentage(cells: Cells) -> Iterator[Figure]:
-    found = {level: observed for level in PERCENTAGES for metric in (RETENTION,)
-             if (observed := _observed(cells, metric, (f"p{level}", FIG_4, "idle")))}
-    if len(found) < 2:
+    levels = [level for level in PERCENTAGES
+              if _observed(cells, RETENTION, (f"p{level}", FIG_4, "idle"))]
+    if len(levels) < 2:
         return
-    panels = [_curve(metric, [(level / 100, observed) for level in found
+    panels = [_curve(metric, [(level / 100, observed) for level in levels
                               if (observed := _observed(cells, metric,
                                                         (f"p{level}", FIG_4, "idle")))],
                      Axis("packets verified", "%", 100.0))
               for metric in (RETENTION, GOODPUT, DELAY_P99)]
     yield Figure("fig-4", "Figure 4: retention by the percentage of packets verified, 5 clients",
                  "Means over the clients and repetitions, with goodput and delay beside.",
-                 "Retention is complete up to about 20 % of the packets, and falls steeply beyond.",
+                 "Lines over the percentage of packets verified; the run's table has all numbers.",
                  tuple(panels))
 
 
@@ -76,9 +77,9 @@ def _by_clients(cells: Cells, name: str, heuristic: str, title: str,
         if len(points) > 1:
             panels.append(_curve(metric, points, Axis("clients")))
     if panels:
-        yield Figure(name, f"{title}, by clients", "Means over the clients and repetitions. The "
-                     "server sends the slower the more clients it signs for.",
-                     "Retention grows with the number of clients.", tuple(panels))
+        yield Figure(name, f"{title}, by clients", "Means over the clients and repetitions.",
+                     "Lines over the number of clients; the run's table has all numbers.",
+                     tuple(panels))
 
 
 def _one_stream(cells: Cells) -> Iterator[Figure]:
@@ -93,8 +94,8 @@ def _one_stream(cells: Cells) -> Iterator[Figure]:
     if panels:
         yield Figure("fig-7-8-9", "Figures 7, 8 and 9: one stream under the adaptive blend",
                      "The first client of the first repetition, one client in all.",
-                     "The gap rises to LIMIT, the level drops, the gap closes, the level returns.",
-                     tuple(panels))
+                     "Lines of gap and level over the time at which packets were sent, and of "
+                     "retention over their sequence numbers.", tuple(panels))
 
 
 def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:

@@ -69,7 +69,7 @@ def of_run(cells: Cells, weights: Weights | None = None,
     verdicts = tuple(claims.judge(basis))
     return Report(
         _title(cells), standard_report.subtitle(cells), facts=standard_report.facts(cells, (
-            ("Received a stream", _received(cells)),)),
+            ("Received per stream", _received(cells)),)),
         answers=answers(offers), answers_note=_ANSWERS_NOTE, answers_title=_ANSWERS_TITLE,
         claims=verdicts, claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT,
         sections=_sections(basis, [*tables, run],

@@ -94,7 +94,7 @@ def _throughput(cells: Cells) -> str:
     columns = {name: f"{name}_bytes" for name in STREAMS}
     sizes = [f"{name.upper()} {size(good[column].median())}" for name, column in columns.items()
              if column in good and good[column].notna().any()]
-    return f"Throughput is goodput at the receiver; {' and '.join(sizes)} received a stream." \
+    return f"Throughput is goodput at the receiver, of {' and '.join(sizes)} received per stream." \
         if sizes else "No throughput was measured."
 
 

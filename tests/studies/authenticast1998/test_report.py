@@ -87,6 +87,12 @@ def test_every_figure_is_there(report: Report) -> None:
     assert len(figures["fig-7-8-9"].panels) == 3
 
 
+def test_figures_are_described_by_what_is_drawn(report: Report) -> None:
+    """What came out is for the numbers to say: with other settings or devices it is another."""
+    drawn = [figure for section in report.sections for figure in section.figures]
+    assert [figure.id for figure in drawn if not figure.describes.startswith("Line")] == []
+
+
 def test_table_1_is_of_what_was_measured(report: Report) -> None:
     """Level and loss risk come from altered packets, non-repudiation from what signs."""
     table = next(table for table in report.tables if table.id == "table-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from harness.errors import UserError
 from protocols.authenticast.source import Frames, read_frames
 from studies.authenticast1998 import checks, factors, programs
 from topologies.loader import load_device
+from topologies.reading import ROOT
 
 STUDY = studies.load("authenticast1998")
 TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
@@ -45,7 +47,7 @@ def test_a_user_may_ask_for_any_cell():
 
 
 @pytest.mark.parametrize(("sets", "words"), [
-    ({"client_device": "pentium"}, "pentium: no such file in topologies/devices"),
+    ({"client_device": "pentium"}, "setting client_device: pentium: no such file in "),
     ({"client_device": "today"}, "device today: does not say what dsa-512-sign takes"),
     ({"load_to_s": "2"}, "--set load_to_s=2: a load has to last"),
     ({"frames": "3"}, "--set frames=3: "), ({"precomputed_ms": "0"}, "--set precomputed_ms=0: ")])
@@ -54,6 +56,21 @@ def test_bad_settings_are_one_line(sets: dict[str, str], words: str):
     with pytest.raises(UserError, match=words) as caught:
         plan(RunRequest(STUDY, sets=sets), {})
     assert "\n" not in str(caught.value)
+
+
+def test_a_device_of_the_users_is_kept_by_its_name(tmp_path: Path):
+    """The path of its file is of one machine: the plan is the same from another place."""
+    plans = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        file = tmp_path / place / "mine.yml"
+        text = (ROOT / "devices" / "ultrasparc-167.yml").read_text()
+        file.write_text(text.replace("name: ultrasparc-167", "name: mine"))
+        plans.append(plan(RunRequest(STUDY, sets={"client_device": str(file)}), {}))
+    manifest = plans[0].manifest
+    assert manifest.asked["client_device"] == "mine" and "mine" in manifest.devices
+    assert str(tmp_path) not in manifest.model_dump_json()
+    assert plans[0].digest == plans[1].digest
 
 
 def test_the_trace_is_mpeg_1():

@@ -1,0 +1,72 @@
+"""Frames are read from a capture as bytes with their times, for what no dissector is asked."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.errors import MeasureError
+
+_HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
+_ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
+_IPV4 = 0x0800
+
+
+@dataclass(frozen=True)
+class CapturedFrame:
+    """An Ethernet frame, with the wall clock at which it was captured (s)."""
+
+    at_s: float
+    data: bytes
+
+    @property
+    def kind(self) -> int:
+        """Its EtherType."""
+        return int.from_bytes(self.data[12:14], "big")
+
+    @property
+    def payload(self) -> bytes:
+        """What follows the Ethernet header."""
+        return self.data[_ETHERNET_BYTES:]
+
+
+@dataclass(frozen=True)
+class UdpFrame:
+    """A UDP datagram of IPv4, whole or cut short by the capture."""
+
+    at_s: float
+    source: str
+    source_port: int
+    target_port: int
+    payload: bytes
+
+
+def frames(file: Path) -> Iterator[CapturedFrame]:
+    """All frames of a capture of Ethernet, in its order. Raises MeasureError."""
+    data = file.read_bytes()
+    if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
+            struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
+        raise MeasureError("data", f"{file.name} is no capture of Ethernet frames")
+    place = _HEAD_BYTES
+    while place + _RECORD.size <= len(data):
+        seconds, micros, size, _ = _RECORD.unpack_from(data, place)
+        place += _RECORD.size
+        yield CapturedFrame(seconds + micros / 1e6, data[place:place + size])
+        place += size
+
+
+def datagrams(file: Path) -> Iterator[UdpFrame]:
+    """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
+    for frame in frames(file):
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _UDP_PROTOCOL:
+            continue
+        if int.from_bytes(packet[6:8], "big") & 0x3FFF:
+            continue
+        start = (packet[0] & 15) * 4
+        source, target, length = struct.unpack_from("!HHH", packet, start)
+        yield UdpFrame(frame.at_s, str(ipaddress.IPv4Address(packet[12:16])), source, target,
+                       packet[start + _UDP_BYTES:start + length])
