@@ -16,7 +16,7 @@ from protocols.kerberos.party import Party
 from protocols.kerberos.processor import SharedProcessor
 from protocols.kerberos.steps import Ask, Mark, Work
 from protocols.kerberos.suites import RandomBytes, Suite
-from protocols.kerberos.wire import Address, Exchange
+from protocols.kerberos.wire import Address, OpenConnections
 
 
 class Answering(Protocol):
@@ -81,7 +81,7 @@ class Host:
     async def run(self, work: Work, party: Party, about: str, message: bytes | None = None,
                   stamps: Stamps | None = None) -> bytes:
         """A piece of work from its first step to its answer. Raises Refusal."""
-        exchange = Exchange(self._addresses)
+        exchange = OpenConnections(self._addresses)
         if message is not None:
             party.meter.charge(_message_operation(message), len(message))
         reply = None
@@ -125,7 +125,7 @@ class Host:
         await self._processor.work(work_s)
 
 
-async def _asked(exchange: Exchange, step: Ask) -> bytes:
+async def _asked(exchange: OpenConnections, step: Ask) -> bytes:
     """The reply to a question. Raises Refusal where nobody answers."""
     try:
         return await exchange.ask(step.to, step.transport, step.message)

@@ -76,7 +76,7 @@ class _Waiting(asyncio.DatagramProtocol):
         self.received.put_nowait(data)
 
 
-class Exchange:
+class OpenConnections:
     """The connections of one piece of work: each is kept open until the work is over."""
 
     def __init__(self, addresses: Mapping[str, Address]) -> None:
