@@ -17,11 +17,11 @@ from typing import Any
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
 from measure.process import Daemon
+from measure.services.launcher import Launcher, environment
 from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
 from studies.authenticast1998 import programs
-from studies.authenticast1998.launcher import Launcher, environment
 
 _TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
@@ -47,7 +47,8 @@ class Workload:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("server")
-        self._launcher = Launcher(site)
+        self._launcher = Launcher(site, {"serve": "protocols.authenticast.serve:run",
+                                         "receive": "protocols.authenticast.receive:run"})
         self._public: dict[str, str] = {}
         self._introduce()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
@@ -96,7 +97,8 @@ class Workload:
         with ExitStack() as stack:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
-                    name, document, logs[name], begin_ns + place * _APART_NS))
+                    "serve" if name == "server" else "receive", name, document, logs[name],
+                    at_ns=begin_ns + place * _APART_NS))
             for name in [name for name in documents if name != "server"]:
                 self._launcher.wait(name, deadline_s)
 

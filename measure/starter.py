@@ -1,25 +1,26 @@
-"""Program beside the nodes: starts the protocol's programs on them at once, with all loaded.
+"""Program beside the nodes: starts programs of ours on them at once, with all loaded.
 
-`python3 -m studies.authenticast1998.starter` takes JSON lines, each with a `node`: `{"run": "serve"
-| "receive", "pid", "config", "log", "at_ns"}` forks one into the network of process `pid`, which
-begins at that time of the machine's clock and writes its events to the log; `{"do": "wait",
-"for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a guest holds what is
-imported once, which is scarce there, and no program's start takes the time of another.
+`python3 -m measure.starter NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each with a
+`node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one into the network of process
+`pid`, which begins at that time of the machine's clock and writes its events to the log;
+`{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a
+guest holds what is imported once, which is scarce there, and no program's start takes the time of
+another.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from protocols.authenticast import receive, serve
 
 #: So long before its time a program is awake: what starts beside it does not disturb it then.
 _AWAKE_NS = 10_240_000
@@ -27,7 +28,7 @@ _STOP_S = 5.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 # Linux: <linux/prctl.h>. Without slack, sleeps end when they should, whatever else is due then.
 _PR_SET_TIMERSLACK = 29
-_RUN = {"serve": serve.run, "receive": receive.run}
+_RUN: dict[str, Callable[[Path], Any]] = {}
 
 
 class Child:
@@ -82,6 +83,10 @@ def _join_network(pid: int) -> None:
 def main() -> None:
     """Answer commands until there are no more."""
     _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
+    for argument in sys.argv[1:]:
+        name, _, place = argument.partition("=")
+        module, _, function = place.partition(":")
+        _RUN[name] = getattr(importlib.import_module(module), function)
     children: dict[str, Child] = {}
     for line in sys.stdin:
         command: dict[str, Any] = json.loads(line)

@@ -1,4 +1,4 @@
-"""The worker's side of `starter`: the service that starts the protocol's programs on nodes."""
+"""The worker's side of `measure.starter`: the service that starts programs of ours on nodes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ def environment() -> dict[str, str]:
 
 
 class Launcher:
-    """A service: starts programs on nodes without loading them anew each time."""
+    """A service: starts programs on nodes without loading them anew each time.
+
+    `programs` are functions by name, as `MODULE:FUNCTION`; each takes its configuration's path.
+    """
 
     name = "launcher"
     needs: Sequence[str] = ()
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, site: Site, programs: Mapping[str, str]) -> None:
+        self._site, self._programs = site, programs
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -39,7 +42,8 @@ class Launcher:
         with self._site.log("launcher", "machine").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m",
-                 "studies.authenticast1998.starter"],
+                 "measure.starter", *(f"{name}={place}"
+                                      for name, place in self._programs.items())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 env=environment())
 
@@ -58,13 +62,12 @@ class Launcher:
             self._process.wait()
 
     @contextmanager
-    def running(self, node: str, document: Mapping[str, Any], log: Path,
-                at_ns: int) -> Iterator[None]:
-        """A program of the protocol's while this lasts, from a time of the machine's clock on."""
+    def running(self, program: str, node: str, document: Mapping[str, Any], log: Path,
+                *, at_ns: int = 0) -> Iterator[None]:
+        """A program by its name while this lasts, from a time of the machine's clock on."""
         file = self._site.run_folder(node) / "config.json"
         file.write_text(json.dumps(document))
-        does = "serve" if "source" in document else "receive"
-        self._ask(run=does, node=node, pid=self._site.testbed.node(node).pid, config=str(file),
+        self._ask(run=program, node=node, pid=self._site.testbed.node(node).pid, config=str(file),
                   log=str(log), at_ns=at_ns)
         try:
             yield

@@ -1,0 +1,152 @@
+"""Certificates are made, and chains of them validated, with every signature charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.party import Party
+
+#: RFC 4556: a principal's name in a certificate, and what its key is for.
+PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
+CLIENT_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.2.3.4")
+KDC_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.2.3.5")
+#: What fills a certificate up to its wanted size; an arc for private use.
+_FILLING = x509.ObjectIdentifier("1.3.6.1.4.1.32473.1")
+_EXTENSION_BYTES = 30
+X509 = 1
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """A certification authority: its certificate and key."""
+
+    certificate: x509.Certificate
+    key: rsa.RSAPrivateKey
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a certificate is to say. Without a purpose it is an authority's."""
+
+    subject: str
+    realm: str = ""
+    purpose: x509.ObjectIdentifier | None = None
+    is_authority: bool = False
+    valid_from: timedelta = timedelta(days=-2)
+    valid_to: timedelta = timedelta(days=365)
+    size_bytes: int = 0
+
+
+def issue(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, signer: rsa.RSAPrivateKey,
+          now: datetime) -> x509.Certificate:
+    """A certificate; one without an issuer is its own. Filled up to the wanted size."""
+    bare = _built(wish, key, issuer, now, b"").sign(signer, hashes.SHA256())
+    lacking = wish.size_bytes - len(bare.public_bytes(Encoding.DER))
+    if lacking <= 0:
+        return bare
+    filling = bytes(max(0, lacking - _EXTENSION_BYTES))
+    return _built(wish, key, issuer, now, filling).sign(signer, hashes.SHA256())
+
+
+def _built(wish: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, now: datetime,
+           filling: bytes) -> x509.CertificateBuilder:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wish.subject)])
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer.certificate.subject if issuer else subject, subject_name=subject,
+        public_key=key, serial_number=x509.random_serial_number(),
+        not_valid_before=now + wish.valid_from, not_valid_after=now + wish.valid_to)
+    builder = builder.add_extension(x509.BasicConstraints(wish.is_authority, None), critical=True)
+    if wish.realm:
+        name = messages.encode("KRB5PrincipalName", {
+            "realm": wish.realm, "principalName": messages.principal(wish.subject)})
+        builder = builder.add_extension(x509.SubjectAlternativeName(
+            [x509.OtherName(PRINCIPAL_NAME, name)]), critical=False)
+    if wish.purpose:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([wish.purpose]), critical=False)
+    if filling:
+        builder = builder.add_extension(x509.UnrecognizedExtension(_FILLING, filling),
+                                        critical=False)
+    return builder
+
+
+def as_sent(chain: Sequence[x509.Certificate]) -> list[dict[str, Any]]:
+    """A chain as a SEQUENCE OF Certificate."""
+    return [{"certType": X509, "certData": certificate.public_bytes(Encoding.DER)}
+            for certificate in chain]
+
+
+def validate(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certificate,
+             purpose: x509.ObjectIdentifier) -> tuple[x509.Certificate, tuple[str, str]]:
+    """The certificate that a chain is about, with the name and realm that it binds.
+
+    Every signature up to the anchor, every period, who may certify, and what the key is for are
+    checked. Raises Refusal.
+    """
+    try:
+        chain = [x509.load_der_x509_certificate(entry["certData"]) for entry in sent]
+    except ValueError:
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no certificate of X.509") from None
+    if not chain:
+        raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, "no certificate at all")
+    for below, above in zip(chain, [*chain[1:], anchor], strict=True):
+        _check_link(party, below, above)
+    _check_periods(party, chain)
+    if not _has_purpose(chain[0], purpose):
+        raise Refusal(RefusalCode.INCONSISTENT_KEY_PURPOSE, "the key is for something else")
+    return chain[0], bound_name(chain[0])
+
+
+def _check_link(party: Party, below: x509.Certificate, above: x509.Certificate) -> None:
+    key, algorithm = above.public_key(), below.signature_hash_algorithm
+    if below.issuer != above.subject or not isinstance(key, rsa.RSAPublicKey) or not algorithm:
+        raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, "nobody trusted has issued it")
+    if not above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "the issuer is no authority")
+    party.verify(key, below.signature, below.tbs_certificate_bytes, algorithm,
+                 RefusalCode.CANNOT_VERIFY_CERTIFICATE)
+
+
+def _check_periods(party: Party, chain: Sequence[x509.Certificate]) -> None:
+    now = datetime.fromtimestamp(party.now_ns() / 1e9, UTC)
+    for certificate in chain:
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise Refusal(RefusalCode.INVALID_CERTIFICATE, "it is not valid now")
+
+
+def _has_purpose(certificate: x509.Certificate, purpose: x509.ObjectIdentifier) -> bool:
+    try:
+        return purpose in certificate.extensions.get_extension_for_class(
+            x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return False
+
+
+def bound_name(certificate: x509.Certificate) -> tuple[str, str]:
+    """Name and realm of the principal that a certificate is about. Raises Refusal."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        bound = next(name.value for name in names.get_values_for_type(x509.OtherName)
+                     if name.type_id == PRINCIPAL_NAME)
+    except (x509.ExtensionNotFound, StopIteration):
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no principal's name in it") from None
+    value = messages.decode("KRB5PrincipalName", bound)
+    return messages.name_of(value["principalName"]), value["realm"]
+
+
+def key_in(certificate: x509.Certificate) -> rsa.RSAPublicKey:
+    """Its public key. Raises Refusal for one of another kind."""
+    key = certificate.public_key()
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no RSA key in it")
+    return key

@@ -1,0 +1,205 @@
+"""A client's transactions: PKCROSS, PKTAPP, and M-PKINIT with or without a proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from protocols.kerberos import messages, pkinit, tickets
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.messages import krbtgt
+from protocols.kerberos.party import AS_REP_PART, PROXY_PROOF, TGS_REP_PART, Party
+from protocols.kerberos.pkinit import Identity, ToldKey
+from protocols.kerberos.steps import Ask, Mark, Transport, Work
+from protocols.kerberos.tickets import Credential
+
+Initial = Literal["password", "pkinit", "client-key"]
+ProxyUse = Literal["none", "forward", "trusted", "assist"]
+#: Parties, as configurations name them.
+LOCAL_KDC, REMOTE_KDC, PROXY = "kdc-l", "kdc-r", "proxy"
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Who a client is, and what it knows of others before it starts.
+
+    `services` are principals of `service_realm` with the parties that they are at. `kdc_key` and
+    `proxy_key` are needed for keys of its own making; with `own_proxy_key` the proxy is told
+    another one than the KDC. `repeats_ap_request` sends the last message twice, as a thief would.
+    """
+
+    identity: Identity
+    secret: Mapping[str, Any]
+    services: Sequence[tuple[str, str]]
+    service_realm: str
+    kdc_key: rsa.RSAPublicKey | None = None
+    proxy_key: rsa.RSAPublicKey | None = None
+    proxy_name: str = ""
+    initial: Initial = "password"
+    proxy: ProxyUse = "none"
+    own_proxy_key: bool = False
+    weak_keys: bool = False
+    repeats_ap_request: bool = False
+
+
+class Client:
+    """One user's transactions, each a generator of what is to be asked of whom."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    def transaction(self, party: Party, protocol: str) -> Work:
+        """One whole transaction: `pkcross`, `pktapp` or `mobile`. Raises Refusal."""
+        return {"pkcross": self.pkcross, "pktapp": self.pktapp, "mobile": self.mobile}[
+            protocol](party)
+
+    def pkcross(self, party: Party) -> Work:
+        """Messages 1 to 10 of appendix A."""
+        own, realm = self._settings.identity, self._settings.service_realm
+        initial = yield from self._with_password(party)
+        yield Mark("initial")
+        cross = yield from self._granted(party, LOCAL_KDC, initial, (krbtgt(realm), own.realm))
+        yield Mark("cross-realm")
+        for service, where in self._settings.services:
+            held = yield from self._granted(party, REMOTE_KDC, cross, (service, realm))
+            yield from self._authenticate(party, where, service, held)
+        return b""
+
+    def pktapp(self, party: Party) -> Work:
+        """Messages 1 to 4 of appendix A, for each server."""
+        own, realm = self._settings.identity, self._settings.service_realm
+        for service, where in self._settings.services:
+            nonce = party.nonce()
+            padata = pkinit.request(party, own, (service, realm), nonce)
+            reply = yield Ask(where, "tcp", tickets.request(
+                party, "AS-REQ", (service, realm), nonce, client=own.name, padata=[padata]))
+            held = self._opened(party, reply, (service, realm), nonce)
+            yield Mark("ticket")
+            yield from self._authenticate(party, where, service, held)
+        return b""
+
+    def mobile(self, party: Party) -> Work:
+        """PKINIT, a service ticket, and authentication at the server (Figures 7 and 8)."""
+        own = self._settings.identity
+        if self._settings.initial == "password":
+            held = yield from self._with_password(party)
+        elif self._settings.initial == "pkinit":
+            held = yield from self._with_kdc_key(party)
+        else:
+            held = yield from self._with_own_key(party)
+        yield Mark("authenticated")
+        for service, where in self._settings.services:
+            ticket = yield from self._granted(party, LOCAL_KDC, held, (service, own.realm))
+            yield from self._authenticate(party, where, service, ticket)
+        return b""
+
+    # --- initial tickets ---------------------------------------------------------------------
+
+    def _with_password(self, party: Party) -> Any:
+        own, nonce = self._settings.identity, party.nonce()
+        reply = yield from self._ask(LOCAL_KDC, krbtgt(own.realm), "udp", tickets.request(
+            party, "AS-REQ", (krbtgt(own.realm), own.realm), nonce, client=own.name))
+        return tickets.take(party, messages.expect("AS-REP", reply), "AS-REP",
+                            self._settings.secret, AS_REP_PART, nonce)
+
+    def _with_kdc_key(self, party: Party) -> Any:
+        own, nonce = self._settings.identity, party.nonce()
+        name = (krbtgt(own.realm), own.realm)
+        padata = pkinit.request(party, own, name, nonce)
+        reply = yield from self._ask(LOCAL_KDC, name[0], "tcp", tickets.request(
+            party, "AS-REQ", name, nonce, client=own.name, padata=[padata]))
+        return self._opened(party, reply, name, nonce)
+
+    def _with_own_key(self, party: Party) -> Any:
+        """The client makes the reply's key; who shows that it has it is the KDC."""
+        own, settings, nonce = self._settings.identity, self._settings, party.nonce()
+        name, key = krbtgt(own.realm), self._new_key(party)
+        assert settings.kdc_key is not None
+        value, _ = pkinit.tell(party, own, ToldKey(key, name, own.realm, settings.kdc_key), nonce,
+                               with_chain=settings.proxy != "assist")
+        request = tickets.request(
+            party, "AS-REQ", (name, own.realm), nonce, client=own.name,
+            padata=[{"padata-type": messages.PA_PK_AS_SIGN,
+                     "padata-value": messages.encode("PA-PK-AS-SIGN", value)}])
+        told = self._told(party, key, nonce) if settings.proxy in ("trusted", "assist") else None
+        reply = yield from self._ask(LOCAL_KDC, name, "tcp", request, told, party)
+        return tickets.take(party, messages.expect("AS-REP", reply), "AS-REP", key, AS_REP_PART,
+                            nonce)
+
+    def _new_key(self, party: Party) -> dict[str, Any]:
+        key = party.new_key()
+        return {**key, "keyvalue": bytes(len(key["keyvalue"]))} if self._settings.weak_keys else key
+
+    def _told(self, party: Party, key: Mapping[str, Any],
+              nonce: int) -> tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+        """What the proxy is told, the key in it, and the time that it has to answer."""
+        settings = self._settings
+        assert settings.proxy_key is not None
+        shown = party.new_key() if settings.own_proxy_key else key
+        value, about = pkinit.tell(party, settings.identity, ToldKey(
+            shown, settings.proxy_name, settings.identity.realm, settings.proxy_key), nonce,
+            with_chain=False)
+        return value, shown, about
+
+    def _opened(self, party: Party, reply: bytes, kdc: tuple[str, str], nonce: int) -> Credential:
+        """What a reply to a signed request brings."""
+        value = messages.expect("AS-REP", reply)
+        sealed = messages.padata_of(value)
+        if messages.PA_PK_AS_REP not in sealed:
+            raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "a reply without a signature")
+        key = pkinit.check_reply(party, self._settings.identity, sealed[messages.PA_PK_AS_REP], kdc,
+                                 nonce)
+        return tickets.take(party, value, "AS-REP", key, AS_REP_PART, nonce)
+
+    # --- service tickets and servers ---------------------------------------------------------
+
+    def _granted(self, party: Party, where: str, held: Credential,
+                 service: tuple[str, str]) -> Any:
+        own, nonce = self._settings.identity, party.nonce()
+        body = tickets.request_body(party, service, nonce)
+        shown, _ = tickets.present(party, held, (own.name, own.realm),
+                                   body=messages.encode("KDC-REQ-BODY", body))
+        message = messages.encode("TGS-REQ", {
+            "pvno": messages.PROTOCOL_VERSION, "msg-type": messages.TYPES["TGS-REQ"],
+            "padata": [{"padata-type": messages.PA_TGS_REQ, "padata-value": shown}],
+            "req-body": body})
+        reply = yield from self._ask(where, krbtgt(own.realm), "udp", message)
+        value = messages.expect("TGS-REP", reply)
+        return tickets.take(party, value, "TGS-REP", held.key, TGS_REP_PART, nonce)
+
+    def _authenticate(self, party: Party, where: str, service: str, held: Credential) -> Any:
+        own = self._settings.identity
+        message, time = tickets.present(party, held, (own.name, own.realm))
+        reply = yield from self._ask(where, service, "udp", message)
+        tickets.check_acknowledged(party, reply, held.key, time)
+        yield Mark("service")
+        if self._settings.repeats_ap_request:
+            again = yield from self._ask(where, service, "udp", message)
+            tickets.check_acknowledged(party, again, held.key, time)
+
+    def _ask(self, where: str, principal: str, transport: Transport, message: bytes,
+             told: Any = None, party: Party | None = None) -> Any:
+        """Ask directly, or through the proxy."""
+        if self._settings.proxy == "none":
+            return (yield Ask(where, transport, message))
+        own = self._settings.identity
+        request: dict[str, Any] = {
+            "crealm": own.realm, "client": messages.principal(own.name),
+            "target": messages.principal(principal), "message": message}
+        if told:
+            request["told"] = told[0]
+        if self._settings.proxy == "assist" and transport == "tcp":
+            request["addChain"] = True
+        reply = yield Ask(PROXY, transport, messages.encode("ProxyRequest", request))
+        value = messages.expect("ProxyReply", reply)
+        if told and party:
+            if "proof" not in value:
+                raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "the proxy has not shown its key")
+            part = party.decrypt(told[1], PROXY_PROOF, value["proof"], "EncAPRepPart")
+            if not tickets.is_same_time((part["ctime"], part["cusec"]),
+                                        (told[2]["ctime"], told[2]["cusec"])):
+                raise Refusal(RefusalCode.BAD_MATCH, "the proxy answers something else")
+        return value["message"]

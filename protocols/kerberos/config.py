@@ -1,0 +1,229 @@
+"""A node's configuration is read strictly: a JSON object, with keys in a file beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from protocols.fields import (
+    ConfigError,
+    Fields,
+    boolean,
+    none_or,
+    number,
+    one_of,
+    read,
+    several,
+    text,
+    whole,
+)
+from protocols.kerberos import certificates
+from protocols.kerberos.client import ClientSettings, Initial, ProxyUse
+from protocols.kerberos.kdc import KdcSettings
+from protocols.kerberos.meter import Cost
+from protocols.kerberos.party import key_of
+from protocols.kerberos.pkinit import Identity
+from protocols.kerberos.processor import Sharing, Variation
+from protocols.kerberos.proxy import ProxySettings
+from protocols.kerberos.server import ServiceSettings
+from protocols.kerberos.suites import SUITES, Suite
+from protocols.kerberos.wire import Address
+
+T = TypeVar("T")
+Way = Literal["pkcross", "pktapp", "mobile"]
+_RoleName = Literal["kdc", "services", "proxy", "client"]
+_LONG = 10_000_000
+_seconds = number(0, 1e9)
+
+
+@dataclass(frozen=True)
+class ServerRole:
+    """An application server's services by their principals."""
+
+    services: Mapping[str, ServiceSettings]
+
+
+@dataclass(frozen=True)
+class ClientRole:
+    """A client, the way that its transactions go, how many, and how many customers have them."""
+
+    settings: ClientSettings
+    way: Way
+    customers: int
+    transactions: int
+
+
+Role = KdcSettings | ServerRole | ProxySettings | ClientRole
+
+
+@dataclass(frozen=True)
+class PartyConfig:
+    """What a node is, where, and what computing takes there."""
+
+    suite: Suite
+    role: Role
+    address: str
+    port: int
+    addresses: Mapping[str, Address]
+    costs: Mapping[str, Cost]
+    speed: float
+    sharing: Sharing
+    variation: Variation
+    seed: int | None
+    clock_offset_s: float
+
+
+def load(path: Path) -> PartyConfig:
+    """A node's configuration. Raises ConfigError, one line."""
+    fields = Fields(read(path), path.name)
+    suite = fields.take("suite", one_of(SUITES))
+    keys = _Keys(Path(fields.take("keys", text)), suite, fields.take("uses", several(text)))
+    processor = fields.inner("processor", {})
+    config = PartyConfig(
+        suite, _role(fields, keys), fields.take("address", str, ""),
+        fields.take("port", whole(0, 65535), 0), fields.take("addresses", _map(_address), {}),
+        fields.take("costs", _map(_cost), {}), processor.take("speed", number(1e-6, 1e6), 1.0),
+        processor.take("sharing", _names(Sharing), "shared"),
+        processor.take("variation", _names(Variation), "fixed"),
+        fields.take("seed", none_or(whole(0, 1 << 40)), None),
+        fields.take("clock_offset_s", number(-1e9, 1e9), 0.0))
+    processor.end()
+    fields.end()
+    return config
+
+
+def _role(fields: Fields, keys: _Keys) -> Role:
+    """The one role that a document gives."""
+    name = fields.take("role", _names(_RoleName))
+    if name == "services":
+        return ServerRole({service: ServiceSettings(keys.secret(service), keys.identity(service))
+                           for service in fields.take("services", several(text))})
+    inner = fields.inner(name)
+    readers: Mapping[str, Callable[[Fields, _Keys], Role]] = {
+        "kdc": _kdc, "proxy": _proxy, "client": _client}
+    role = readers[name](inner, keys)
+    inner.end()
+    return role
+
+
+def _kdc(fields: Fields, keys: _Keys) -> KdcSettings:
+    secret = fields.take("pkcross_secret", text)
+    return KdcSettings(
+        keys.identity(fields.take("identity", text)),
+        {name: keys.secret(name) for name in fields.take("secrets", several(text))},
+        keys.secret(secret), keys.secret(fields.take("pkcross_opening_secret", text, secret)),
+        remote=fields.take("remote", _map(_pair), {}),
+        cross_realm_s=fields.take("cross_realm_s", whole(1, _LONG), 28_800),
+        **{name: fields.take(name, boolean, usual) for name, usual in (
+            ("keeps_cross_realm_tickets", False), ("accepts_client_keys", True),
+            ("signs_client_key_reply", False), ("ignores_policy", False))})
+
+
+def _proxy(fields: Fields, keys: _Keys) -> ProxySettings:
+    identity = fields.take("identity", str, "")
+    chains = {client: certificates.as_sent(keys.identity(name).chain)
+              for client, name in fields.take("chains", _map(text), {}).items()}
+    return ProxySettings(fields.take("name", text), fields.take("realm", text),
+                         fields.take("targets", _map(text)),
+                         keys.identity(identity) if identity else None, chains)
+
+
+def _client(fields: Fields, keys: _Keys) -> ClientRole:
+    identity = keys.identity(fields.take("identity", text))
+    shown = fields.take("presents", str, "")
+    if shown:
+        # Its own name over somebody else's chain: for negative controls.
+        identity = replace(identity, key=keys.identity(shown).key, chain=keys.identity(shown).chain)
+    settings = ClientSettings(
+        identity, keys.secret(fields.take("secret", text)), fields.take("services", several(_pair)),
+        fields.take("service_realm", text), kdc_key=keys.public(fields.take("kdc_key", str, "")),
+        proxy_key=keys.public(fields.take("proxy_key", str, "")),
+        proxy_name=fields.take("proxy_name", str, ""),
+        initial=fields.take("initial", _names(Initial), "password"),
+        proxy=fields.take("proxy", _names(ProxyUse), "none"),
+        **{name: fields.take(name, boolean, default=False) for name in (
+            "own_proxy_key", "weak_keys", "repeats_ap_request")})
+    return ClientRole(settings, fields.take("way", _names(Way)),
+                      fields.take("customers", whole(1, 10_000), 1),
+                      fields.take("transactions", whole(1, _LONG), 1))
+
+
+class _Keys:
+    """The file of keys: `secrets` in hexadecimal, `identities` and the `anchor` in PEM."""
+
+    def __init__(self, path: Path, suite: Suite, uses: list[str]) -> None:
+        self._suite, self._uses, self._name = suite, uses, path.name
+        document = read(path)
+        if not isinstance(document, dict):
+            raise ConfigError(f"{path.name}: an object is needed")
+        try:
+            self._secrets = {name: bytes.fromhex(value)
+                             for name, value in document["secrets"].items()}
+            self._anchor = x509.load_pem_x509_certificate(document["anchor"].encode())
+            self._identities = {name: self._read(document["identities"][name]) for name in uses}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path.name}: no file of keys ({type(error).__name__}: {error})"
+                              ) from None
+
+    def _read(self, entry: Mapping[str, Any]) -> Identity:
+        key = load_pem_private_key(entry["key"].encode(), None)
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise TypeError("another key than RSA's")
+        return Identity(entry["name"], entry["realm"], key,
+                        x509.load_pem_x509_certificates(entry["chain"].encode()), self._anchor)
+
+    def identity(self, name: str) -> Identity:
+        """An identity that the document says it uses. Raises ConfigError."""
+        if name not in self._identities:
+            raise ConfigError(f"uses: has no identity {name}; add it")
+        return self._identities[name]
+
+    def public(self, name: str) -> rsa.RSAPublicKey | None:
+        """An identity's public key; None for "". Raises ConfigError."""
+        return self.identity(name).key.public_key() if name else None
+
+    def secret(self, name: str) -> Mapping[str, Any]:
+        """A secret key. Raises ConfigError."""
+        if name not in self._secrets:
+            raise ConfigError(f"{self._name}: has no secret of {name}; add it")
+        return key_of(self._suite, self._secrets[name])
+
+
+def _names(kind: Any) -> Callable[[object], Any]:
+    """One of the names that a type allows."""
+    return one_of({name: name for name in get_args(kind)})
+
+
+def _map(convert: Callable[[object], T]) -> Callable[[object], dict[str, T]]:
+    def convert_all(values: object) -> dict[str, T]:
+        if not isinstance(values, dict):
+            raise ValueError("an object is needed")  # noqa: TRY004 - see Fields.take
+        return {text(name): convert(value) for name, value in values.items()}
+    return convert_all
+
+
+def _pair(value: object) -> tuple[str, str]:
+    first, second = _exactly(value, 2)
+    return text(first), text(second)
+
+
+def _address(value: object) -> Address:
+    host, port = _exactly(value, 2)
+    return text(host), whole(1, 65535)(port)
+
+
+def _cost(value: object) -> Cost:
+    each, byte = _exactly(value, 2)
+    return Cost(_seconds(each), _seconds(byte))
+
+
+def _exactly(value: object, count: int) -> list[object]:
+    if not isinstance(value, list) or len(value) != count:
+        raise ValueError(f"a list of {count} is needed")
+    return value

@@ -1,0 +1,150 @@
+"""Messages are encoded and decoded by the schemas beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import asn1tools  # type: ignore[import-untyped,unused-ignore]
+from asn1tools.codecs import der  # type: ignore[import-untyped,unused-ignore]
+
+from protocols.kerberos.errors import Refusal, RefusalCode
+
+SCHEMA = Path(__file__).parent / "schema"
+PROTOCOL_VERSION = 5
+#: Messages by their application tag; the tag of a KDC's and a server's is the message type, too.
+TAGS: Mapping[int, str] = {
+    1: "Ticket", 2: "Authenticator", 3: "EncTicketPart", 10: "AS-REQ", 11: "AS-REP",
+    12: "TGS-REQ", 13: "TGS-REP", 14: "AP-REQ", 15: "AP-REP", 25: "EncASRepPart",
+    26: "EncTGSRepPart", 27: "EncAPRepPart", 30: "KRB-ERROR", 40: "ProxyRequest",
+    41: "ProxyReply"}
+TYPES: Mapping[str, int] = {name: tag for tag, name in TAGS.items()}
+#: Pre-authentication data. RFC 4556 uses 16 and 17 for what 14 and 15 are here, and draft 05's 16
+#: for another structure: what the client makes is therefore of a local, negative type.
+PA_TGS_REQ, PA_PK_AS_REQ, PA_PK_AS_REP, PA_PK_AS_SIGN = 1, 14, 15, -16
+#: Extensions of a ticket, and what a remote KDC may ask in them (PKCROSS).
+TE_PKCROSS_KDC, TE_PKCROSS_CLIENT, POLICY_LIFETIME = 2, 3, 1
+#: KDC option of PKCROSS: bit 9.
+PKCROSS_OPTION = (0x00400000).to_bytes(4, "big")
+NO_FLAGS = (bytes(4), 32)
+MUTUAL = (bytes((0x20, 0, 0, 0)), 32)
+NT_PRINCIPAL, NT_SERVICE = 1, 2
+_APPLICATION = 0x60
+# From here on an INTEGER of microseconds has three bytes, so that messages keep their lengths.
+_MIN_MICROSECONDS = 32768
+
+
+def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[Any], int]:
+    """The elements of a SEQUENCE OF; the library's own reading never ends at one of another tag."""
+    elements, end = [], offset + length
+    while offset < end:
+        element, following = self.element_type.decode(data, offset)
+        if following <= offset:
+            raise ValueError("another element than the schema's")
+        elements.append(element)
+        offset = following
+    return elements, offset
+
+
+@cache
+def _schema() -> Any:
+    der.ArrayType.decode_content = _elements
+    return asn1tools.compile_files(sorted(map(str, SCHEMA.glob("*.asn1"))), "der")
+
+
+def encode(kind: str, value: Any) -> bytes:
+    """A message of a kind in DER."""
+    encoded: bytes = _schema().encode(kind, value)
+    return encoded
+
+
+@lru_cache(maxsize=64)
+def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
+    """What a message of a kind says, not to be altered; zeros may follow one that is padded.
+
+    Raises Refusal for anything else.
+    """
+    try:
+        value, length = _schema().decode_with_length(kind, message)
+    except (asn1tools.errors.Error, ValueError, IndexError, TypeError, OverflowError) as error:
+        raise Refusal(RefusalCode.GENERIC, f"no {kind}: {str(error)[:80]}") from None
+    if length != len(message) and not (is_padded and not any(message[length:])):
+        raise Refusal(RefusalCode.GENERIC, f"{len(message) - length} bytes follow a {kind}")
+    return value
+
+
+def kind_of(message: bytes) -> str:
+    """A message's kind by its first byte; "" for none of these."""
+    if not message or message[0] & 0xE0 != _APPLICATION or message[0] & 0x1F == 0x1F:
+        return _long_kind(message)
+    return TAGS.get(message[0] & 0x1F, "")
+
+
+def _long_kind(message: bytes) -> str:
+    """The proxy's messages have tags that do not fit the first byte."""
+    if len(message) > 1 and message[0] == _APPLICATION | 0x1F:
+        return TAGS.get(message[1], "")
+    return ""
+
+
+def principal(name: str) -> dict[str, Any]:
+    """`alice` or `app/one` as a PrincipalName."""
+    parts = name.split("/")
+    return {"name-type": NT_PRINCIPAL if len(parts) == 1 else NT_SERVICE, "name-string": parts}
+
+
+def name_of(value: Mapping[str, Any]) -> str:
+    """A PrincipalName as text."""
+    return "/".join(value["name-string"])
+
+
+def krbtgt(realm: str) -> str:
+    """The name of a realm's ticket-granting service."""
+    return f"krbtgt/{realm}"
+
+
+def realm_of(value: Mapping[str, Any], own: str) -> str:
+    """The realm whose ticket-granting service a name is; `own` for any other name."""
+    parts: Sequence[str] = value["name-string"]
+    return parts[1] if len(parts) == 2 and parts[0] == "krbtgt" else own
+
+
+def padata_of(value: Mapping[str, Any]) -> dict[int, bytes]:
+    """The pre-authentication data of a request or reply, by their types."""
+    return {entry["padata-type"]: entry["padata-value"] for entry in value.get("padata", [])}
+
+
+def kerberos_time(at_ns: int) -> datetime:
+    """Nanoseconds since 1970 to a whole second."""
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC)
+
+
+def microseconds(at_ns: int) -> int:
+    """Those beside the whole second, of which a message's length does not depend."""
+    return max(_MIN_MICROSECONDS, at_ns // 1000 % 1_000_000)
+
+
+def seconds(time: datetime) -> int:
+    """A KerberosTime as seconds since 1970."""
+    return round(time.replace(tzinfo=UTC).timestamp())
+
+
+def error_message(refusal: Refusal, at_ns: int, realm: str, service: str) -> bytes:
+    """A KRB-ERROR that says why."""
+    return encode("KRB-ERROR", {
+        "pvno": PROTOCOL_VERSION, "msg-type": TYPES["KRB-ERROR"], "stime": kerberos_time(at_ns),
+        "susec": microseconds(at_ns), "error-code": int(refusal.code), "realm": realm,
+        "sname": principal(service), "e-text": refusal.text})
+
+
+def expect(kind: str, message: bytes) -> Any:
+    """A reply of a kind. Raises Refusal: that of a KRB-ERROR, or for any other message."""
+    if kind_of(message) == "KRB-ERROR":
+        error = decode("KRB-ERROR", message)
+        raise Refusal(RefusalCode(error["error-code"]), error.get("e-text", ""), is_told=True)
+    if kind_of(message) != kind:
+        raise Refusal(RefusalCode.MESSAGE_TYPE, f"{kind_of(message) or 'no message'}, not {kind}")
+    return decode(kind, message)

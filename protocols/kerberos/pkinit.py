@@ -1,0 +1,173 @@
+"""Public keys in pre-authentication data, at both ends and in both ways (draft 05, 3.2 and 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from protocols.kerberos import certificates, messages
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.party import RANDOM_KEY_PACK, REPLY_KEY_PACK, Party
+
+#: What a node takes for a chain of certificates beside the operations with keys.
+CHAIN_SENT, CHAIN_READ = "chain-sent", "chain-read"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A principal with a key pair: its name, chain (its own certificate first), and trust."""
+
+    name: str
+    realm: str
+    key: rsa.RSAPrivateKey
+    chain: Sequence[x509.Certificate]
+    anchor: x509.Certificate
+
+    @property
+    def sent_chain(self) -> list[dict[str, Any]]:
+        """The chain as it is sent."""
+        return certificates.as_sent(self.chain)
+
+
+@dataclass(frozen=True)
+class Authenticated:
+    """Who a request is proven to be from, and what its reply needs.
+
+    `reply_key` is the client's, if it made one; else the reply goes to the public key.
+    """
+
+    name: str
+    realm: str
+    nonce: int
+    public: rsa.RSAPublicKey
+    reply_key: Mapping[str, Any] | None = None
+
+
+def authenticator(party: Party, name: str, realm: str, nonce: int) -> dict[str, Any]:
+    """A PKAuthenticator for a KDC of a name."""
+    time, microseconds = party.stamp()
+    return {"kdcName": messages.principal(name), "kdcRealm": realm, "cusec": microseconds,
+            "ctime": time, "nonce": nonce}
+
+
+def _check_authenticator(party: Party, value: Mapping[str, Any], name: str, realm: str) -> None:
+    if (messages.name_of(value["kdcName"]), value["kdcRealm"]) != (name, realm):
+        raise Refusal(RefusalCode.KDC_NAME_MISMATCH, "it is for another KDC")
+    party.check_time(value["ctime"])
+
+
+# --- the KDC makes the key ---------------------------------------------------------------------
+
+def request(party: Party, own: Identity, kdc: tuple[str, str], nonce: int) -> dict[str, Any]:
+    """PA-PK-AS-REQ: a signed authenticator and the chain."""
+    party.meter.charge(CHAIN_SENT)
+    pack = {"pkAuthenticator": authenticator(party, *kdc, nonce)}
+    value = {"signedAuthPack": {
+        "authPack": pack, "authPackSig": party.sign(own.key, messages.encode("AuthPack", pack))},
+        "userCert": own.sent_chain,
+        "trustedCertifiers": [messages.principal(own.anchor.subject.rfc4514_string())]}
+    return {"padata-type": messages.PA_PK_AS_REQ,
+            "padata-value": messages.encode("PA-PK-AS-REQ", value)}
+
+
+def check_request(party: Party, own: Identity, padata: bytes,
+                  purpose: x509.ObjectIdentifier) -> Authenticated:
+    """Who a PA-PK-AS-REQ is from. Raises Refusal."""
+    party.meter.charge(CHAIN_READ)
+    value = messages.decode("PA-PK-AS-REQ", padata)
+    certificate, (name, realm) = certificates.validate(
+        party, value.get("userCert", []), own.anchor, purpose)
+    public, signed = certificates.key_in(certificate), value["signedAuthPack"]
+    party.check_signature(public, signed["authPackSig"],
+                          messages.encode("AuthPack", signed["authPack"]))
+    about = signed["authPack"]["pkAuthenticator"]
+    _check_authenticator(party, about, own.name, own.realm)
+    return Authenticated(name, realm, about["nonce"], public)
+
+
+def reply(party: Party, own: Identity, client: Authenticated,
+          reply_key: Mapping[str, Any]) -> dict[str, Any]:
+    """PA-PK-AS-REP: a signed reply key for the client's public key, and the chain."""
+    party.meter.charge(CHAIN_SENT)
+    pack = {"replyKey": reply_key, "nonce": client.nonce}
+    signed = {"replyKeyPack": pack, "replyKeyPackSig": party.sign(
+        own.key, messages.encode("ReplyKeyPack", pack))}
+    temporary = party.new_key()
+    value = {"encSignedReplyKeyPack": party.encrypt(
+        temporary, REPLY_KEY_PACK, messages.encode("SignedReplyKeyPack", signed)),
+        "encTmpKeyPack": party.seal_key(client.public, temporary), "kdcCert": own.sent_chain}
+    return {"padata-type": messages.PA_PK_AS_REP,
+            "padata-value": messages.encode("PA-PK-AS-REP", value)}
+
+
+def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str],
+                nonce: int) -> Mapping[str, Any]:
+    """The reply key of a PA-PK-AS-REP. Raises Refusal."""
+    party.meter.charge(CHAIN_READ)
+    value = messages.decode("PA-PK-AS-REP", padata)
+    temporary = party.open_key(own.key, value["encTmpKeyPack"])
+    signed = party.decrypt(temporary, REPLY_KEY_PACK, value["encSignedReplyKeyPack"],
+                           "SignedReplyKeyPack")
+    certificate, bound = certificates.validate(party, value.get("kdcCert", []), own.anchor,
+                                               certificates.KDC_PURPOSE)
+    if bound != kdc:
+        raise Refusal(RefusalCode.KDC_NAME_MISMATCH, f"the certificate is {bound[0]}'s")
+    pack = signed["replyKeyPack"]
+    party.check_signature(certificates.key_in(certificate), signed["replyKeyPackSig"],
+                          messages.encode("ReplyKeyPack", pack))
+    if pack["nonce"] != nonce:
+        raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
+    key: Mapping[str, Any] = pack["replyKey"]
+    return key
+
+
+# --- the client makes the key ------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class ToldKey:
+    """What a client signs and seals for a KDC or a proxy of a name: a key of its making."""
+
+    key: Mapping[str, Any]
+    name: str
+    realm: str
+    public: rsa.RSAPublicKey
+
+
+def tell(party: Party, own: Identity, told: ToldKey, nonce: int, *,
+         with_chain: bool) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """A PA-PK-AS-SIGN as a value, and the authenticator in it."""
+    about = authenticator(party, told.name, told.realm, nonce)
+    pack = {"randomKey": told.key, "randomKeyAuth": about}
+    signed = {"randomkeyPack": pack, "randomkeyPackSig": party.sign(
+        own.key, messages.encode("RandomKeyPack", pack))}
+    temporary = party.new_key()
+    value: dict[str, Any] = {"encSignedRandomKeyPack": party.encrypt(
+        temporary, RANDOM_KEY_PACK, messages.encode("SignedRandomKeyPack", signed)),
+        "encTmpKeyPack": party.seal_key(told.public, temporary)}
+    if with_chain:
+        party.meter.charge(CHAIN_SENT)
+        value["userCert"] = own.sent_chain
+    return value, about
+
+
+def check_told(party: Party, own: Identity, value: Mapping[str, Any],
+               purpose: x509.ObjectIdentifier) -> tuple[Authenticated, Mapping[str, Any]]:
+    """Who a PA-PK-AS-SIGN is from, and its authenticator. Raises Refusal."""
+    party.meter.charge(CHAIN_READ)
+    temporary = party.open_key(own.key, value["encTmpKeyPack"])
+    signed = party.decrypt(temporary, RANDOM_KEY_PACK, value["encSignedRandomKeyPack"],
+                           "SignedRandomKeyPack")
+    certificate, (name, realm) = certificates.validate(
+        party, value.get("userCert", []), own.anchor, purpose)
+    pack, public = signed["randomkeyPack"], certificates.key_in(certificate)
+    party.check_signature(public, signed["randomkeyPackSig"],
+                          messages.encode("RandomKeyPack", pack))
+    about, key = pack["randomKeyAuth"], pack["randomKey"]
+    _check_authenticator(party, about, own.name, own.realm)
+    if key["keytype"] != party.suite.etype or party.suite.is_weak(key["keyvalue"]):
+        raise Refusal(RefusalCode.KEY_TOO_WEAK, "the client's key is weak")
+    return Authenticated(name, realm, about["nonce"], public, key), about

@@ -1,0 +1,150 @@
+"""Program of a node: `python3 -m protocols.kerberos.program CONFIG.json`, as the document says.
+
+A `kdc`, `proxy` or application server answers until it is told to end; a `client` has its
+transactions and ends. Events are JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import secrets
+import selectors
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from protocols.fields import ConfigError
+from protocols.kerberos.client import Client
+from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load
+from protocols.kerberos.errors import Refusal
+from protocols.kerberos.kdc import Kdc, KdcSettings
+from protocols.kerberos.processor import SharedProcessor
+from protocols.kerberos.proxy import Proxy, ProxySettings
+from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
+from protocols.kerberos.server import AppServer
+from protocols.kerberos.wire import serve
+
+
+def say(event: str, **fields: Any) -> None:
+    """One event."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def _host(config: PartyConfig) -> Host:
+    # Bytes of a seed are repeatable, and so no secret: they are for emulated networks.
+    random_bytes = secrets.token_bytes if config.seed is None else \
+        random.Random(config.seed).randbytes  # noqa: S311
+    processor = SharedProcessor(config.speed, config.sharing, config.variation, config.seed or 0)
+    return Host(config.suite, config.costs, processor, config.addresses, random_bytes,
+                clock_offset_ns=round(config.clock_offset_s * 1e9))
+
+
+def _tallies(host: Host) -> dict[str, Any]:
+    return {name: _tally(tally) for name, tally in sorted(host.tallies.items())}
+
+
+def _tally(tally: VisitTally) -> dict[str, Any]:
+    return {"visits": tally.visits, "work_s": tally.work_s, "operations": dict(tally.operations)}
+
+
+class Customers:
+    """So many customers of one user, each with one transaction after the other."""
+
+    def __init__(self, host: Host, role: ClientRole) -> None:
+        self._host, self._role = host, role
+        self._client = Client(role.settings)
+        self.done: list[dict[str, Any]] = []
+
+    async def run(self) -> None:
+        """Until all transactions are done; those under way then are abandoned, and not counted."""
+        self._all_done = asyncio.get_running_loop().create_future()
+        tasks = [asyncio.create_task(self._customer(number))
+                 for number in range(self._role.customers)]
+        for task in tasks:
+            task.add_done_callback(self._failed)
+        await self._all_done
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _failed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() and not self._all_done.done():
+            self._all_done.set_exception(task.exception() or RuntimeError())
+
+    async def _customer(self, number: int) -> None:
+        while not self._all_done.done():
+            await self._transaction(number)
+            if len(self.done) >= self._role.transactions and not self._all_done.done():
+                self._all_done.set_result(None)
+
+    async def _transaction(self, number: int) -> None:
+        party, stamps = self._host.party(), Stamps()
+        row: dict[str, Any] = {"customer": number, "start_ns": time.monotonic_ns(), "refused": ""}
+        try:
+            await self._host.run(self._client.transaction(party, self._role.way), party,
+                                 "client", stamps=stamps)
+        except Refusal as refusal:
+            row["refused"] = str(refusal)
+        row |= {"end_ns": time.monotonic_ns(), "asks": stamps.asks, "marks": stamps.marks}
+        self.done.append(row)
+
+
+def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
+    """The party that answers in a role."""
+    if isinstance(role, KdcSettings):
+        return Kdc(role)
+    return Proxy(role) if isinstance(role, ProxySettings) else AppServer(role.services)
+
+
+async def _answer(config: PartyConfig, host: Host,
+                  role: KdcSettings | ServerRole | ProxySettings) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    server = await serve((config.address, config.port), host.answering(party_of(role)))
+    say("ready", address=config.address, port=config.port)
+    await ended.wait()
+    server.close()
+    say("ended", tallies=_tallies(host))
+
+
+async def _client(host: Host, role: ClientRole) -> None:
+    customers = Customers(host, role)
+    await customers.run()
+    say("ended", tallies=_tallies(host), transactions=customers.done)
+
+
+def run(path: Path) -> None:
+    """A node's program from its configuration to its end. Raises ConfigError, OSError."""
+    config = load(path)
+    host, role = _host(config), config.role
+    # To the microsecond: epoll and poll wait for whole milliseconds.
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(
+            selectors.SelectSelector())) as runner:
+        runner.run(_client(host, role) if isinstance(role, ClientRole) else
+                   _answer(config, host, role))
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 2 for what the user can put right, 1 for what the system refuses."""
+    if len(arguments) != 1:
+        print("usage: python3 -m protocols.kerberos.program CONFIG.json", file=sys.stderr)
+        return 2
+    try:
+        run(Path(arguments[0]))
+    except ConfigError as error:
+        say("failed", reason=str(error))
+        return 2
+    except OSError as error:
+        say("failed", reason=str(error.strerror or error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

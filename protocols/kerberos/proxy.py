@@ -1,0 +1,94 @@
+"""A proxy between a mobile client and everybody else: passes on, may be told a key, adds chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocols.kerberos import certificates, messages, pkinit
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.party import PROXY_PROOF, Party
+from protocols.kerberos.pkinit import CHAIN_SENT, Identity
+from protocols.kerberos.steps import Ask, Transport, Work
+
+
+@dataclass(frozen=True)
+class ProxySettings:
+    """`targets` has the party behind each principal that clients ask for.
+
+    With an identity, clients may tell it a key. `chains` are kept ones by the client's name.
+    """
+
+    name: str
+    realm: str
+    targets: Mapping[str, str]
+    identity: Identity | None = None
+    chains: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
+
+
+class Proxy:
+    """Answers its clients with what others answer."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self._settings = settings
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Realm and principal, as errors name them."""
+        return self._settings.realm, self._settings.name
+
+    def answer(self, party: Party, message: bytes) -> Work:
+        """The reply to a request. Raises Refusal."""
+        if messages.kind_of(message) != "ProxyRequest":
+            raise Refusal(RefusalCode.MESSAGE_TYPE, "a proxy takes requests to proxies only")
+        value = messages.decode("ProxyRequest", message)
+        target = messages.name_of(value["target"])
+        if target not in self._settings.targets:
+            raise Refusal(RefusalCode.SERVER_UNKNOWN, f"no way to {target}")
+        inner: bytes = value["message"]
+        if value.get("addChain"):
+            inner = self._with_chain(party, value)
+        proof = self._proof(party, value, inner) if "told" in value else None
+        transport: Transport = "tcp" if messages.kind_of(inner) == "AS-REQ" else "udp"
+        reply = yield Ask(self._settings.targets[target], transport, inner)
+        answer: dict[str, Any] = {"message": reply}
+        return messages.encode("ProxyReply", {**answer, "proof": proof} if proof else answer)
+
+    def _with_chain(self, party: Party, value: Mapping[str, Any]) -> bytes:
+        """A client's request with the chain that it left out."""
+        client = messages.name_of(value["client"])
+        if client not in self._settings.chains:
+            raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, f"no chain of {client} here")
+        party.meter.charge(CHAIN_SENT)
+        request = deepcopy(messages.decode("AS-REQ", value["message"]))
+        for entry in request.get("padata", []):
+            if entry["padata-type"] == messages.PA_PK_AS_SIGN:
+                pack = messages.decode("PA-PK-AS-SIGN", entry["padata-value"])
+                entry["padata-value"] = messages.encode(
+                    "PA-PK-AS-SIGN", {**pack, "userCert": list(self._settings.chains[client])})
+        return messages.encode("AS-REQ", request)
+
+    def _proof(self, party: Party, value: Mapping[str, Any], inner: bytes) -> dict[str, Any]:
+        """The told key is opened and used: both ends know each other from here on."""
+        own = self._settings.identity
+        if own is None:
+            raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "this proxy has no key of its own")
+        told = {**value["told"], "userCert": _chain_in(inner)}
+        proven, about = pkinit.check_told(party, own, told, certificates.CLIENT_PURPOSE)
+        if (proven.name, proven.realm) != (messages.name_of(value["client"]), value["crealm"]):
+            raise Refusal(RefusalCode.CLIENT_NAME_MISMATCH, f"the certificate is {proven.name}'s")
+        assert proven.reply_key is not None
+        part = {"ctime": about["ctime"], "cusec": about["cusec"]}
+        return party.encrypt(proven.reply_key, PROXY_PROOF, messages.encode("EncAPRepPart", part))
+
+
+def _chain_in(message: bytes) -> list[dict[str, Any]]:
+    """The client's chain in a request to a KDC; the proxy needs no second copy of it."""
+    for entry in messages.decode("AS-REQ", message).get("padata", []):
+        if entry["padata-type"] == messages.PA_PK_AS_SIGN:
+            chain: list[dict[str, Any]] = messages.decode(
+                "PA-PK-AS-SIGN", entry["padata-value"]).get("userCert", [])
+            return chain
+    return []

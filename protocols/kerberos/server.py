@@ -1,0 +1,78 @@
+"""An application server: it is authenticated to by tickets, and issues its own by PKTAPP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.kerberos import certificates, messages, pkinit, tickets
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.party import AS_REP_PART, Party
+from protocols.kerberos.pkinit import Identity
+from protocols.kerberos.steps import Work
+from protocols.kerberos.tickets import ReplayCache, ReplyFor, TicketFor
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """A service: its secret key, and the identity of its local ticket-granting server."""
+
+    secret: Mapping[str, Any]
+    identity: Identity
+
+
+class AppServer:
+    """All services of one machine."""
+
+    def __init__(self, services: Mapping[str, ServiceSettings]) -> None:
+        self._services = services
+        self._replays = ReplayCache()
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Realm and principal, as errors name them."""
+        name, settings = next(iter(self._services.items()))
+        return settings.identity.realm, name
+
+    def answer(self, party: Party, message: bytes) -> Work:
+        """The reply to a request. Raises Refusal."""
+        yield from ()  # it asks nobody else
+        kind = messages.kind_of(message)
+        if kind == "AP-REQ":
+            return self._authenticated(party, messages.decode(kind, message))
+        if kind == "AS-REQ":
+            return self._own_ticket(party, messages.decode(kind, message))
+        raise Refusal(RefusalCode.MESSAGE_TYPE, f"{kind or 'no message'} to a server")
+
+    def _service(self, name: str) -> ServiceSettings:
+        if name not in self._services:
+            raise Refusal(RefusalCode.SERVER_UNKNOWN, f"no {name} here")
+        return self._services[name]
+
+    def _authenticated(self, party: Party, value: Mapping[str, Any]) -> bytes:
+        own = self._service(messages.name_of(value["ticket"]["sname"]))
+        part = tickets.open_ticket(party, value["ticket"], own.secret)
+        return tickets.acknowledge(party, tickets.check_presented(party, value, part,
+                                                                  self._replays))
+
+    def _own_ticket(self, party: Party, value: Mapping[str, Any]) -> bytes:
+        """PKTAPP: a ticket for itself, for who proves itself by a public key."""
+        body = value["req-body"]
+        service = messages.name_of(body["sname"])
+        own = self._service(service)
+        padata = messages.padata_of(value)
+        proven = pkinit.check_request(party, own.identity, padata.get(messages.PA_PK_AS_REQ, b""),
+                                      certificates.CLIENT_PURPOSE)
+        if proven.name != messages.name_of(body["cname"]):
+            raise Refusal(RefusalCode.CLIENT_NAME_MISMATCH, f"the certificate is {proven.name}'s")
+        if proven.nonce != body["nonce"]:
+            raise Refusal(RefusalCode.BAD_MATCH, "the signature is for another request")
+        now_s = party.now_ns() // 1_000_000_000
+        about = TicketFor(proven.name, proven.realm, service, own.identity.realm, min(
+            now_s + party.lifetime_s, messages.seconds(body["till"])))
+        session, reply_key = party.new_key(), party.new_key()
+        ticket = tickets.issue(party, about, session, own.secret)
+        sealed = pkinit.reply(party, own.identity, proven, reply_key)
+        return tickets.reply(party, ReplyFor("AS-REP", about, session, reply_key, AS_REP_PART,
+                                             body["nonce"]), ticket, [sealed])

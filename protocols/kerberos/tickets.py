@@ -1,0 +1,223 @@
+"""Tickets, what proves that they are one's own, and the replies that bring them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.messages import NO_FLAGS, PROTOCOL_VERSION, TYPES
+from protocols.kerberos.party import (
+    AP_AUTHENTICATOR,
+    AP_REP_PART,
+    AS_REP_TICKET,
+    MD5_CHECKSUM,
+    SHA256_CHECKSUM,
+    TGS_AUTHENTICATOR,
+    Party,
+)
+
+
+@dataclass(frozen=True)
+class TicketFor:
+    """Who a ticket is for, at which service, until when (s since 1970)."""
+
+    client: str
+    client_realm: str
+    service: str
+    realm: str
+    ends_s: int
+    transited: str = ""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A ticket and its session key, as a client holds them."""
+
+    ticket: Mapping[str, Any]
+    key: Mapping[str, Any]
+    ends_s: int
+
+
+@dataclass(frozen=True)
+class Presented:
+    """What an AP-REQ proves: the client, the session key, the time in the authenticator."""
+
+    name: str
+    realm: str
+    key: Mapping[str, Any]
+    time: tuple[Any, int]
+    ends_s: int
+
+
+@dataclass
+class ReplayCache:
+    """Authenticators seen within the clocks' skew."""
+
+    skew_s: int = 300
+    _seen: dict[bytes, int] = field(default_factory=dict)
+
+    def check(self, authenticator: bytes, now_s: int) -> None:
+        """Raises Refusal for one that came before."""
+        digest = hashlib.sha256(authenticator).digest()
+        if digest in self._seen:
+            raise Refusal(RefusalCode.REPEATED, "this authenticator came before")
+        self._seen[digest] = now_s
+        while self._seen:
+            first = next(iter(self._seen))
+            if self._seen[first] >= now_s - 2 * self.skew_s:
+                break
+            del self._seen[first]
+
+
+def issue(party: Party, about: TicketFor, session: Mapping[str, Any], under: Mapping[str, Any],
+          extensions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """A Ticket under a service's key."""
+    time, _ = party.stamp()
+    part = {"flags": NO_FLAGS, "key": session, "crealm": about.client_realm,
+            "cname": messages.principal(about.client),
+            "transited": {"tr-type": 1, "contents": about.transited.encode()}, "authtime": time,
+            "starttime": time, "endtime": messages.kerberos_time(about.ends_s * 1_000_000_000)}
+    ticket = {"tkt-vno": PROTOCOL_VERSION, "realm": about.realm,
+              "sname": messages.principal(about.service), "enc-part": party.encrypt(
+                  under, AS_REP_TICKET, messages.encode("EncTicketPart", part))}
+    return {**ticket, "extensions": extensions} if extensions else ticket
+
+
+def open_ticket(party: Party, ticket: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
+    """The EncTicketPart of a ticket that has not expired. Raises Refusal."""
+    part = party.decrypt(key, AS_REP_TICKET, ticket["enc-part"], "EncTicketPart")
+    if messages.seconds(part["endtime"]) < party.now_ns() // 1_000_000_000:
+        raise Refusal(RefusalCode.TICKET_EXPIRED, "the ticket has expired")
+    return part
+
+
+# --- requests and replies of a KDC -------------------------------------------------------------
+
+def request(party: Party, kind: str, service: tuple[str, str], nonce: int, *, client: str = "",
+            padata: list[dict[str, Any]] | None = None, options: bytes = bytes(4)) -> bytes:
+    """An AS-REQ or TGS-REQ for a service of a realm."""
+    body = request_body(party, service, nonce, client, options)
+    value: dict[str, Any] = {"pvno": PROTOCOL_VERSION, "msg-type": TYPES[kind], "req-body": body}
+    return messages.encode(kind, {**value, "padata": padata} if padata else value)
+
+
+def request_body(party: Party, service: tuple[str, str], nonce: int, client: str = "",
+                 options: bytes = bytes(4)) -> dict[str, Any]:
+    """The KDC-REQ-BODY."""
+    ends_ns = party.now_ns() + party.lifetime_s * 1_000_000_000
+    body = {"kdc-options": (options, 32), "realm": service[1],
+            "sname": messages.principal(service[0]), "till": messages.kerberos_time(ends_ns),
+            "nonce": nonce, "etype": [party.suite.etype]}
+    return {**body, "cname": messages.principal(client)} if client else body
+
+
+@dataclass(frozen=True)
+class ReplyFor:
+    """What a reply brings: a ticket and its session key, encrypted under a key for a use."""
+
+    kind: str
+    about: TicketFor
+    session: Mapping[str, Any]
+    under: Mapping[str, Any]
+    usage: int
+    nonce: int
+
+
+def reply(party: Party, given: ReplyFor, ticket: Mapping[str, Any],
+          padata: list[dict[str, Any]] | None = None) -> bytes:
+    """An AS-REP or TGS-REP."""
+    time, _ = party.stamp()
+    about = given.about
+    part = {"key": given.session, "last-req": [], "nonce": given.nonce, "flags": NO_FLAGS,
+            "authtime": time, "srealm": about.realm, "sname": messages.principal(about.service),
+            "endtime": messages.kerberos_time(about.ends_s * 1_000_000_000)}
+    value: dict[str, Any] = {
+        "pvno": PROTOCOL_VERSION, "msg-type": TYPES[given.kind], "crealm": about.client_realm,
+        "cname": messages.principal(about.client), "ticket": ticket,
+        "enc-part": party.encrypt(given.under, given.usage,
+                                  messages.encode(part_of(given.kind), part))}
+    return messages.encode(given.kind, {**value, "padata": padata} if padata else value)
+
+
+def part_of(kind: str) -> str:
+    """What is encrypted in a reply of a kind."""
+    return "EncASRepPart" if kind == "AS-REP" else "EncTGSRepPart"
+
+
+def take(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, Any], usage: int,
+         nonce: int) -> Credential:
+    """What a reply brings, opened with a key. Raises Refusal."""
+    part = party.decrypt(key, usage, value["enc-part"], part_of(kind))
+    if part["nonce"] != nonce:
+        raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
+    if part["sname"] != value["ticket"]["sname"] or part["srealm"] != value["ticket"]["realm"]:
+        raise Refusal(RefusalCode.BAD_MATCH, "the ticket is for another service")
+    return Credential(value["ticket"], part["key"], messages.seconds(part["endtime"]))
+
+
+# --- presenting a ticket -----------------------------------------------------------------------
+
+def present(party: Party, held: Credential, client: tuple[str, str], *,
+            body: bytes | None = None) -> tuple[bytes, tuple[Any, int]]:
+    """An AP-REQ, and the time in its authenticator; with a body, that of a TGS-REQ is bound."""
+    time = party.stamp()
+    value: dict[str, Any] = {"authenticator-vno": PROTOCOL_VERSION, "crealm": client[1],
+                             "cname": messages.principal(client[0]), "ctime": time[0],
+                             "cusec": time[1]}
+    if body is not None:
+        value["cksum"] = checksum(party, body)
+    usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
+    return messages.encode("AP-REQ", {
+        "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REQ"],
+        "ap-options": NO_FLAGS if body is not None else messages.MUTUAL, "ticket": held.ticket,
+        "authenticator": party.encrypt(held.key, usage,
+                                       messages.encode("Authenticator", value))}), time
+
+
+def checksum(party: Party, text: bytes) -> dict[str, Any]:
+    """A Checksum of a request's body; the authenticator around it keeps it secret."""
+    if party.suite.name == "era":
+        return {"cksumtype": MD5_CHECKSUM,
+                "checksum": hashlib.md5(text).digest()}  # noqa: S324 - of 1993
+    return {"cksumtype": SHA256_CHECKSUM, "checksum": hashlib.sha256(text).digest()}
+
+
+def check_presented(party: Party, value: Mapping[str, Any], part: Mapping[str, Any],
+                    replays: ReplayCache, *, body: bytes | None = None) -> Presented:
+    """What an AP-REQ with an opened ticket proves. Raises Refusal."""
+    usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
+    said = party.decrypt(part["key"], usage, value["authenticator"], "Authenticator")
+    if (said["cname"], said["crealm"]) != (part["cname"], part["crealm"]):
+        raise Refusal(RefusalCode.BAD_MATCH, "ticket and authenticator do not match")
+    if body is not None and said.get("cksum") != checksum(party, body):
+        raise Refusal(RefusalCode.BAD_INTEGRITY, "the request was altered")
+    party.check_time(said["ctime"])
+    replays.check(value["authenticator"]["cipher"], party.now_ns() // 1_000_000_000)
+    return Presented(messages.name_of(said["cname"]), said["crealm"], part["key"],
+                     (said["ctime"], said["cusec"]), messages.seconds(part["endtime"]))
+
+
+def acknowledge(party: Party, presented: Presented) -> bytes:
+    """An AP-REP: the server has the session key, too."""
+    part = {"ctime": presented.time[0], "cusec": presented.time[1]}
+    return messages.encode("AP-REP", {
+        "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REP"], "enc-part": party.encrypt(
+            presented.key, AP_REP_PART, messages.encode("EncAPRepPart", part))})
+
+
+def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
+                       time: tuple[Any, int]) -> None:
+    """Raises Refusal unless an AP-REP proves the server's knowledge of a session key."""
+    value = messages.expect("AP-REP", message)
+    part = party.decrypt(key, AP_REP_PART, value["enc-part"], "EncAPRepPart")
+    if not is_same_time((part["ctime"], part["cusec"]), time):
+        raise Refusal(RefusalCode.BAD_MATCH, "the server answers something else")
+
+
+def is_same_time(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
+    """Whether two stamps are equal; one that was decoded has no zone."""
+    return (messages.seconds(first[0]), first[1]) == (messages.seconds(second[0]), second[1])

@@ -1,0 +1,1 @@
+"""The 2002 study of public-key Kerberos: which extension, for how many servers, over which wire."""

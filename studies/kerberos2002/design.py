@@ -1,0 +1,88 @@
+"""The factors, their levels, and the cells that a table, figure or claim of the paper asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from studies.kerberos2002.variants import MOBILE, VARIANTS
+from studies.study import Cell, Factor, Level, fixed
+
+SERVERS = (1, 2, 4, 8, 16)
+SPEEDS = (1, 5, 10, 20, 50, 100)
+CUSTOMERS = (1, 2, 4, 8, 16, 32)
+WIRES = {"lan": "10 Mbit/s Ethernet throughout",
+         "slow": "remote realm behind a slow Internet path",
+         "2g": "client by 2G, server behind a wide area",
+         "3g": "client by 3G, server behind a wide area"}
+#: Protocols that the model is held against under load (Figs. 4 and 9).
+LOADED = ("pkcross", "pktapp", "m-standard")
+#: Those of Fig. 10.
+BY_SPEED = ("m-standard", "m-client-key", "mp-assist")
+FIG_10_SPEEDS = (1, 5, 10, 20)
+#: Transactions of Figs. 5 and 6, by protocol: numbers of servers.
+FIG_5 = {"pkcross": (1, 2, 4, 16), "pktapp": (1, 2, 4)}
+FIG_6 = {"pkcross": (1, 8, 16), "pktapp": (1, 2)}
+FIG_6_SPEEDS = (10, 100)
+#: Speed-ups of Fig. 11.
+FIG_11_SPEEDS = (50, 100)
+
+
+def _numbers(values: Sequence[int]) -> list[Level]:
+    return [Level(str(value), number=value) for value in values]
+
+
+FACTORS = (
+    Factor("protocol", "Protocol", option="--protocols", read=fixed(
+        [Level(name, variant.title) for name, variant in VARIANTS.items()]),
+        help=f"Protocols, of {', '.join(VARIANTS)}."),
+    Factor("servers", "Servers", is_number=True, plural="numbers of servers",
+           read=fixed(_numbers(SERVERS))),
+    Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in WIRES.items()])),
+    Factor("speed", "Speed", is_number=True, unit="times the 2002 servers'", plural="speeds",
+           read=fixed(_numbers(SPEEDS))),
+    Factor("customers", "Customers", is_number=True, plural="numbers of customers",
+           read=fixed(_numbers(CUSTOMERS))),
+    Factor("placement", "Placement", read=fixed([
+        Level("one", "all servers on one machine"), Level("each", "a machine for each server")])),
+    Factor("suite", "Suite", read=fixed([
+        Level("era", "RSA-1024, DES"), Level("today", "RSA-2048, AES-256 with SHA-384")])),
+)
+NAMES = tuple(factor.name for factor in FACTORS)
+
+
+def ids(protocol: str, *, servers: int = 1, wire: str = "lan", speed: int = 1, customers: int = 1,
+        placement: str = "one", suite: str = "era") -> tuple[str, ...]:
+    """A cell's ids: one customer and one server on the paper's test bed, but for what is given."""
+    return protocol, str(servers), wire, str(speed), str(customers), placement, suite
+
+
+def design() -> Iterator[tuple[str, ...]]:
+    """Every cell, as often as a table or figure has it."""
+    for name in MOBILE:
+        yield ids(name)
+    for name in LOADED:
+        yield from (ids(name, customers=count) for count in CUSTOMERS)
+    for name, counts in FIG_5.items():
+        yield from (ids(name, servers=count) for count in counts)
+    # I7: what servers on machines of their own change, by themselves and under load.
+    for name in FIG_5:
+        yield from (ids(name, servers=4, placement=placement, customers=count)
+                    for placement in ("one", "each") for count in (1, 16))
+    for name, counts in FIG_6.items():
+        yield from (ids(name, servers=count, wire="slow", speed=speed)
+                    for count in counts for speed in FIG_6_SPEEDS)
+    for name in BY_SPEED:
+        yield from (ids(name, wire=wire, speed=speed)
+                    for wire in ("2g", "3g") for speed in FIG_10_SPEEDS)
+    for name in BY_SPEED[1:]:
+        yield from (ids(name, wire="2g", speed=speed) for speed in FIG_11_SPEEDS)
+    yield ids("mp-assist", wire="3g", speed=50)
+    yield from (ids(name, suite="today") for name in (*FIG_5, "m-standard", "m-client-key"))
+
+
+def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+    """The design's cells of the levels that were chosen, each once."""
+    by_id = {name: {level.id: level for level in levels[name]} for name in NAMES}
+    for row in dict.fromkeys(design()):
+        if all(level in by_id[name] for name, level in zip(NAMES, row, strict=True)):
+            yield Cell({name: by_id[name][level] for name, level in zip(NAMES, row, strict=True)})

@@ -1,0 +1,212 @@
+"""Checks of a repetition, each from packets and the run's keys alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from measure.record import CheckRecord
+from protocols.kerberos import messages
+from studies.kerberos2002 import expected
+from studies.kerberos2002.captures import Traffic
+from studies.kerberos2002.opened import Opened, RunKeys, started
+from studies.kerberos2002.said import Spoken
+from studies.kerberos2002.variants import ProtocolVariant
+from studies.kerberos2002.walk import Walk
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that a repetition left behind, and what it was asked for.
+
+    `tallies` are what the programs counted, by the party; `servers` have the node of each service.
+    """
+
+    variant: ProtocolVariant
+    servers: Mapping[str, str]
+    said: Sequence[Spoken]
+    traffic: Mapping[str, Traffic]
+    addresses: Mapping[str, str]
+    keys: RunKeys
+    tallies: Mapping[str, Mapping[str, Any]]
+    transactions: int
+    customers: int
+    task: Mapping[str, Any]
+
+
+def gather(case: Case) -> list[CheckRecord]:
+    """All checks that a repetition is to stand; of a single transaction also what it holds."""
+    made = [*_schema(case), *_operations(case)]
+    if case.customers > 1:
+        return [*made, *_loaded(case), *_signed_under_load(case), *_proxied(case)]
+    opened = started(case.keys)
+    walk = Walk(opened)
+    walk.all([said for said in case.said if said.value is not None])
+    return [*made, *_order(case), *_signatures(opened), *_keys(case, opened),
+            *_proxied(case), *_proxy_keys(case, opened, walk)]
+
+
+def _check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
+    said = "; ".join(complaints[:_SHOWN]) + (
+        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
+    return CheckRecord(check=name, ok=not complaints, detail=said or detail)
+
+
+def _schema(case: Case) -> Iterator[CheckRecord]:
+    strange = [f"{said.source} to {said.target}: {said.kind or 'nonsense'}" for said in case.said
+               if said.value is None and (said.is_read or not said.kind)]
+    read = sum(said.is_read for said in case.said)
+    yield _check("messages follow the schema", strange or ["no message"] * (not case.said),
+                 f"{read} of {len(case.said)} messages are what the schema writes, to the byte"
+                 + "; the others have a kind of it" * (read < len(case.said)))
+
+
+def _order(case: Case) -> Iterator[CheckRecord]:
+    due = expected.steps(case.variant, case.servers)
+    seen = [said.step for said in case.said]
+    complaints = [f"message {number}: {' '.join(step) if step else 'nothing'} instead of "
+                  f"{' '.join(asked) if asked else 'nothing'}"
+                  for number, (step, asked) in enumerate(_beside(seen, due), 1) if step != asked]
+    yield _check("messages in the protocol's order", complaints,
+                 f"{len(seen)} messages, by UDP and TCP as the paper has them")
+
+
+def _beside(seen: Sequence[Any], due: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    for number in range(max(len(seen), len(due))):
+        yield (seen[number] if number < len(seen) else None,
+               due[number] if number < len(due) else None)
+
+
+def _signatures(opened: Opened) -> Iterator[CheckRecord]:
+    yield _check("signatures and keys verify", opened.complaints,
+                 f"{opened.signatures} signatures up to the anchor, {len(opened.parts)} parts and "
+                 f"{len(opened.packs)} sealed keys opened as they should")
+
+
+def _keys(case: Case, opened: Opened) -> Iterator[CheckRecord]:
+    yield _check("only the right key opens each part", list(opened.strangers()),
+                 f"{len(opened.known)} keys tried on {len(opened.parts)} parts, "
+                 f"{len(case.keys.private)} private keys on {len(opened.packs)} sealed keys")
+    clear = opened.in_clear([said.payload for said in case.said])
+    yield _check("no key in clear", [f"{name} is" for name in clear],
+                 f"none of {len(opened.known)} keys is in any message")
+
+
+def _operations(case: Case) -> Iterator[CheckRecord]:
+    """What programs counted is what the messages need, a transaction."""
+    due = expected.public_key_operations(case.variant, case.servers,
+                                         kdc_signs=case.task["kdc_signs"])
+    complaints = []
+    for party in case.tallies:
+        counted = Counter[str]()
+        for tally in case.tallies[party].values():
+            counted.update(tally["operations"])
+        for place, kind in enumerate(("private", "public")):
+            total = sum(count for name, count in counted.items()
+                        if name.startswith("rsa-") and name.endswith(kind))
+            each = due.get(party, (0, 0))[place]
+            fewest, most = _bounds(case, is_kept=party.startswith("kdc"))
+            if not each * fewest <= total <= each * most:
+                complaints.append(f"{party}: {total} {kind} operations instead of {each} each "
+                                  f"in {case.transactions}")
+    yield _check("operations are the protocol's", complaints,
+                 "private and public ones of every party, by hand and by the programs' count")
+
+
+def _bounds(case: Case, *, is_kept: bool) -> tuple[int, int]:
+    """How often something of every transaction is done; those under way at the end do some of it.
+
+    What the local KDC keeps of PKCROSS is asked for once, or by each customer of the first moment.
+    """
+    if case.task["xtkt_cache"] and case.variant.way == "pkcross" and is_kept:
+        return 1, case.customers
+    return case.transactions, case.transactions + case.customers * (case.customers > 1)
+
+
+def _loaded(case: Case) -> Iterator[CheckRecord]:
+    """Under load transactions overlap: each step is there once for each of them."""
+    due = Counter(expected.steps(case.variant, case.servers))
+    seen = Counter(said.step for said in case.said)
+    complaints = [f"{' '.join(step)}: {seen[step]} instead of {count} each"
+                  for step, count in due.items()
+                  for fewest, most in [_bounds(case, is_kept={*step[:2]} == {"kdc-l", "kdc-r"})]
+                  if not count * fewest <= seen[step] <= count * most]
+    complaints += [f"{' '.join(step)}: not of this protocol" for step in seen.keys() - due.keys()]
+    yield _check("messages are the protocol's", complaints,
+                 f"{len(due)} steps, each {case.transactions} times and of those under way")
+
+
+def _signed_under_load(case: Case) -> Iterator[CheckRecord]:
+    """Every signed request and reply of whole runs, without opening what is sealed."""
+    opened = started(case.keys)
+    walk = Walk(opened)
+    for said in case.said:
+        padata = {entry["padata-type"] for entry in said.value.get("padata", [])} \
+            if said.value and said.kind == "AS-REQ" else set()
+        if messages.PA_PK_AS_REQ in padata:
+            walk.all([said])
+    yield _check("requests are signed", opened.complaints,
+                 f"{opened.signatures} signatures up to the anchor")
+
+
+def _proxied(case: Case) -> Iterator[CheckRecord]:
+    """With a proxy, the client speaks to nobody else, and what it says passes unaltered."""
+    if case.variant.proxy == "none":
+        return
+    client, proxy = (case.addresses[name] for name in ("client", "proxy"))
+    strangers = {address for place in case.traffic.values() for pair in place.pairs
+                 if client in pair for address in pair - {client, proxy}}
+    yield _check("the client reaches the proxy only",
+                 [f"packets between the client and {address}" for address in strangers],
+                 "no packet between the client and any other party at client, proxy or KDC")
+    outside = {said.payload for said in case.said
+               if said.source == "proxy" and said.target != "client"}
+    altered = [said for said in case.said if said.kind == "ProxyRequest" and said.value
+               and not said.value.get("addChain") and said.value["message"] not in outside]
+    yield _check("the proxy passes messages on", [f"{len(altered)} were altered"] * bool(altered),
+                 "what the client wrapped is what the proxy sent, to the byte")
+
+
+def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]:
+    """What the proxy's private key opens: nothing, or exactly the key that it was told."""
+    if case.variant.proxy == "none":
+        return
+    own = [pack.where for pack in opened.packs
+           if case.keys.open_pack("proxy", pack.cipher) is not None]
+    due = ["the client's ProxyRequest"] if case.variant.proxy in ("trusted", "assist") else []
+    complaints = [] if own == due else [f"it opens {', '.join(own) or 'nothing'}"]
+    told = {opened.known[name] for name in walk.told if name in opened.known}
+    kdcs = {opened.known[name] for name in opened.known if name.startswith("key of proxy's AS-REQ")}
+    if due and bool(told & kdcs) is case.task["own_proxy_key"]:
+        complaints.append("the key that it was told is not the one that was asked for")
+    yield _check("the proxy opens what it was told", complaints,
+                 "its private key opens exactly the key told" if due else
+                 "its private key opens nothing")
+    if case.variant.proxy == "assist":
+        yield from _assisted(case)
+
+
+def _assisted(case: Case) -> Iterator[CheckRecord]:
+    """No certificate of the client's on its wire, and all of them behind the proxy."""
+    chains = [_chain(said) for said in case.said
+              if said.kind == "AS-REQ" and said.source == "proxy"]
+    marks = [certificate for chain in chains for certificate in chain]
+    near = b"\0".join(said.payload for said in case.said if "client" in (said.source, said.target))
+    complaints = ["the KDC got no chain"] * (not marks)
+    complaints += ["a certificate is on the client's wire"
+                   for certificate in marks if certificate in near]
+    yield _check("chains stay behind the proxy", complaints,
+                 f"{len(marks)} certificates to the KDC, none on the client's wire")
+
+
+def _chain(said: Spoken) -> list[bytes]:
+    """The certificates in a request to a KDC."""
+    for entry in said.value.get("padata", []) if said.value else []:
+        if entry["padata-type"] == messages.PA_PK_AS_SIGN:
+            pack = messages.decode("PA-PK-AS-SIGN", entry["padata-value"])
+            return [entry["certData"] for entry in pack.get("userCert", [])]
+    return []

@@ -1,0 +1,91 @@
+"""What each protocol has to say, message by message, and the operations that come of it.
+
+Written from appendix A and Figures 7 and 8 of the paper; it shares nothing with the programs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from studies.kerberos2002.variants import ProtocolVariant
+
+Step = tuple[str, str, str, str]
+_CLIENT, _LOCAL, _REMOTE, _PROXY = "client", "kdc-l", "kdc-r", "proxy"
+
+
+def steps(variant: ProtocolVariant, servers: Mapping[str, str]) -> list[Step]:
+    """A transaction's messages in order; `servers` has the node of each service."""
+    if variant.way == "pkcross":
+        return list(_pkcross(servers))
+    if variant.way == "pktapp":
+        return [step for node in servers.values() for step in (
+            *_pair(_CLIENT, node, "tcp", "AS"), *_pair(_CLIENT, node, "udp", "AP"))]
+    return list(_mobile(variant, servers))
+
+
+def _pair(asker: str, asked: str, transport: str, exchange: str) -> tuple[Step, Step]:
+    return ((asker, asked, transport, f"{exchange}-REQ"),
+            (asked, asker, transport, f"{exchange}-REP"))
+
+
+def _pkcross(servers: Mapping[str, str]) -> Iterator[Step]:
+    yield from _pair(_CLIENT, _LOCAL, "udp", "AS")
+    ask, answer = _pair(_CLIENT, _LOCAL, "udp", "TGS")
+    yield ask
+    yield from _pair(_LOCAL, _REMOTE, "tcp", "AS")
+    yield answer
+    for node in servers.values():
+        yield from _pair(_CLIENT, _REMOTE, "udp", "TGS")
+        yield from _pair(_CLIENT, node, "udp", "AP")
+
+
+def _mobile(variant: ProtocolVariant, servers: Mapping[str, str]) -> Iterator[Step]:
+    yield from _asked(variant, _LOCAL, "tcp", "AS")
+    for node in servers.values():
+        yield from _asked(variant, _LOCAL, "udp", "TGS")
+        yield from _asked(variant, node, "udp", "AP")
+
+
+def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -> Iterator[Step]:
+    """Directly, or wrapped for the proxy on the client's side of it."""
+    if variant.proxy == "none":
+        yield from _pair(_CLIENT, node, transport, exchange)
+        return
+    yield _CLIENT, _PROXY, transport, "ProxyRequest"
+    yield from _pair(_PROXY, node, transport, exchange)
+    yield _PROXY, _CLIENT, transport, "ProxyReply"
+
+
+#: Private and public operations of who asks with a signature, and of who answers: chains of two
+#: certificates, of which the anchor is not one.
+_ASKS, _ANSWERS = (2, 3), (1, 4)
+_TELLS, _IS_TOLD = (1, 1), (1, 3)
+
+
+def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], *,
+                          kdc_signs: bool = False) -> dict[str, tuple[int, int]]:
+    """Private and public operations of a transaction by party; those with none are left out."""
+    total: Counter[tuple[str, int]] = Counter()
+
+    def add(party: str, pair: tuple[int, int], times: int = 1) -> None:
+        for place, count in enumerate(pair):
+            total[party, place] += count * times
+    if variant.way == "pkcross":
+        add(_LOCAL, _ASKS)
+        add(_REMOTE, _ANSWERS)
+    elif variant.way == "pktapp":
+        for node in servers.values():
+            add(_CLIENT, _ASKS)
+            add(node, _ANSWERS)
+    elif variant.initial == "pkinit":
+        add(_CLIENT, _ASKS)
+        add(_LOCAL, _ANSWERS)
+    elif variant.initial == "client-key":
+        add(_CLIENT, _TELLS)
+        add(_LOCAL, _IS_TOLD)
+        add(_LOCAL, (int(kdc_signs), 0))
+        if variant.proxy in ("trusted", "assist"):
+            add(_CLIENT, _TELLS)
+            add(_PROXY, _IS_TOLD)
+    return {party: (total[party, 0], total[party, 1]) for party, _ in total}

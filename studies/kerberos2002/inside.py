@@ -1,0 +1,141 @@
+"""The study's part inside the machine: parties of a task are started, and have their transactions.
+
+Keys are made here, by the testbed that they are for; all of them go with the repetition, whose
+judge opens what was said with them. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from measure.capture import Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.services.launcher import Launcher
+from measure.workload import Service, Session, Site
+from studies.kerberos2002 import pki, places, programs
+from studies.kerberos2002.variants import MAX_SERVERS, VARIANTS
+
+_WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
+#: Servers listen by then; in virtual time starting takes next to none.
+_READY_S = 20.0
+#: Parties that ask others come after these.
+_ASKING = ("app1", "app2", "app3", "app4", "kdc-r", "kdc-l", "proxy")
+#: Where captures are taken: what servers say to each other passes none of their clients.
+_CAPTURED = ("client", "kdc-l", "proxy")
+
+
+class Workload:
+    """Parties on nodes, and a client whose customers have one transaction after the other."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._testbed = site.testbed
+        self._folder = site.run_folder("client")
+        self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run"})
+        self._introduce()
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """What starts the programs; none of these lives longer than a repetition."""
+        return [self._launcher]
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: all parties from their start to the last transaction's end."""
+        seed = task["first_seed"] + int(out.name.rpartition("-")[2]) - 1
+        task = {**task, "seed": seed}
+        keys = self._keys(task)
+        shutil.copy(keys, out / "keys.json")
+        documents = programs.documents(task, keys, self._nodes(task), self._site.fault)
+        nodes = {party: _place(party, task) for party in documents}
+        session.raw |= {"captures": [], "seed": seed, "addresses": {
+            party: self._address(node) for party, node in nodes.items()}}
+        session.stamp("start")
+        with ExitStack() as stack:
+            points = [Point(party, node, places.PORT, "tcp or udp")
+                      for party, node in nodes.items() if party in _CAPTURED]
+            stack.enter_context(capturing(self._testbed, points, _WHOLE, part="traffic", out=out,
+                                          logs=self._site.logs,
+                                          summaries=session.raw["captures"]))
+            self._run(documents, nodes, out, task)
+            settle()
+        session.stamp("end")
+        session.raw["events"] = {party: _last(out / f"{party}.jsonl") for party in documents}
+
+    def _run(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
+             out: Path, task: Mapping[str, Any]) -> None:
+        """Start the servers, then the client, and wait for its end."""
+        with ExitStack() as stack:
+            # Who asks others starts after them, and so ends before: nobody is asked in vain.
+            for party in sorted(documents.keys() - {"client"}, key=_ASKING.index):
+                log = out / f"{party}.jsonl"
+                stack.enter_context(self._launcher.running("kerberos", nodes[party],
+                                                           documents[party], log))
+                _wait_ready(party, log)
+            stack.enter_context(self._launcher.running(
+                "kerberos", nodes["client"], documents["client"], out / "client.jsonl"))
+            if not self._launcher.wait(nodes["client"], task["deadline_s"]):
+                raise MeasureError("stream", "the client's transactions have no end (log: "
+                                   "client.jsonl)")
+
+    def _nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Address, device and speed of every party."""
+        nodes = {}
+        for party in ("client", "kdc-l", "kdc-r", "proxy", *(
+                f"app{number}" for number in range(1, 5))):
+            node = _place(party, task)
+            nodes[party] = {
+                "address": self._address(node), "device": self._site.devices.get(node, {}),
+                "speed": 1.0 if party == "client" else float(task["speed"]),
+                "own_processors": party == "client"}
+        return nodes
+
+    def _keys(self, task: Mapping[str, Any]) -> Path:
+        """The keys of a suite, made when they are first asked for."""
+        file = self._folder / f"keys-{task['suite']}-{task['certificate_bytes']}.json"
+        if not file.exists():
+            pki.make(file, task["suite"], MAX_SERVERS, task["certificate_bytes"])
+        return file
+
+    def _address(self, node: str) -> str:
+        return self._site.network.nodes[node].address
+
+    def _introduce(self) -> None:
+        """Have both ends of each wire know the other, for good: nobody asks amid a transaction."""
+        nodes = self._site.network.nodes
+        for link in self._site.network.links:
+            ends = [end.split("/") for end in link.ends]
+            for (node, port), (other, its_port) in (ends, ends[::-1]):
+                address = (nodes[other].interfaces[its_port].address or "").partition("/")[0]
+                hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
+                self._testbed.run(node, ["ip", "neigh", "replace", address, "lladdr",
+                                         hardware.strip(), "dev", port, "nud", "permanent"])
+
+
+def _place(party: str, task: Mapping[str, Any]) -> str:
+    """The node that a party of a task is at."""
+    return places.place(party, task["wire"],
+                        is_mobile=VARIANTS[task["protocol"]].way == "mobile")
+
+
+def _wait_ready(party: str, log: Path) -> None:
+    """Until a program has said that it answers. Raises MeasureError."""
+    until = time.monotonic() + _READY_S
+    while '"event": "ready"' not in (log.read_text() if log.exists() else ""):
+        if time.monotonic() > until:
+            raise MeasureError("stream", f"{party} does not answer (log: {log.name})")
+        time.sleep(0.01)
+
+
+def _last(log: Path) -> dict[str, Any]:
+    """The last thing that a program said; anything but events is a word of complaint."""
+    lines = log.read_text().splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        raise MeasureError("stream", f"{log.stem} said {lines[-1][:200] if lines else 'nothing'!r}")
+    said: dict[str, Any] = json.loads(lines[-1])
+    return said

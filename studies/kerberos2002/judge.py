@@ -1,0 +1,138 @@
+"""The judge makes a record's body of stamps, captures and tallies, and has everything proven."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from measure.errors import MeasureError
+from studies.kerberos2002 import captures, evidence, prediction, said
+from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
+from studies.kerberos2002.captures import Traffic
+from studies.kerberos2002.evidence import Case
+from studies.kerberos2002.opened import RunKeys
+from studies.kerberos2002.variants import VARIANTS
+from studies.study import Judged, Repetition
+
+_RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure")
+#: A warm-up is a share of the transactions, and some of every customer: all begin at once.
+_WARM_UP, _WARM_UP_EACH = 0.1, 2
+
+
+def judge(repetition: Repetition) -> Judged:
+    """What the repetition came to. Raises MeasureError, OSError."""
+    out = repetition.out
+    raw = json.loads((out / "raw.json").read_text())
+    about: dict[str, Any] = {
+        "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
+        "files": [file.name for file in sorted(out.glob("*.json*")) if file.name != "raw.json"],
+        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
+    events = raw["events"]
+    failed = [f"{party}: {said.get('reason', said['event'])}" for party, said in events.items()
+              if said["event"] != "ended"]
+    if failed:
+        return Judged(None, reason="; ".join(failed), status="failed", **about)
+    case = _case(repetition, raw)
+    refused = [row["refused"] for row in events["client"]["transactions"] if row["refused"]]
+    told = [*dict.fromkeys(refused), *said.refusals(case.said)]
+    checks = evidence.gather(case)
+    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
+    reasons = [f"refused: {told[0]}"] if told else []
+    reasons += [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    measured = _measured(case, events["client"]["transactions"], raw["seed"]) if not told else None
+    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+
+
+def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
+    from studies.kerberos2002 import programs
+    from studies.kerberos2002.study import STUDY
+
+    task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    traffic = {capture["point"]: captures.read(repetition.out / capture["file"])
+               for capture in sorted(raw["captures"], key=_nearest)}
+    tallies = {party: event["tallies"] for party, event in raw["events"].items()}
+    return Case(
+        VARIANTS[task["protocol"]], programs.servers(task),
+        said.in_order(traffic, raw["addresses"]), traffic, raw["addresses"],
+        RunKeys(repetition.out / "keys.json"), tallies,
+        len(raw["events"]["client"]["transactions"]), task["customers"], task)
+
+
+def _nearest(capture: Mapping[str, Any]) -> int:
+    """The client's capture first, then the proxy's."""
+    return ["client", "proxy", "kdc-l"].index(capture["point"])
+
+
+def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measured:
+    left_out = min(len(rows) // 2, max(int(len(rows) * _WARM_UP), _WARM_UP_EACH * case.customers))
+    counted = rows[left_out:] if case.customers > 1 else rows
+    responses = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in counted]
+    began_ns = rows[len(rows) - len(counted) - 1]["end_ns"] if case.customers > 1 \
+        else rows[0]["start_ns"]
+    span_s = (counted[-1]["end_ns"] - began_ns) / 1e9
+    if span_s <= 0:
+        raise MeasureError("stream", "the transactions took no time at all")
+    client = case.traffic["client"]
+    return Measured(
+        schema=1, seed=seed, transactions=len(counted),
+        transaction_s=fmean(responses), transactions_per_s=len(counted) / span_s,
+        client_packets=len(client.packets) / len(rows),
+        client_bytes=sum(size for _, size in client.packets) / len(rows),
+        retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
+        transaction_times_s=responses, visits=list(_visits(case, len(rows))),
+        messages=list(_messages(case, client)),
+        predicted=_predicted(case), **_phases(case, counted))
+
+
+def _predicted(case: Case) -> dict[str, float]:
+    """The phases by operations and wires, of a lone customer."""
+    made = prediction.phases(case.variant, case.task)
+    wires = prediction.on_wires(case.said, case.task["wire"]) \
+        if made and case.customers == 1 else {}
+    return {name: seconds + wires.get(name, 0.0) for name, seconds in made.items()}
+
+
+def _phases(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The paper's four phases, by the client's stamps: means over the transactions."""
+    if case.variant.way != "mobile":
+        return {}
+    totals = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.0)
+    for row in rows:
+        _, asked_ns, answered_ns = row["asks"][0]
+        over_ns = dict(row["marks"])["authenticated"]
+        for name, span_ns in zip(totals, (asked_ns - row["start_ns"], answered_ns - asked_ns,
+                                          over_ns - answered_ns, row["end_ns"] - over_ns),
+                                 strict=True):
+            totals[name] += span_ns / 1e9 / len(rows)
+    return totals
+
+
+def _visits(case: Case, transactions: int) -> Iterator[VisitRecord]:
+    """A transaction's visits to each party by class; those under way at the end are rounded off."""
+    for party, tallies in case.tallies.items():
+        for name, tally in tallies.items():
+            visits = round(tally["visits"] / transactions) if case.customers > 1 \
+                else tally["visits"]
+            if visits:
+                yield VisitRecord(
+                    party=party, name=name, visits=visits,
+                    service_s=tally["work_s"] / tally["visits"],
+                    operations={kind: visits * count / tally["visits"]
+                                for kind, count in tally["operations"].items()})
+
+
+def _messages(case: Case, client: Traffic) -> Iterator[MessageRecord]:
+    """The first transaction's messages; of several at once none can be told apart."""
+    if case.customers > 1:
+        return
+    began_s = client.packets[0][0]
+    for message in case.said:
+        yield MessageRecord(source=message.source, target=message.target,
+                            transport=message.transport, kind=message.kind or "unknown",
+                            message_bytes=len(message.payload),
+                            at_s=message.at_s - began_s)

@@ -1,0 +1,145 @@
+"""The paper's queueing model, made of what records hold: classes, visits, and service times.
+
+One transaction is one chain whose customer switches classes from visit to visit; processors are
+shared, and all else (wires, the client's own processor) is a delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.cells import Cells, Ids, Observation
+from analysis.queueing import (
+    Chain,
+    CustomerClass,
+    QueueingNetwork,
+    QueueingStation,
+    Visit,
+    solve,
+)
+from analysis.queueing.solve import Method
+
+#: Parties whose processors customers share; clients have one each.
+SHARED = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
+#: Classes of visits, as records name them.
+CLASSES = ("AS-REQ", "PKINIT AS-REQ", "PKCROSS AS-REQ", "TGS-REQ", "cross-realm TGS-REQ", "AP-REQ",
+           "proxied AS-REQ", "proxied PKINIT AS-REQ", "proxied TGS-REQ", "proxied AP-REQ")
+_DELAY, _CHAIN = "wires and client", "transaction"
+
+
+def column(what: str, party: str, name: str) -> str:
+    """The column that has a party's class: `visits` of a transaction, or `service` (s) of each."""
+    slug = f"{party}_{name}".replace("-", "_").replace(" ", "_").lower()
+    return f"{what}_{slug}" + ("_s" if what == "service" else "")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What one transaction asks: service times (s) by party and class with their visits, and delay.
+
+    `delay_s` is what of a lone customer's response no shared processor explains.
+    """
+
+    visits: Mapping[tuple[str, str], tuple[float, float]]
+    delay_s: float
+
+    def demand_s(self, party: str) -> float:
+        """Seconds of a party's processor."""
+        return sum(count * each_s for (where, _), (count, each_s) in self.visits.items()
+                   if where == party)
+
+    @property
+    def bottleneck(self) -> str:
+        """The party that saturates first."""
+        return max({party for party, _ in self.visits}, key=self.demand_s)
+
+    @property
+    def capacity_per_s(self) -> float:
+        """Transactions a second at most."""
+        return 1 / self.demand_s(self.bottleneck)
+
+    def faster(self, speed: float, *parties: str) -> Transaction:
+        """The same with processors so many times as fast; all of them without names."""
+        return replace(self, visits={
+            (party, name): (count, each_s / (speed if not parties or party in parties else 1))
+            for (party, name), (count, each_s) in self.visits.items()})
+
+    def network(self, customers: int) -> QueueingNetwork:
+        """The closed, class-switching network."""
+        parties = list(dict.fromkeys(party for party, _ in self.visits))
+        classes = [CustomerClass(f"{name} at {party}", (Visit(party, each_s, count),))
+                   for (party, name), (count, each_s) in self.visits.items()]
+        classes.append(CustomerClass("under way", (Visit(_DELAY, self.delay_s),)))
+        stations = [QueueingStation(party) for party in parties]
+        return QueueingNetwork((*stations, QueueingStation(_DELAY, "delay")),
+                               (Chain(_CHAIN, tuple(classes), population=customers),))
+
+    def chain(self, name: str, customers: int) -> tuple[list[str], Chain]:
+        """The parties that it visits, and its chain."""
+        network = self.network(customers)
+        return [station.name for station in network.stations[:-1]], replace(
+            network.chains[0], name=name)
+
+    def means(self, customers: int, method: Method = "exact") -> tuple[float, float]:
+        """Throughput (1/s) and response time (s) with so many customers."""
+        solved = solve(self.network(customers), method).chain(_CHAIN)
+        return solved.throughput_per_s, solved.response_s
+
+
+def transaction(cells: Cells, cell: Ids, loaded: Ids | None = None) -> Transaction | None:
+    """Of a lone customer's cell; with `loaded`, service times are those drawn under load.
+
+    None where a cell was not measured.
+    """
+    alone = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
+    response = mean(cells, "transaction_s", cell)
+    if not alone or response is None:
+        return None
+    lone = Transaction(alone, 0.0)
+    delay_s = response - sum(lone.demand_s(party) for party in {party for party, _ in alone})
+    if loaded is None:
+        return Transaction(alone, max(0.0, delay_s))
+    drawn = {place: pair for place, pair in _visits(cells, loaded).items() if place[0] in SHARED}
+    if not drawn:
+        return None
+    own_s = _client_s(cells, loaded) - _client_s(cells, cell)
+    return Transaction(drawn, max(0.0, delay_s + own_s))
+
+
+def _client_s(cells: Cells, cell: Ids) -> float:
+    """What a transaction takes of the client's own processor."""
+    return mean(cells, "demand_client_s", cell) or 0.0
+
+
+def _visits(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float]]:
+    pairs = {}
+    for party in SHARED:
+        for name in CLASSES:
+            count = mean(cells, column("visits", party, name), cell)
+            each_s = mean(cells, column("service", party, name), cell)
+            if count and each_s:
+                pairs[party, name] = (count, each_s)
+    return pairs
+
+
+def mean(cells: Cells, name: str, cell: Ids) -> float | None:
+    """A value's mean in a cell; None where there is none."""
+    value = cells.value(name, cell) if cell in cells.results.cells else None
+    return value.estimate.mean if isinstance(value, Observation) else None
+
+
+def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, float]]:
+    """Throughput and response time over the number of customers."""
+    return [asked.means(count) for count in customers]
+
+
+def mixed(first: Transaction, second: Transaction, customers: tuple[int, int],
+          method: Method = "exact") -> tuple[float, float]:
+    """Response times (s) of two kinds of customers who share processors."""
+    parts = [asked.chain(name, count) for asked, name, count in
+             zip((first, second), ("first", "second"), customers, strict=True)]
+    parties = dict.fromkeys(party for names, _ in parts for party in names)
+    stations = (*(QueueingStation(party) for party in parties), QueueingStation(_DELAY, "delay"))
+    solved = solve(QueueingNetwork(stations, tuple(chain for _, chain in parts)), method)
+    return solved.chain("first").response_s, solved.chain("second").response_s

@@ -1,0 +1,168 @@
+"""All that is encrypted in a transaction is opened with its key, and tried with all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal, Undecipherable
+from protocols.kerberos.suites import SUITES, Suite
+from studies.kerberos2002.said import Spoken
+
+_PURPOSES = {"client": "1.3.6.1.5.2.3.4", "KDC": "1.3.6.1.5.2.3.5"}
+
+
+@dataclass(frozen=True)
+class SealedPart:
+    """Something encrypted: where it is, its usage and kind, and whose key has to open it."""
+
+    where: str
+    usage: int
+    kind: str
+    cipher: bytes
+    expected: str
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A key sealed to a public key: where, and whose private key has to open it."""
+
+    where: str
+    cipher: bytes
+    expected: str
+
+
+class RunKeys:
+    """All keys of a run: secrets by principal, private keys by identity, and the anchor."""
+
+    def __init__(self, file: Path) -> None:
+        document = json.loads(file.read_text())
+        self.suite: Suite = SUITES[document["suite"]]
+        self.secrets = {name: bytes.fromhex(text) for name, text in document["secrets"].items()}
+        self.anchor = x509.load_pem_x509_certificate(document["anchor"].encode())
+        self.private: dict[str, rsa.RSAPrivateKey] = {}
+        for label, entry in document["identities"].items():
+            key = load_pem_private_key(entry["key"].encode(), None)
+            assert isinstance(key, rsa.RSAPrivateKey)
+            self.private[label] = key
+
+    def open_pack(self, label: str, cipher: bytes) -> bytes | None:
+        """The key in a pack for an identity's private key; None where it does not open it."""
+        try:
+            text = self.private[label].decrypt(cipher, padding.PKCS1v15())
+            key: bytes = messages.decode("TmpKeyPack", text)["tmpKey"]["keyvalue"]
+        except (ValueError, Refusal):
+            return None
+        return key
+
+    def opens(self, key: bytes, part: SealedPart) -> Any:
+        """The value within a part; None where a key does not open it."""
+        try:
+            return messages.decode(part.kind, self.suite.decrypt(key, part.usage, part.cipher),
+                                   is_padded=True)
+        except (Undecipherable, Refusal, ValueError):
+            return None
+
+
+@dataclass
+class Opened:
+    """What a transaction's messages hold: parts, packs, session keys by name, and complaints."""
+
+    keys: RunKeys
+    known: dict[str, bytes]
+    parts: list[SealedPart] = field(default_factory=list)
+    packs: list[Pack] = field(default_factory=list)
+    signatures: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    # --- opening -----------------------------------------------------------------------------
+
+    def part(self, where: str, usage: int, kind: str, data: Mapping[str, Any],
+             key: str) -> Any:
+        """Open a part with a key by its name."""
+        part = SealedPart(where, usage, kind, data["cipher"], key)
+        self.parts.append(part)
+        value = self.keys.opens(self.known[key], part) if key in self.known else None
+        if value is None:
+            self.complaints.append(f"{where}: {key} does not open the {kind}")
+        return value
+
+    def pack(self, where: str, data: Mapping[str, Any], label: str) -> str:
+        """Open a sealed key; the name that it has from here on."""
+        self.packs.append(Pack(where, data["cipher"], label))
+        key = self.keys.open_pack(label, data["cipher"])
+        if key is None:
+            self.complaints.append(f"{where}: the key of {label} does not open the pack")
+        return self.name(f"temporary key in {where}", key)
+
+    def name(self, name: str, key: bytes | None) -> str:
+        """Remember a key by a name."""
+        if key is not None:
+            self.known[name] = key
+        return name
+
+    def signed(self, where: str, chain: Sequence[Mapping[str, Any]], purpose: str,
+               signature: Mapping[str, Any], text: bytes) -> None:
+        """A signature by the first certificate of a chain that reaches the anchor."""
+        try:
+            path = [x509.load_der_x509_certificate(entry["certData"]) for entry in chain]
+            for below, above in zip(path, [*path[1:], self.keys.anchor], strict=True):
+                below.verify_directly_issued_by(above)
+                self.signatures += 1
+            usage = path[0].extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+            if _PURPOSES[purpose] not in [said.dotted_string for said in usage]:
+                self.complaints.append(f"{where}: the certificate is not a {purpose}'s")
+            key = path[0].public_key()
+            assert isinstance(key, rsa.RSAPublicKey)
+            key.verify(signature["signedHash"]["cipher"], text, padding.PKCS1v15(),
+                       self.keys.suite.signature_hash)
+            self.signatures += 1
+        except (InvalidSignature, ValueError, TypeError, IndexError, x509.ExtensionNotFound
+                ) as error:
+            self.complaints.append(f"{where}: signature or chain does not verify ({error!r:.80})")
+
+    # --- trying all others -------------------------------------------------------------------
+
+    def strangers(self) -> Iterator[str]:
+        """Parts and packs that another key opens, too, or that their own one does not."""
+        for part in self.parts:
+            openers = {name for name, key in self.known.items()
+                       if self.keys.opens(key, part) is not None}
+            same = {name for name in openers if self.known[name] == self.known.get(part.expected)}
+            if part.expected not in openers or openers - same:
+                yield f"{part.where}: opened by {', '.join(sorted(openers)) or 'no key'}"
+        for pack in self.packs:
+            labels = [label for label in self.keys.private
+                      if self.keys.open_pack(label, pack.cipher)]
+            if not self._are_one(labels, pack.expected):
+                yield f"{pack.where}: opened by {', '.join(labels) or 'no key'}"
+
+    def _are_one(self, labels: Sequence[str], expected: str) -> bool:
+        """Whether these identities share the key of the expected one."""
+        numbers = {label: self.keys.private[label].private_numbers() for label in labels}
+        return expected in numbers and all(number == numbers[expected]
+                                           for number in numbers.values())
+
+    def in_clear(self, payloads: Sequence[bytes]) -> list[str]:
+        """Keys whose bytes are in anything that was said."""
+        everything = b"\0".join(payloads)
+        return [name for name, key in self.known.items() if key in everything]
+
+
+def started(keys: RunKeys) -> Opened:
+    """Nothing opened yet; the principals' secrets are known."""
+    return Opened(keys, dict(keys.secrets))
+
+
+def ticket_service(said: Spoken) -> str:
+    """The service that the ticket in a reply is for."""
+    return messages.name_of(said.value["ticket"]["sname"])

@@ -1,0 +1,103 @@
+"""The run's keys: of two realms' authorities, users, KDCs, servers, proxy; and some wrong ones.
+
+Runs inside the machine, where they are made; the judge gets all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import ObjectIdentifier
+
+from protocols.kerberos import certificates
+from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish
+from protocols.kerberos.messages import krbtgt
+from protocols.kerberos.suites import SUITES, Suite
+
+LOCAL, REMOTE = "L.TEST", "R.TEST"
+USER, PROXY_NAME = "alice", "proxy"
+_EXPONENT = 65537
+
+
+def service(number: int) -> str:
+    """The principal of an application server, from 1."""
+    return f"app/a{number}"
+
+
+class KeyMaker:
+    """Makes the keys of a suite; authorities have certificates of the wanted size, too."""
+
+    def __init__(self, suite: Suite, certificate_bytes: int) -> None:
+        self._suite, self._size, self._now = suite, certificate_bytes, datetime.now(UTC)
+        self._keys: list[rsa.RSAPrivateKey] = []
+        self.root = self._authority("root", None)
+        self._issuers = {realm: self._authority(f"CA {realm}", self.root)
+                         for realm in (LOCAL, REMOTE)}
+        self.identities: dict[str, dict[str, str]] = {}
+
+    def _key(self) -> rsa.RSAPrivateKey:
+        return rsa.generate_private_key(_EXPONENT, self._suite.rsa_bits)
+
+    def _authority(self, name: str, issuer: Issuer | None) -> Issuer:
+        key = self._key()
+        wish = Wish(name, is_authority=True, size_bytes=self._size)
+        return Issuer(certificates.issue(wish, key.public_key(), issuer,
+                                         issuer.key if issuer else key, self._now), key)
+
+    def identity(self, label: str, wish: Wish, *, key_of: str = "", rogue: bool = False) -> None:
+        """A principal's key and chain; with the key of another label, it does not fit."""
+        key = self._key()
+        issuer = self._issuers[wish.realm]
+        if rogue:
+            stranger = self._authority("root", None)
+            issuer = self._authority(f"CA {wish.realm}", stranger)
+        own = certificates.issue(wish, key.public_key(), issuer, issuer.key, self._now)
+        pem = self.identities[key_of]["key"] if key_of else key.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        self.identities[label] = {"name": wish.subject, "realm": wish.realm, "key": pem,
+                                  "chain": _pem(own) + _pem(issuer.certificate)}
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def make(file: Path, suite_name: str, services: int, certificate_bytes: int) -> None:
+    """All keys of a suite, to a file."""
+    suite = SUITES[suite_name]
+    maker = KeyMaker(suite, certificate_bytes)
+    def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
+        return Wish(name, realm, purpose, size_bytes=certificate_bytes)
+
+    for realm in (LOCAL, REMOTE):
+        maker.identity(f"kdc {realm}", principal(krbtgt(realm), realm, KDC_PURPOSE))
+    maker.identity(USER, principal(USER, LOCAL, CLIENT_PURPOSE))
+    maker.identity(PROXY_NAME, principal(PROXY_NAME, LOCAL, KDC_PURPOSE))
+    for number in range(1, services + 1):
+        maker.identity(service(number), principal(service(number), REMOTE, KDC_PURPOSE))
+    _make_wrong(maker, certificate_bytes)
+    named = [USER, krbtgt(LOCAL), krbtgt(REMOTE), "pkcross", "pkcross of another day",
+             *(service(number) for number in range(1, services + 1))]
+    file.write_text(json.dumps({
+        "suite": suite.name, "anchor": _pem(maker.root.certificate),
+        "identities": maker.identities,
+        "secrets": {name: suite.new_key(secrets.token_bytes).hex() for name in named}}))
+
+
+def _make_wrong(maker: KeyMaker, size: int) -> None:
+    """What negative controls present instead of the user's certificate and key."""
+    user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
+    past = replace(user, valid_from=timedelta(days=-20), valid_to=timedelta(days=-10))
+    maker.identity("bob", replace(user, subject="bob"))
+    maker.identity("no purpose", replace(user, purpose=None))
+    maker.identity("unfitting key", user, key_of="bob")
+    maker.identity("rogue", user, rogue=True)
+    maker.identity("expired", past)
+    maker.identity("another proxy", replace(user, subject=PROXY_NAME, purpose=KDC_PURPOSE))

@@ -1,0 +1,128 @@
+"""Configurations of the protocol's programs, from a task, the run's keys and the nodes' devices.
+
+Runs inside the machine: standard library and the protocol only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from protocols.kerberos.messages import krbtgt
+from studies.kerberos2002.pki import LOCAL, PROXY_NAME, REMOTE, USER, service
+from studies.kerberos2002.variants import CIPHERS, VARIANTS
+
+PORT = 88
+_HANDLING = ("message-udp", "message-tcp", "chain-sent", "chain-read")
+#: What negative controls change of a party's document, by the party: paths and values.
+FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "wrong-user": {"client": {"client.presents": "bob"}},
+    "no-purpose": {"client": {"client.presents": "no purpose"}},
+    "unfitting-key": {"client": {"client.presents": "unfitting key"}},
+    "rogue-authority": {"client": {"client.presents": "rogue"}},
+    "expired-certificate": {"client": {"client.presents": "expired"}},
+    "clock-skew": {"client": {"clock_offset_s": 1200}},
+    "weak-client-key": {"client": {"client.weak_keys": True}},
+    "password-instead": {"client": {"client.initial": "password"}},
+    "replayed-ap-request": {"client": {"client.repeats_ap_request": True}},
+    "wrong-pkcross-key": {"kdc-r": {"kdc.pkcross_opening_secret": "pkcross of another day"}},
+    "beyond-policy": {"kdc-l": {"kdc.ignores_policy": True}},
+    "proxy-with-another-key": {"proxy": {"proxy.identity": "another proxy"}},
+    "stale-chain": {"proxy": {"proxy.chains": {USER: "expired"}}},
+}
+
+
+def costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
+    """Seconds of each operation on a device, and of each byte; none without a device.
+
+    What a device does not say of messages and chains takes nothing.
+    """
+    work = device.get("work", {})
+    known = {name: [work[name]["seconds"], 0.0] for name in CIPHERS[suite]} if work else {}
+    return known | {name: [work.get(name, {}).get("seconds", 0.0), 0.0]
+                    for name in _HANDLING if work}
+
+
+def documents(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str, Any]],
+              fault: str = "") -> dict[str, dict[str, Any]]:
+    """The configuration of each party.
+
+    `nodes` has by the party its `address`, `device`, `speed` and whether it has a processor of its
+    own for each customer (`own_processors`).
+    """
+    variant = VARIANTS[task["protocol"]]
+    made = {"client": _client(task), "kdc-l": _kdc(task, LOCAL)}
+    if variant.way == "pkcross":
+        made["kdc-r"] = _kdc(task, REMOTE)
+    if variant.proxy != "none":
+        made["proxy"] = _proxy(variant.proxy)
+    if variant.way == "pktapp":
+        del made["kdc-l"]
+    places = servers(task)
+    for name in sorted(set(places.values())):
+        services = [principal for principal, where in places.items() if where == name]
+        made[name] = {"role": "services", "services": services, "uses": services}
+    for number, (name, document) in enumerate(made.items()):
+        document.update(_common(task, keys, nodes, name), seed=task["seed"] * 100 + number)
+        for path, value in FAULTS.get(fault, {}).get(name, {}).items():
+            _set(document, path.split("."), value)
+    return made
+
+
+def servers(task: Mapping[str, Any]) -> dict[str, str]:
+    """The application servers of a task, with the node that each is on."""
+    count, apart = int(task["servers"]), task.get("placement", "one") == "each"
+    return {service(number): f"app{number}" if apart else "app1" for number in range(1, count + 1)}
+
+
+def _common(task: Mapping[str, Any], keys: Path, nodes: Mapping[str, Mapping[str, Any]],
+            name: str) -> dict[str, Any]:
+    own = nodes.get(name, {})
+    addresses = {other: [node["address"], PORT] for other, node in nodes.items()}
+    return {"suite": task["suite"], "keys": str(keys), "addresses": addresses, "port": PORT,
+            "address": own.get("address", ""), "costs": costs(own.get("device", {}), task["suite"]),
+            "processor": {"speed": own.get("speed", 1.0), "variation": task["variation"],
+                          "sharing": "own" if own.get("own_processors") else "shared"}}
+
+
+def _client(task: Mapping[str, Any]) -> dict[str, Any]:
+    variant = VARIANTS[task["protocol"]]
+    is_mobile = variant.way == "mobile"
+    return {
+        "role": "client",
+        "uses": [USER, "bob", "no purpose", "unfitting key", "rogue", "expired", f"kdc {LOCAL}",
+                 PROXY_NAME],
+        "client": {
+            "identity": USER, "secret": USER, "services": list(servers(task).items()),
+            "service_realm": LOCAL if is_mobile else REMOTE, "kdc_key": f"kdc {LOCAL}",
+            "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
+            "initial": variant.initial, "proxy": variant.proxy,
+            "own_proxy_key": task["own_proxy_key"], "way": variant.way,
+            "customers": task["customers"], "transactions": task["transactions"]}}
+
+
+def _kdc(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
+    is_mobile = VARIANTS[task["protocol"]].way == "mobile"
+    names = [krbtgt(realm)] + [USER] * (realm == LOCAL)
+    if realm == REMOTE or is_mobile:
+        names += servers(task)
+    return {"role": "kdc", "uses": [f"kdc {realm}"], "kdc": {
+        "identity": f"kdc {realm}", "secrets": names, "pkcross_secret": "pkcross",
+        "remote": {REMOTE: ["kdc-r", krbtgt(REMOTE)]} if realm == LOCAL else {},
+        "keeps_cross_realm_tickets": task["xtkt_cache"],
+        "signs_client_key_reply": task["kdc_signs"]}}
+
+
+def _proxy(use: str) -> dict[str, Any]:
+    targets = {krbtgt(LOCAL): "kdc-l", service(1): "app1"}
+    knows = use in ("trusted", "assist")
+    return {"role": "proxy", "uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
+        "name": PROXY_NAME, "realm": LOCAL, "targets": targets,
+        "identity": PROXY_NAME if knows else "", "chains": {USER: USER} if use == "assist" else {}}}
+
+
+def _set(document: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        document = document[name]
+    document[path[-1]] = value

@@ -1,0 +1,40 @@
+"""The study's report: the paper's tables and figures, published beside measured, and its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from analysis import standard_report
+from analysis.cells import Cells
+from analysis.run_table import Beside
+from studies.kerberos2002 import published
+from studies.kerberos2002.report import claims, figures, paper_tables, questions
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+    from studies.study import Study
+
+_CAVEAT = ("Virtual time on modelled processors: operations take what the device's file says, "
+           "packets what the wire says, and nothing else takes any.")
+_SPLIT = ("The devices are derived from rows 1 to 4 of Table III, read as the paper's skeleton did "
+          "its operations; rows 5 and 6, loads, other wires and speeds are predictions.")
+
+
+def report(study: Study, results: Results | None, options: Mapping[str, Any]) -> Report:
+    """Tables I to III, Figures 4 to 6 and 9 to 11, claims. Raises ValueError."""
+    if results is None:
+        raise ValueError(f"the study {study.id} has no report without results")
+    cells = Cells(results, options.get("baseline", ""))
+    paper = published.load()
+    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells))
+    extras = standard_report.Extras(
+        tables=tables, figures=tuple(figures.figures(cells, paper)),
+        claims=claims.verdicts(cells), beside=Beside(published=paper.table_3))
+    made = standard_report.report(cells, study.run_table(cells), extras)
+    return replace(made, caveat=_CAVEAT, claimant="the 2002 paper's",
+                   facts=(*made.facts, ("Fit and prediction", _SPLIT),
+                          ("Inconsistent in print", " ".join(paper.inconsistent))),
+                   printed=tuple(table.id for table in tables))

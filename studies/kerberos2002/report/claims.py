@@ -1,0 +1,218 @@
+"""The paper's claims C1 to C14: of single cells as questions to them, of curves as the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from analysis.cells import Cells
+from analysis.claims.finding import Word
+from analysis.claims.verdict import Claim, Verdict
+from studies.kerberos2002 import model, published
+from studies.kerberos2002.design import FIG_6, FIG_6_SPEEDS, LOADED, ids
+from studies.kerberos2002.model import Transaction
+from studies.kerberos2002.report.paper_tables import NEAR_MODEL, loads
+
+#: "Nearly indifferent", "meaningfully better" and "noticeable" in numbers.
+_INDIFFERENT, _MEANINGFUL, _NOTICEABLE = 0.15, 0.05, 0.02
+#: Customers with whom curves are compared: few, and so many that something is saturated.
+_LOADS = (1, 20)
+_ABOUT = 0.2
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One number that a claim rests on: what it is, whether it is as the claim says."""
+
+    text: str
+    holds: bool
+    cells: tuple[str, ...] = ()
+
+
+_REASONS = {
+    "C3": "with a machine for each server PKTAPP's capacity does not fall (I7); on one machine the "
+          "claim is about the PKTAPP server's processor",
+    "C4": "each further server takes 10 messages of the client and of the remote KDC; the paper's "
+          "curve is of a model whose messages cost next to nothing",
+    "C8": "a KDC of draft 05 does one private operation either way, and a faithful standard client "
+          "one more: the client's key costs less from the start (I4)",
+    "C9": "the paper degrades 9600 bit/s by frame errors of unstated rate (I6), and its standard "
+          "client does one private operation less",
+    "C10": "the proxy's operations alone; at 3G its certificates save next to nothing",
+    "C11": "at this load the proxy is the bottleneck: for the key that it is told it does as much "
+           "as the KDC, whose reply is not signed (I4)",
+    "C14": "a proxy that is told a key does a private and three public operations, as the KDC "
+           "does, and handles twice its messages; the paper's KDC did two private ones (I4)",
+    "C12": "twice the processor is twice the throughput of a saturated KDC, and no more"}
+
+
+def verdicts(cells: Cells) -> tuple[Verdict, ...]:
+    """One a claim, in the paper's order."""
+    asked: Mapping[str, Callable[[Cells], Iterator[Ground]]] = {
+        "C1": _model_fits, "C2": _one_server, "C3": _several_servers, "C4": _indifferent,
+        "C5": _crossover_holds, "C6": _kdc_first, "C7": _same_operations, "C8": _client_key,
+        "C9": _assist_at_2g, "C10": _proxy_at_3g, "C11": _slower_proxy, "C12": _faster_kdc,
+        "C13": _assist_at_lan, "C14": _kdc_with_proxy}
+    return tuple(_settle(claim, list(asked[name](cells)))
+                 for name, claim in published.claims().items())
+
+
+def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
+    """In virtual time, with fixed service times, a number is exact and decides by itself."""
+    if not answers:
+        return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured")
+    against = [answer for answer in answers if not answer.holds]
+    word: Word = "refuted" if against else "confirmed"
+    return Verdict(claim.id, claim.says, claim.where, word, (against or answers)[0].text,
+                   tuple(f"{answer.text}: {'as' if answer.holds else 'not as'} the claim says"
+                         for answer in answers),
+                   tuple(dict.fromkeys(cell for answer in answers for cell in answer.cells)),
+                   why=_REASONS.get(claim.id, "") if against else "")
+
+
+# --- large networks ----------------------------------------------------------------------------
+
+def _model_fits(cells: Cells) -> Iterator[Ground]:
+    for load in loads(cells):
+        name = "-".join(ids(load.protocol, customers=load.customers))
+        yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
+                     load.error <= NEAR_MODEL, (name,))
+
+
+def _pair(cells: Cells, servers: int, **place: str | int) -> tuple[Transaction, Transaction] | None:
+    """Both protocols' transactions with so many servers."""
+    made = [model.transaction(cells, ids(name, servers=servers, **place))  # type: ignore[arg-type]
+            for name in ("pkcross", "pktapp")]
+    return (made[0], made[1]) if made[0] and made[1] else None
+
+
+def _compared(pair: tuple[Transaction, Transaction], says: str, *, first: bool) -> Iterator[Ground]:
+    """Response times of PKCROSS and PKTAPP at each load; `first` has to be the shorter one."""
+    for customers in _LOADS:
+        cross, direct = (asked.means(customers)[1] for asked in pair)
+        yield Ground(f"{says}, {customers} customer{'s' * (customers > 1)}: PKCROSS {cross:.3g} s, "
+                     f"PKTAPP {direct:.3g} s", (cross < direct) is first)
+
+
+def _one_server(cells: Cells) -> Iterator[Ground]:
+    if pair := _pair(cells, 1):
+        yield from _compared(pair, "one server", first=False)
+
+
+def _several_servers(cells: Cells) -> Iterator[Ground]:
+    for placement in ("one", "each"):
+        if pair := _pair(cells, 4, placement=placement):
+            where = "one machine" if placement == "one" else "a machine each"
+            yield from _compared(pair, f"four servers on {where}", first=True)
+
+
+def _indifferent(cells: Cells) -> Iterator[Ground]:
+    few, many = (model.transaction(cells, ids("pkcross", servers=count)) for count in (1, 16))
+    if few and many:
+        for customers in _LOADS:
+            ratio = many.means(customers)[1] / few.means(customers)[1]
+            yield Ground(f"{customers} customer{'s' * (customers > 1)}: 16 servers take "
+                         f"{ratio:.2f} times as long as one", ratio <= 1 + _INDIFFERENT)
+
+
+def _crossover_holds(cells: Cells) -> Iterator[Ground]:
+    for speed in FIG_6_SPEEDS:
+        cross = model.transaction(cells, ids("pkcross", servers=max(FIG_6["pkcross"]),
+                                             wire="slow", speed=speed))
+        direct = model.transaction(cells, ids("pktapp", servers=max(FIG_6["pktapp"]), wire="slow",
+                                              speed=speed))
+        if cross and direct:
+            yield Ground(f"{speed} times as fast, saturated: PKCROSS with 16 servers "
+                         f"{cross.capacity_per_s:.3g}/s, PKTAPP with 2 "
+                         f"{direct.capacity_per_s:.3g}/s",
+                         cross.capacity_per_s > direct.capacity_per_s)
+
+
+def _kdc_first(cells: Cells) -> Iterator[Ground]:
+    for count in (1, 16):
+        if asked := model.transaction(cells, ids("pkcross", servers=count)):
+            share = asked.demand_s("app1") / asked.demand_s(asked.bottleneck)
+            yield Ground(f"{count} server{'s' * (count > 1)}: {asked.bottleneck} saturates first, "
+                         f"the server is then {100 * share:.0f} % busy",
+                         asked.bottleneck.startswith("kdc"))
+
+
+def _same_operations(cells: Cells) -> Iterator[Ground]:
+    parties = {"pkcross": ("client", "kdc_l", "kdc_r", "app1"), "pktapp": ("client", "app1")}
+    counts = {name: tuple(sum(model.mean(cells, f"{kind}_{party}", ids(name)) or 0
+                              for party in row) for kind in ("private", "public"))
+              for name, row in parties.items()}
+    if all(map(sum, counts.values())):
+        cross, direct = counts.values()
+        yield Ground(f"PKCROSS {cross[0]:.0f} private and {cross[1]:.0f} public, PKTAPP "
+                     f"{direct[0]:.0f} and {direct[1]:.0f}", cross == direct)
+
+
+# --- mobile clients ----------------------------------------------------------------------------
+
+def _response(cells: Cells, protocol: str, **place: str | int) -> float | None:
+    return model.mean(cells, "transaction_s", ids(protocol, **place))  # type: ignore[arg-type]
+
+
+def _client_key(cells: Cells) -> Iterator[Ground]:
+    for wire in ("2g", "3g"):
+        for speed in (1, 10, 20):
+            standard, own = (_response(cells, name, wire=wire, speed=speed)
+                             for name in ("m-standard", "m-client-key"))
+            if standard and own:
+                yield Ground(f"{wire}, speed-up {speed}: {own:.2f} s instead of {standard:.2f} s",
+                             (own > standard) is (speed == 1))
+
+
+def _assist_at_2g(cells: Cells) -> Iterator[Ground]:
+    for name, due_s in (("m-standard", 20.0), ("mp-assist", 14.0)):
+        if took_s := _response(cells, name, wire="2g", speed=20):
+            yield Ground(f"{name}, speed-up 20: {took_s:.1f} s for about {due_s:g} s",
+                         abs(took_s / due_s - 1) <= _ABOUT)
+    without, assisted = (_response(cells, name, wire="2g", speed=20)
+                         for name in ("m-client-key", "mp-assist"))
+    if without and assisted:
+        yield Ground(f"speed-up 20: {assisted:.1f} s with the proxy, {without:.1f} s without",
+                     assisted < without)
+
+
+def _proxy_at_3g(cells: Cells) -> Iterator[Ground]:
+    for speed in (1, 20):
+        without, assisted = (_response(cells, name, wire="3g", speed=speed)
+                             for name in ("m-client-key", "mp-assist"))
+        if without and assisted:
+            yield Ground(f"speed-up {speed}: {assisted - without:.2f} s more",
+                         assisted - without > 2)
+
+
+def _slower_proxy(cells: Cells) -> Iterator[Ground]:
+    if asked := model.transaction(cells, ids("mp-assist", wire="2g", speed=50)):
+        slower = asked.faster(30 / 50, "proxy")
+        for customers in (1, 100):
+            ratio = slower.means(customers)[1] / asked.means(customers)[1]
+            yield Ground(f"{customers} customer{'s' * (customers > 1)}: {100 * (ratio - 1):.1f} % "
+                         "longer", ratio - 1 <= _NOTICEABLE)
+
+
+def _faster_kdc(cells: Cells) -> Iterator[Ground]:
+    pair = [model.transaction(cells, ids("mp-assist", wire="2g", speed=speed))
+            for speed in (50, 100)]
+    if pair[0] and pair[1]:
+        ratio = pair[1].capacity_per_s / pair[0].capacity_per_s
+        yield Ground(f"{ratio:.2f} times the throughput", ratio > 2)
+
+
+def _assist_at_lan(cells: Cells) -> Iterator[Ground]:
+    trusted, assist = (_response(cells, name) for name in ("mp-trusted", "mp-assist"))
+    if trusted and assist:
+        yield Ground(f"{assist:.2f} s instead of {trusted:.2f} s",
+                     1 - assist / trusted <= _MEANINGFUL)
+
+
+def _kdc_with_proxy(cells: Cells) -> Iterator[Ground]:
+    for name in (*LOADED[2:], "m-client-key", "mp-standard", "mp-trusted", "mp-assist"):
+        if asked := model.transaction(cells, ids(name)):
+            proxy = asked.demand_s("proxy")
+            beside = f" (proxy {proxy:.2f} s)" if proxy else ""
+            yield Ground(f"{name}: KDC {asked.demand_s('kdc-l'):.2f} s{beside}",
+                         asked.bottleneck == "kdc-l")

@@ -1,0 +1,144 @@
+"""Figures 4 to 6 and 9 to 11, measured and modelled; print has marks of its text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analysis.cells import Cells
+from analysis.numbers import quantity
+from analysis.present import figures as drawing
+from analysis.present.figures import Axis, Series
+from analysis.present.report import Figure, Panel
+from analysis.table import Quantity
+from studies.kerberos2002 import model
+from studies.kerberos2002.body import RESPONSE
+from studies.kerberos2002.design import (
+    BY_SPEED,
+    FIG_5,
+    FIG_6,
+    FIG_6_SPEEDS,
+    FIG_10_SPEEDS,
+    FIG_11_SPEEDS,
+    LOADED,
+    ids,
+)
+from studies.kerberos2002.model import Transaction
+from studies.kerberos2002.published import PublishedValues
+from studies.kerberos2002.report.paper_tables import loads, observation
+from studies.kerberos2002.variants import VARIANTS
+
+_MANY = (*range(1, 21), 24, 28, 32, 40)
+_X, _R = Axis("throughput", "/s"), Axis("response time", "s")
+
+
+def figures(cells: Cells, paper: PublishedValues) -> Iterator[Figure]:
+    """Those for which anything was measured."""
+    for figure in (_loaded(cells), _figure_5(cells), _figure_6(cells, paper),
+                   _figure_10(cells, paper), _figure_11(cells)):
+        if figure is not None:
+            yield figure
+
+
+def _figure(name: str, title: str, caption: str, panels: Sequence[Panel]) -> Figure | None:
+    return Figure(f"fig-paper-{name}", title, caption, f"{caption} The tables have the numbers.",
+                  tuple(panels)) if panels else None
+
+
+def _curve(name: str, asked: Transaction) -> Series:
+    return Series(name, [(rate, Quantity(response))
+                         for rate, response in model.curve(asked, _MANY)], "modelled")
+
+
+def _loaded(cells: Cells) -> Figure | None:
+    panels = []
+    for protocol in LOADED:
+        alone = model.transaction(cells, ids(protocol))
+        points = [(load.throughput.estimate.mean, quantity(load.response.estimate))
+                  for load in loads(cells) if load.protocol == protocol]
+        if alone and points:
+            panels.append(drawing.line(VARIANTS[protocol].title, [
+                Series("", points), _curve("", alone)], _X, _R))
+    return _figure("4-9", "Figures 4 and 9: the model against the test bed",
+                   "Response time by throughput as customers are added, 10 Mbit/s, one server; the "
+                   "model has a lone customer's service times.", panels)
+
+
+def _figure_5(cells: Cells) -> Figure | None:
+    panels = []
+    for placement, title in (("one", "all servers on one machine"),
+                             ("each", "a machine for each server")):
+        series = []
+        for protocol, counts in FIG_5.items():
+            for count in counts:
+                if placement == "each" and count not in (1, 4):
+                    continue
+                at = "one" if count == 1 else placement
+                asked = model.transaction(cells, ids(protocol, servers=count, placement=at))
+                if asked:
+                    series.append(_curve(f"{VARIANTS[protocol].title}, {count}", asked))
+        if series:
+            panels.append(drawing.line(title, series, _X, _R))
+    return _figure("5", "Figure 5: PKCROSS and PKTAPP by the number of servers",
+                   "Response time by throughput, modelled from records. The paper's figure is the "
+                   "first: PKTAPP's capacity falls only where servers share a machine (I7).",
+                   panels)
+
+
+def _figure_6(cells: Cells, paper: PublishedValues) -> Figure | None:
+    panels = []
+    for speed in FIG_6_SPEEDS:
+        series = [_curve(f"{VARIANTS[protocol].title}, {count}", asked)
+                  for protocol, counts in FIG_6.items() for count in counts
+                  if (asked := model.transaction(cells, ids(
+                      protocol, servers=count, wire="slow", speed=speed)))]
+        if series:
+            panels.append(drawing.line(f"servers {speed} times as fast", series, _X, _R))
+    return _figure("6", "Figure 6: faster servers, slow Internet",
+                   "As Figure 5, the remote realm behind 12,750 bytes/s and 80.5 ms. By the text, "
+                   f"curves are stable below {paper.stable_below_per_s:g}/s.", panels)
+
+
+def _figure_10(cells: Cells, paper: PublishedValues) -> Figure | None:
+    panels = []
+    for wire, title in (("2g", "9600 bit/s, 520 ms"), ("3g", "384 kbit/s, 100 ms")):
+        series = []
+        for protocol in BY_SPEED:
+            points = [(float(speed), quantity(value.estimate)) for speed in FIG_10_SPEEDS
+                      if (value := observation(cells, RESPONSE.name, ids(
+                          protocol, wire=wire, speed=speed)))]
+            if points:
+                series.append(Series(VARIANTS[protocol].title, points))
+        if series and wire == "2g":
+            for name, said in (("m-standard", "2g_without"), ("mp-assist", "2g_assist")):
+                series.append(Series(VARIANTS[name].title, [
+                    (float(FIG_10_SPEEDS[-1]), Quantity(paper.figure_10_s[said]))], "published"))
+        if series:
+            panels.append(drawing.line(title, series, Axis("speed-up of servers"), _R))
+    return _figure("10", "Figure 10: wireless networks and faster servers",
+                   'Response time of a lone customer; published: "about 20" and "just above '
+                   '14" seconds.', panels)
+
+
+def _figure_11(cells: Cells) -> Figure | None:
+    series = []
+    for protocol in BY_SPEED[1:]:
+        for speed in FIG_11_SPEEDS:
+            asked = model.transaction(cells, ids(protocol, wire="2g", speed=speed))
+            if not asked:
+                continue
+            series.append(_wide(f"{VARIANTS[protocol].title}, {speed}", asked))
+            if protocol == "mp-assist" and speed == FIG_11_SPEEDS[0]:
+                slower = asked.faster(30 / FIG_11_SPEEDS[0], "proxy")
+                series.append(_wide(f"{VARIANTS[protocol].title}, {speed}, proxy 30", slower))
+    return _figure("11", "Figure 11: throughput at 9600 bit/s",
+                   "Response time by throughput, modelled from records at these speed-ups.",
+                   [drawing.line("", series, _X, _R)] if series else [])
+
+
+def _wide(name: str, asked: Transaction) -> Series:
+    """A curve up to twice the number of customers that saturates it."""
+    _, lone_s = asked.means(1)
+    knee = max(2, round(lone_s * asked.capacity_per_s))
+    counts = sorted({max(1, round(knee * share / 10)) for share in range(1, 21)})
+    return Series(name, [(rate, Quantity(response))
+                         for rate, response in model.curve(asked, counts)], "modelled")

@@ -1,0 +1,113 @@
+"""Section 6.4's design questions, answered by numbers; and the protocol that combines two (5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Cells
+from analysis.numbers import exact
+from analysis.table import Column, Entry, Table
+from studies.kerberos2002 import model
+from studies.kerberos2002.design import ids
+from studies.kerberos2002.model import Transaction
+from studies.kerberos2002.variants import MOBILE, VARIANTS
+
+_CUSTOMERS = (1, 4, 16)
+#: Customers with PKCROSS and with PKTAPP.
+_MIXES = ((8, 1), (8, 4), (8, 8), (1, 8))
+
+
+def tables(cells: Cells) -> Iterator[Table]:
+    """Those for which anything was measured."""
+    for table in (_questions(cells), _combined(cells), _mixed(cells), _figure_b1(cells)):
+        if table.rows:
+            yield table
+
+
+def _questions(cells: Cells) -> Table:
+    """What the paper answers in words."""
+    rows = []
+    for protocol in MOBILE:
+        cell, variant = ids(protocol), VARIANTS[protocol]
+        private, public = (model.mean(cells, f"{kind}_client", cell)
+                           for kind in ("private", "public"))
+        if private is None or public is None:
+            continue
+        told = {"none": "no proxy", "forward": "passes on, opens nothing",
+                "trusted": "opens the key told", "assist": "opens the key told"}[variant.proxy]
+        kdc = "RFC 4120, draft 05" + (", its option 3.3" if variant.initial == "client-key" else "")
+        rows.append((Entry(variant.title), exact(private), exact(public), Entry(told), Entry(kdc),
+                     Entry("client" if variant.initial == "client-key" else "KDC")))
+    return Table("table-questions", "Section 6.4: what became of the four guidelines", (
+        Column("protocol", "Protocol"), Column("private", "private", digits=0,
+                                               group="client's operations"),
+        Column("public", "public", digits=0, group="client's operations"),
+        Column("proxy", "What the proxy's key opens"), Column("kdc", "KDC's and server's messages"),
+        Column("key", "Key made by")), tuple(rows),
+        "Operations are counted by the programs and checked against the messages; what the proxy "
+        "opens is tried with all its keys in every repetition. Semantics (the fourth question) "
+        "change where the client makes the key.", clock=cells.results.clock)
+
+
+def _combined(cells: Cells) -> Table:
+    """A client that knows the number of servers and chooses (section 5.4), and what it regrets."""
+    rows = []
+    for placement in ("one", "each"):
+        for servers in (1, 2, 4):
+            at = "one" if servers == 1 else placement
+            pair = [model.transaction(cells, ids(name, servers=servers, placement=at))
+                    for name in ("pkcross", "pktapp")]
+            if pair[0] and pair[1]:
+                rows += [_choice(placement, servers, customers, pair[0], pair[1])
+                         for customers in _CUSTOMERS]
+    return Table("table-combined", "Section 5.4: PKTAPP for one server, PKCROSS for more", (
+        Column("placement", "Servers on"), Column("servers", "servers", digits=0),
+        Column("customers", "customers", digits=0),
+        Column("pkcross_s", "PKCROSS", "s", digits=2), Column("pktapp_s", "PKTAPP", "s", digits=2),
+        Column("chosen", "the rule chooses"),
+        Column("regret_s", "regret", "s", digits=2)), tuple(rows),
+        "Response times, modelled from records. Regret: by how much the chosen protocol takes "
+        "longer than the other one.", clock=cells.results.clock)
+
+
+def _mixed(cells: Cells) -> Table:
+    """Users of both protocols in one network: two chains, of which each slows the other."""
+    pair = [model.transaction(cells, ids(name)) for name in ("pkcross", "pktapp")]
+    rows = []
+    if pair[0] and pair[1]:
+        for counts in _MIXES:
+            exact_s, approximate_s = (model.mixed(pair[0], pair[1], counts, method)
+                                      for method in ("exact", "schweitzer"))
+            rows.append((*map(exact, counts), *map(exact, exact_s), *map(exact, approximate_s)))
+    return Table("table-mixed", "Section 5.4: users of both protocols beside each other", (
+        Column("pkcross", "with PKCROSS", digits=0, group="customers"),
+        Column("pktapp", "with PKTAPP", digits=0, group="customers"),
+        *(Column(f"{name}_{method}_s", title, "s", digits=2, group=group)
+          for method, group in (("mva", "MVA"), ("amva", "AMVA"))
+          for name, title in (("pkcross", "PKCROSS"), ("pktapp", "PKTAPP")))), tuple(rows),
+        "Two equivalence classes (B.1 to B.11), one server; response times by model.",
+        clock=cells.results.clock)
+
+
+def _figure_b1(cells: Cells) -> Table:
+    """The transaction of Figure B.1 as the model's inputs."""
+    asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
+    rows = [(Entry(party), Entry(name), exact(count), exact(each_s))
+            for (party, name), (count, each_s) in asked.visits.items()] if asked else []
+    if asked:
+        rows.append((Entry("wires and client"), Entry("under way"), exact(1),
+                     exact(asked.delay_s)))
+    return Table("table-b1", "Figure B.1: MP-PKINIT as the model's inputs (3G, speed-up 50)", (
+        Column("station", "Station"), Column("class", "Class"),
+        Column("visits", "v_ir", digits=0), Column("service_s", "s_ir", "ms", 1e3, 2)),
+        tuple(rows), "Proxy assist, from a lone customer's record.", clock=cells.results.clock)
+
+
+def _choice(placement: str, servers: int, customers: int, cross: Transaction,
+            direct: Transaction) -> tuple[Entry, ...]:
+    cross_s, direct_s = cross.means(customers)[1], direct.means(customers)[1]
+    chosen = "PKTAPP" if servers == 1 else "PKCROSS"
+    chosen_s = direct_s if servers == 1 else cross_s
+    return (Entry("one machine" if placement == "one" else "a machine each"), exact(servers),
+            exact(customers), exact(cross_s), exact(direct_s), Entry(chosen),
+            exact(chosen_s - min(cross_s, direct_s)))

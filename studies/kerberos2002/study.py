@@ -1,0 +1,164 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from studies.kerberos2002 import body, design
+from studies.kerberos2002.asked import Asked
+from studies.kerberos2002.body import Measured
+from studies.kerberos2002.controls import FAULTS
+from studies.kerberos2002.variants import CIPHERS
+from studies.study import (
+    Cell,
+    Clock,
+    Expected,
+    Factor,
+    Judged,
+    Level,
+    Metric,
+    Repetition,
+    Study,
+    StudyError,
+)
+from studies.study import TestbedSpec as Spec
+from topologies.loader import TopologyError, load_device
+from topologies.model import ROUTER
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+    from topologies.device import Device
+
+#: Seconds of a processor that a repetition and each of its transactions take, as seen.
+_REPETITION_S, _TRANSACTION_S, _SERVER_S = 2.0, 0.05, 0.03
+#: In virtual time, a transaction at 2G takes 20 s, one of 32 customers minutes.
+_DEADLINE_S = 600.0
+_MIN_TRANSACTIONS = 20
+
+
+class Kerberos2002(Study):
+    """Public-key Kerberos for large and mobile networks, and a queueing model of it."""
+
+    id: ClassVar[str] = "kerberos2002"
+    title: ClassVar[str] = "Public-key Kerberos for large and mobile networks"
+    paper: ClassVar[str] = ("Harbitter and Menasce, A Methodology for Analyzing the Performance of "
+                            "Authentication Protocols, 2002")
+    factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
+    distributions: ClassVar[tuple[Metric, ...]] = (body.RESPONSES,)
+    faults: ClassVar[Mapping[str, str]] = FAULTS
+    clock: ClassVar[Clock] = "virtual"
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.kerberos2002.inside"
+
+    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """Those behind a table, a figure or a claim."""
+        return design.cells(levels)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """Both realms; loads and single transactions apart, so that two processors have work."""
+        from studies.kerberos2002 import network
+
+        names = _devices(cell, asked)
+        for name in names.values():
+            _device(name, cell.ids["suite"])
+        made = network.realms()
+        devices = {node: name for node in made.nodes if node != ROUTER
+                   and (name := names[network.role(node)])}
+        return Spec(made, devices=devices, packages="asn1",
+                    options={"group": "single" if cell.ids["customers"] == "1" else "loaded"})
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """Protocol, place, load, devices, and the protocol's options."""
+        ids, is_loaded = cell.ids, cell.ids["customers"] != "1"
+        devices = {role: asdict(device) if (device := _device(name, ids["suite"])) else {}
+                   for role, name in _devices(cell, asked).items()}
+        return {
+            **ids, "servers": int(ids["servers"]), "speed": int(ids["speed"]),
+            "customers": int(ids["customers"]), "devices": devices,
+            "transactions": _transactions(cell, asked),
+            "variation": "gamma" if is_loaded else "fixed",
+            "certificate_bytes": asked.certificate_bytes, "xtkt_cache": asked.xtkt_cache,
+            "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
+            "first_seed": asked.first_seed,
+            "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By the number of transactions."""
+        count = _transactions(cell, asked)
+        took_s = _REPETITION_S + count * (_TRANSACTION_S + _SERVER_S * int(cell.ids["servers"]))
+        return Expected(took_s, took_s, 12_000 * count)
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """Ten times what it takes, and then some."""
+        return 120 + 10 * self.expected(cell, asked).duration_s
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Open everything that was said, and measure."""
+        from studies.kerberos2002 import judge
+
+        return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """The metrics; demands at every party; visits and service times, which the models take."""
+        from studies.kerberos2002.model import column
+
+        parties = {visit.party for visit in measured.visits}
+        row = {**super().values(measured), **{
+            f"demand_{party.replace('-', '_')}_s": measured.demand_s(party) for party in parties}}
+        row |= {f"predicted_{name}": value for name, value in measured.predicted.items()}
+        for visit in measured.visits:
+            row[column("visits", visit.party, visit.name)] = visit.visits
+            row[column("service", visit.party, visit.name)] = visit.service_s
+            for kind in ("private", "public", "operation"):
+                key = f"{kind}_{visit.party.replace('-', '_')}"
+                row[key] = row.get(key, 0) + sum(count for name, count in visit.operations.items()
+                                                 if name.endswith(f"-{kind}"))
+        return row
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """The paper's tables and figures with published beside measured, and its claims."""
+        from studies.kerberos2002.report import report
+
+        return report(self, results, options)
+
+
+def _transactions(cell: Cell, asked: Asked) -> int:
+    """One of a lone customer; of several so many that servers are visited as often as asked."""
+    if cell.ids["customers"] == "1":
+        return 1
+    return max(_MIN_TRANSACTIONS, asked.transactions // int(cell.ids["servers"]))
+
+
+def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
+    """Names of the devices by role; "" for one that takes no time."""
+    if cell.ids["suite"] == "today":
+        return {"mobile": asked.today_device, "server": asked.today_device,
+                "workstation": asked.today_device if asked.workstation_device else ""}
+    return {"mobile": asked.mobile_device, "workstation": asked.workstation_device,
+            "server": asked.server_device}
+
+
+def _device(name: str, suite: str) -> Device | None:
+    """A device that has figures for a suite, None for "". Raises StudyError."""
+    if not name:
+        return None
+    try:
+        device = load_device(name)
+    except TopologyError as error:
+        raise StudyError(str(error)) from None
+    lacking = [kind for kind in CIPHERS[suite]
+               if kind not in device.work or device.work[kind].seconds is None]
+    if lacking:
+        raise StudyError(f"device {name}: does not say what {lacking[0]} takes; choose another, "
+                         "or add it with its source")
+    return device
+
+
+STUDY = Kerberos2002()

@@ -1,0 +1,155 @@
+"""One transaction is gone through message by message: each key is learnt where it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocols.kerberos import messages
+from studies.kerberos2002.opened import Opened, ticket_service
+from studies.kerberos2002.said import Spoken
+
+#: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page has them.
+(_TICKET, _AS_PART, _TGS_AUTHENTICATOR, _TGS_PART, _AP_AUTHENTICATOR, _AP_PART, _REPLY_PACK,
+ _RANDOM_PACK, _PROOF) = 2, 3, 7, 8, 11, 12, 1025, 1026, 1027
+_LABELS = {"client": "alice", "proxy": "alice", "kdc-l": "kdc L.TEST", "kdc-r": "kdc R.TEST"}
+
+
+@dataclass
+class Walk:
+    """Goes through what was said; `told` are the names of keys that the proxy was told."""
+
+    opened: Opened
+    told: list[str] = field(default_factory=list)
+    _reply_keys: dict[str, str] = field(default_factory=dict)
+    _told_key: str = ""
+    _number: int = 0
+
+    def all(self, said: Sequence[Spoken]) -> None:
+        """Every message; a message that lacks what it should have is a complaint."""
+        steps = {"AS-REQ": self._as_request, "AS-REP": self._as_reply, "TGS-REQ": self._tgs_request,
+                 "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
+                 "ProxyRequest": self._to_proxy, "ProxyReply": self._from_proxy}
+        for self._number, message in enumerate(said, 1):
+            try:
+                steps[message.kind](message)
+            except (KeyError, TypeError, IndexError) as error:
+                self.opened.complaints.append(
+                    f"{message.kind} of {message.source}: lacks {error!r:.60}")
+
+    def _where(self, said: Spoken) -> str:
+        """What a message is called here; a server may say the same kind of thing twice."""
+        return f"{said.source}'s {said.kind} ({self._number})"
+
+    # --- initial exchanges -------------------------------------------------------------------
+
+    def _as_request(self, said: Spoken) -> None:
+        padata = messages.padata_of(said.value)
+        where = self._where(said)
+        self._reply_keys[said.target] = ""
+        if messages.PA_PK_AS_REQ in padata:
+            value = messages.decode("PA-PK-AS-REQ", padata[messages.PA_PK_AS_REQ])
+            signed = value["signedAuthPack"]
+            self.opened.signed(
+                where, value["userCert"],
+                "KDC" if said.source.startswith("kdc") else "client", signed["authPackSig"],
+                messages.encode("AuthPack", signed["authPack"]))
+        elif messages.PA_PK_AS_SIGN in padata:
+            value = messages.decode("PA-PK-AS-SIGN", padata[messages.PA_PK_AS_SIGN])
+            self._reply_keys[said.target] = self._told(
+                where, value, value["userCert"], _LABELS[said.target])
+
+    def _told(self, where: str, value: Mapping[str, Any], chain: Sequence[Mapping[str, Any]],
+              label: str) -> str:
+        """The name of a key that a client has made, sealed and signed."""
+        temporary = self.opened.pack(where, value["encTmpKeyPack"], label)
+        signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
+                                  value["encSignedRandomKeyPack"], temporary)
+        pack = signed["randomkeyPack"]
+        self.opened.signed(where, chain, "client", signed["randomkeyPackSig"],
+                           messages.encode("RandomKeyPack", pack))
+        return self.opened.name(f"key of {where}", pack["randomKey"]["keyvalue"])
+
+    def _as_reply(self, said: Spoken) -> None:
+        padata = messages.padata_of(said.value)
+        where = self._where(said)
+        if messages.PA_PK_AS_REP in padata:
+            value = messages.decode("PA-PK-AS-REP", padata[messages.PA_PK_AS_REP])
+            temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
+            signed = self.opened.part(where, _REPLY_PACK, "SignedReplyKeyPack",
+                                      value["encSignedReplyKeyPack"], temporary)
+            pack = signed["replyKeyPack"]
+            self.opened.signed(where, value["kdcCert"], "KDC", signed["replyKeyPackSig"],
+                               messages.encode("ReplyKeyPack", pack))
+            key = self.opened.name(f"key of {where}", pack["replyKey"]["keyvalue"])
+        else:
+            key = self._reply_keys.get(said.source) or messages.name_of(said.value["cname"])
+        part = self.opened.part(where, _AS_PART, "EncASRepPart", said.value["enc-part"], key)
+        self._ticket(where, said, part["key"]["keyvalue"])
+
+    def _ticket(self, where: str, said: Spoken, session: bytes) -> None:
+        """A ticket is opened by its service's key, and has the session key of the reply in it."""
+        service = ticket_service(said)
+        self.opened.name(f"session with {service}", session)
+        cross = [entry["data-value"] for entry in said.value["ticket"].get("extensions", [])
+                 if entry["data-type"] == messages.TE_PKCROSS_CLIENT]
+        key = f"session with pkcross/{service.partition('/')[2]}" if cross else (
+            "pkcross" if service.startswith("pkcross/") else service)
+        part = self.opened.part(f"the ticket in {where}", _TICKET, "EncTicketPart",
+                                said.value["ticket"]["enc-part"], key)
+        if part["key"]["keyvalue"] != session:
+            self.opened.complaints.append(f"{where}: ticket and reply have different keys")
+        if cross:
+            inner = messages.decode("Ticket", cross[0])
+            self.opened.part(f"the XTKT in {where}", _TICKET, "EncTicketPart", inner["enc-part"],
+                             "pkcross")
+
+    # --- tickets in use ----------------------------------------------------------------------
+
+    def _tgs_request(self, said: Spoken) -> None:
+        padata = messages.padata_of(said.value)
+        request = messages.decode("AP-REQ", padata[messages.PA_TGS_REQ])
+        service = messages.name_of(request["ticket"]["sname"])
+        self.opened.part(f"the TGS-REQ to {said.target}", _TGS_AUTHENTICATOR, "Authenticator",
+                         request["authenticator"], f"session with {service}")
+        self._reply_keys[said.target] = f"session with {service}"
+
+    def _tgs_reply(self, said: Spoken) -> None:
+        where = self._where(said)
+        part = self.opened.part(where, _TGS_PART, "EncTGSRepPart", said.value["enc-part"],
+                                self._reply_keys[said.source])
+        self._ticket(where, said, part["key"]["keyvalue"])
+
+    def _ap_request(self, said: Spoken) -> None:
+        service = messages.name_of(said.value["ticket"]["sname"])
+        self.opened.part(f"the AP-REQ to {service}", _AP_AUTHENTICATOR, "Authenticator",
+                         said.value["authenticator"], f"session with {service}")
+        self._reply_keys[said.target] = f"session with {service}"
+
+    def _ap_reply(self, said: Spoken) -> None:
+        self.opened.part(f"{said.source}'s AP-REP", _AP_PART, "EncAPRepPart",
+                         said.value["enc-part"], self._reply_keys[said.source])
+
+    # --- the proxy ---------------------------------------------------------------------------
+
+    def _to_proxy(self, said: Spoken) -> None:
+        if "told" not in said.value:
+            return
+        # The chain is in the request within, or was with the proxy before: that one is seen on
+        # the other side, where the KDC needs it.
+        self._told_key = self._told_by(said.value["told"], said)
+        self.told.append(self._told_key)
+
+    def _told_by(self, value: Mapping[str, Any], said: Spoken) -> str:
+        where = "the client's ProxyRequest"
+        temporary = self.opened.pack(where, value["encTmpKeyPack"], "proxy")
+        signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
+                                  value["encSignedRandomKeyPack"], temporary)
+        return self.opened.name(f"key of {where}",
+                                signed["randomkeyPack"]["randomKey"]["keyvalue"])
+
+    def _from_proxy(self, said: Spoken) -> None:
+        if "proof" in said.value:
+            self.opened.part("the proxy's proof", _PROOF, "EncAPRepPart", said.value["proof"],
+                             self._told_key)

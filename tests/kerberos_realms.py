@@ -1,0 +1,102 @@
+"""Two realms in memory: parties ask each other by function calls, and all messages are noted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from protocols.kerberos import messages
+from protocols.kerberos.client import Client
+from protocols.kerberos.config import ClientRole, load
+from protocols.kerberos.errors import Refusal
+from protocols.kerberos.meter import Meter
+from protocols.kerberos.party import Party
+from protocols.kerberos.program import party_of
+from protocols.kerberos.steps import Mark, Work
+from studies.kerberos2002 import pki, programs
+
+SERVICES = 3
+
+
+@cache
+def keys(suite: str) -> Path:
+    """The keys of a suite, made once."""
+    file = Path(mkdtemp()) / "keys.json"
+    pki.make(file, suite, SERVICES, 1800)
+    return file
+
+
+class Realms:
+    """All parties of a task, and what they said."""
+
+    def __init__(self, folder: Path, protocol: str, suite: str = "era", servers: int = 1,
+                 fault: str = "", options: Mapping[str, Any] | None = None) -> None:
+        task = {"protocol": protocol, "servers": servers, "customers": 1, "suite": suite,
+                "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
+                "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
+        self.documents = programs.documents(task, keys(suite), {}, fault)
+        self.meters: dict[str, Meter] = {}
+        self.said: list[tuple[str, str, str, bytes]] = []
+        self.marks: list[str] = []
+        self._read = {}
+        for name, document in self.documents.items():
+            file = folder / f"{name}.json"
+            file.write_text(json.dumps(document))
+            self._read[name] = load(file)
+        self.parties: dict[str, Any] = {}
+        for name, read in self._read.items():
+            if not isinstance(read.role, ClientRole):
+                self.parties[name] = party_of(read.role)
+
+    def party(self, name: str) -> Party:
+        """A node's operations, counted over its whole life."""
+        read = self._read[name]
+        offset_ns = round(read.clock_offset_s * 1e9)
+        meter = self.meters.setdefault(name, Meter({}))
+        return Party(read.suite, meter, secrets.token_bytes, lambda: time.time_ns() + offset_ns)
+
+    def transaction(self, way: str) -> None:
+        """One transaction. Raises Refusal."""
+        role = self._read["client"].role
+        assert isinstance(role, ClientRole)
+        self._run("client", Client(role.settings).transaction(self.party("client"), way))
+
+    def ask(self, asker: str, to: str, transport: str, message: bytes) -> bytes:
+        """A party's reply."""
+        self.said.append((asker, to, transport, message))
+        try:
+            reply = self._run(to, self.parties[to].answer(self.party(to), message))
+        except Refusal as refusal:
+            reply = messages.error_message(refusal, time.time_ns(), *self.parties[to].name)
+        self.said.append((to, asker, transport, reply))
+        return reply
+
+    def _run(self, name: str, work: Work) -> bytes:
+        reply: bytes | None = None
+        try:
+            while True:
+                step = work.send(reply)  # type: ignore[arg-type]
+                if isinstance(step, Mark):
+                    self.marks.append(step.name)
+                    reply = b""
+                else:
+                    reply = self.ask(name, step.to, step.transport, step.message)
+        except StopIteration as end:
+            answer: bytes = end.value
+            return answer
+
+    @property
+    def kinds(self) -> list[str]:
+        """What was said, in order."""
+        return [f"{asker}>{to} {transport} {messages.kind_of(message)}"
+                for asker, to, transport, message in self.said]
+
+    def operations(self, name: str) -> Mapping[str, int]:
+        """What a party has done."""
+        return self.meters[name].operations

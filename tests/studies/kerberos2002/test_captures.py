@@ -1,0 +1,48 @@
+"""Tests of reading captures: streams in pieces, repeated, and on ports used twice."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from studies.kerberos2002 import captures
+
+SYN, ACK = 2, 16
+
+
+def frame(ports: tuple[int, int], sequence: int, payload: bytes, flags: int = ACK) -> bytes:
+    """A TCP segment from 10.0.0.1 to 10.0.0.2 on Ethernet."""
+    tcp = struct.pack("!HHIIBBHHH", *ports, sequence, 0, 5 << 4, flags, 0, 0, 0) + payload
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0,
+                     bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2)))
+    return bytes(14) + ip + tcp
+
+
+def capture(file: Path, frames: list[bytes]) -> captures.Traffic:
+    """What a capture of these frames, a second apart, is read as."""
+    records = b"".join(struct.pack("<IIII", number, 0, len(one), len(one)) + one
+                       for number, one in enumerate(frames))
+    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + records)
+    return captures.read(file)
+
+
+def test_a_message_in_pieces_is_one(tmp_path: Path) -> None:
+    """Pieces are put together, a repeated one counts as such; times are of first and last."""
+    ports = (1000, 88)
+    traffic = capture(tmp_path / "a.pcap", [
+        frame(ports, 99, b"", SYN), frame(ports, 100, b"\0\0\0\5ab"), frame(ports, 100,
+                                                                          b"\0\0\0\5ab"),
+        frame(ports, 106, b"cde")])
+    assert [(one.payload, one.began_s, one.ended_s) for one in traffic.messages] == [
+        (b"abcde", 1.0, 3.0)]
+    assert traffic.retransmitted == 1
+
+
+def test_ports_used_again_are_another_connection(tmp_path: Path) -> None:
+    """A second connection on the same ports does not end up in the first one's stream."""
+    ports = (1000, 88)
+    traffic = capture(tmp_path / "b.pcap", [
+        frame(ports, 99, b"", SYN), frame(ports, 100, b"\0\0\0\1a"),
+        frame(ports, 7999, b"", SYN), frame(ports, 8000, b"\0\0\0\1b")])
+    assert [one.payload for one in traffic.messages] == [b"a", b"b"]
+    assert traffic.retransmitted == 0

@@ -1,0 +1,50 @@
+"""Tests of the design: which cells there are, and what of a user's wishes is refused in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+import studies
+from studies.kerberos2002 import design
+from studies.kerberos2002.asked import Asked
+from studies.study import Cell, Level, StudyError
+
+STUDY = studies.load("kerberos2002")
+
+
+def cell(*row: str) -> Cell:
+    """A cell by its ids."""
+    return Cell({name: Level(level) for name, level in zip(design.NAMES, row, strict=True)})
+
+
+def test_every_cell_of_a_table_is_there_once() -> None:
+    """Table III, loads of three protocols, and both placements of four servers."""
+    rows = list(design.cells({factor.name: factor.read((), ()) for factor in design.FACTORS}))
+    names = [one.name for one in rows]
+    assert len(names) == len(set(names))
+    assert {"-".join(design.ids(name)) for name in design.MOBILE} <= set(names)
+    assert {"-".join(design.ids(name, customers=32)) for name in design.LOADED} <= set(names)
+    assert {"-".join(design.ids("pktapp", servers=4, placement=place, customers=16))
+            for place in ("one", "each")} <= set(names)
+
+
+@pytest.mark.parametrize(("factor", "level"), [
+    ("protocol", "pkcross2"), ("servers", "0"), ("speed", "0.5"), ("customers", "0")])
+def test_levels_that_there_are_not_are_refused(factor: str, level: str) -> None:
+    """No unknown protocol, no server, no slower servers, no customer: what there is, is said."""
+    read = next(one for one in design.FACTORS if one.name == factor).read
+    with pytest.raises(StudyError, match="no such level; choose from"):
+        read([level], ())
+
+
+@pytest.mark.parametrize(("settings", "says"), [
+    ({"today_device": "sun3-50"}, "sun3-50: does not say what rsa-2048-private takes"),
+    ({"server_device": "nowhere"}, "nowhere: no such file"),
+    ({"workstation_device": "today"}, "today: does not say what rsa-1024-private takes")])
+def test_devices_that_lack_figures_are_refused(settings: Mapping[str, str], says: str) -> None:
+    """A device has to say what the protocol's operations take, each with a source."""
+    with pytest.raises(StudyError, match=says):
+        STUDY.testbed(cell(*design.ids("pkcross", suite="today" if "today_device" in settings
+                                       else "era")), Asked(**settings))

@@ -1,0 +1,200 @@
+"""Tests of the study's checks: each holds for what is right, and fails for its control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kerberos_realms import Realms, keys
+from protocols.kerberos import messages
+from studies.kerberos2002 import evidence, expected
+from studies.kerberos2002.captures import Traffic
+from studies.kerberos2002.evidence import Case
+from studies.kerberos2002.opened import RunKeys
+from studies.kerberos2002.said import Spoken
+from studies.kerberos2002.variants import VARIANTS
+
+ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
+    ("client", "kdc-l", "kdc-r", "proxy", "app1"), 1)}
+
+
+def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Spoken:
+    """A message as a capture would have it."""
+    kind = messages.kind_of(payload)
+    return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload), number)
+
+
+def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
+         **options: bool) -> Case:
+    """A transaction in memory, as the judge would have it from captures."""
+    realms = Realms(folder, protocol, suite, fault=fault, options=options)
+    realms.transaction(VARIANTS[protocol].way)
+    heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
+    pairs = {frozenset((ADDRESSES[one.source], ADDRESSES[one.target])) for one in heard}
+    tallies = {name: {"all": {"operations": dict(meter.operations)}}
+               for name, meter in realms.meters.items()}
+    return Case(VARIANTS[protocol], {"app/a1": "app1"}, _in_time(heard),
+                {"client": Traffic(pairs=pairs)}, ADDRESSES, RunKeys(keys(suite)), tallies, 1, 1,
+                {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False, **options})
+
+
+def _in_time(heard: list[Spoken]) -> list[Spoken]:
+    """The order on the wire: here a question within a question is noted after it, as it is said."""
+    return sorted(heard, key=lambda one: one.at_s)
+
+
+def test_two_servers_of_a_machine_are_told_apart(tmp_path: Path) -> None:
+    """Two services on one node each give a key of their own."""
+    realms = Realms(tmp_path, "pktapp", servers=2)
+    realms.transaction("pktapp")
+    heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
+    opened = evidence.started(RunKeys(keys("era")))
+    evidence.Walk(opened).all(heard)
+    assert opened.complaints == []
+    assert list(opened.strangers()) == []
+
+
+def failed(judged: Case) -> set[str]:
+    """The checks that do not hold."""
+    return {check.check for check in evidence.gather(judged) if not check.ok}
+
+
+@pytest.mark.parametrize("suite", ["era", "today"])
+@pytest.mark.parametrize("protocol", VARIANTS)
+def test_what_is_right_is_proven(protocol: str, suite: str, tmp_path: Path) -> None:
+    """Every protocol stands all checks, in both suites."""
+    assert failed(case(tmp_path, protocol, suite)) == set()
+
+
+@pytest.mark.parametrize(("protocol", "option"), [
+    ("m-client-key", "kdc_signs"), ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
+    ("pkcross", "xtkt_cache")])
+def test_options_are_proven_and_missed(protocol: str, option: str, tmp_path: Path) -> None:
+    """Each option stands all checks; where it can be seen in one transaction, its lack does not."""
+    judged = case(tmp_path, protocol, **{option: True})
+    assert failed(judged) == set()
+    without = replace(judged, task={**judged.task, option: False})
+    assert bool(failed(without)) is (option != "xtkt_cache")
+
+
+def test_a_kept_cross_realm_ticket_spares_the_exchange(tmp_path: Path) -> None:
+    """With the cache, a second transaction has no message between the KDCs."""
+    realms = Realms(tmp_path, "pkcross", options={"xtkt_cache": True})
+    for _ in range(2):
+        realms.transaction("pkcross")
+    assert sum("kdc-l>kdc-r" in kind for kind in realms.kinds) == 1
+    assert len(realms.kinds) == 18
+
+
+def test_a_password_in_place_of_a_certificate_is_a_downgrade(tmp_path: Path) -> None:
+    """The login succeeds, with the user's password: order and operations give it away."""
+    assert {"messages in the protocol's order", "operations are the protocol's"} <= failed(
+        case(tmp_path, "m-standard", fault="password-instead"))
+
+
+def _with(judged: Case, number: int, change: Callable[[Spoken], Spoken]) -> Case:
+    rows = list(judged.said)
+    rows[number] = change(rows[number])
+    return replace(judged, said=rows)
+
+
+def _clear(judged: Case) -> Case:
+    """The session with the server stands in a realm's name."""
+    opened = evidence.started(judged.keys)
+    evidence.Walk(opened).all(judged.said)
+    key = opened.known["session with app/a1"]
+    return _with(judged, -1, lambda one: replace(one, payload=one.payload + key))
+
+
+def _nonsense(judged: Case) -> Case:
+    return _with(judged, 0, lambda one: replace(one, value=None))
+
+
+def _dropped(judged: Case) -> Case:
+    return replace(judged, said=judged.said[:-1])
+
+
+def _by_udp(judged: Case) -> Case:
+    return _with(judged, 0, lambda one: replace(one, transport="udp"))
+
+
+def _miscounted(judged: Case) -> Case:
+    operations = {**judged.tallies["kdc-l"]["all"]["operations"], "rsa-1024-private": 2}
+    return replace(judged, tallies={**judged.tallies, "kdc-l": {"all": {"operations": operations}}})
+
+
+def _unsigned(judged: Case) -> Case:
+    """One byte of the client's signature is another."""
+    def change(one: Spoken) -> Spoken:
+        value: dict[str, Any] = {**one.value, "padata": [dict(one.value["padata"][0])]}
+        pack = deepcopy(messages.decode("PA-PK-AS-REQ", value["padata"][0]["padata-value"]))
+        hashed = pack["signedAuthPack"]["authPackSig"]["signedHash"]
+        hashed["cipher"] = bytes((hashed["cipher"][0] ^ 1,)) + hashed["cipher"][1:]
+        value["padata"][0]["padata-value"] = messages.encode("PA-PK-AS-REQ", pack)
+        return replace(one, value=value)
+    return _with(judged, 0, change)
+
+
+def _same_keys(judged: Case) -> Case:
+    """The user's secret is also that of the server: two keys open its ticket."""
+    judged.keys.secrets["krbtgt/L.TEST"] = judged.keys.secrets["app/a1"]
+    return judged
+
+
+@pytest.mark.parametrize(("spoil", "check"), [
+    (_clear, "no key in clear"), (_nonsense, "messages follow the schema"),
+    (_dropped, "messages in the protocol's order"), (_by_udp, "messages in the protocol's order"),
+    (_miscounted, "operations are the protocol's"), (_unsigned, "signatures and keys verify"),
+    (_same_keys, "only the right key opens each part")])
+def test_each_check_fails_for_its_control(spoil: Callable[[Case], Case], check: str,
+                                          tmp_path: Path) -> None:
+    """Traffic goes on, and only what the check protects is taken away."""
+    assert check in failed(spoil(case(tmp_path, "m-standard")))
+
+
+def test_a_packet_past_the_proxy_is_seen(tmp_path: Path) -> None:
+    """One packet between client and KDC is enough."""
+    judged = case(tmp_path, "mp-standard")
+    direct = frozenset((ADDRESSES["client"], ADDRESSES["kdc-l"]))
+    judged.traffic["client"].pairs.add(direct)
+    assert failed(judged) == {"the client reaches the proxy only"}
+
+
+def test_a_proxy_that_is_told_more_is_seen(tmp_path: Path) -> None:
+    """Told a key where it should only pass on, the proxy's key opens what it should not."""
+    judged = case(tmp_path, "mp-trusted")
+    assert "the proxy opens what it was told" in failed(
+        replace(judged, variant=VARIANTS["mp-client-key"]))
+
+
+def test_a_proxy_that_alters_is_seen(tmp_path: Path) -> None:
+    """What leaves the proxy has to be what the client wrapped, to the byte."""
+    judged = case(tmp_path, "mp-standard")
+    number = next(at for at, one in enumerate(judged.said) if one.source == "proxy")
+    altered = _with(judged, number, lambda one: replace(one, payload=one.payload[:-1] + b"x"))
+    assert "the proxy passes messages on" in failed(altered)
+
+
+def test_a_chain_on_the_radio_is_seen(tmp_path: Path) -> None:
+    """Under assist, no certificate of the client's may be on its own wire."""
+    judged = case(tmp_path, "mp-assist")
+    chain = next(evidence._chain(one) for one in judged.said
+                 if one.kind == "AS-REQ" and one.source == "proxy")
+    assert len(chain) == 2
+    leaky = _with(judged, 0, lambda one: replace(one, payload=one.payload + chain[1]))
+    assert "chains stay behind the proxy" in failed(leaky)
+    assert "chains stay behind the proxy" in failed(replace(judged, said=[
+        one for one in judged.said if one.source != "proxy"]))
+
+
+def test_operations_by_hand_are_the_papers() -> None:
+    """C7: both protocols come to 3 private and 7 public operations with one server."""
+    totals = {name: [sum(column) for column in zip(*expected.public_key_operations(
+        VARIANTS[name], {"app/a1": "app1"}).values(), strict=True)]
+        for name in ("pkcross", "pktapp")}
+    assert totals == {"pkcross": [3, 7], "pktapp": [3, 7]}

@@ -1,0 +1,114 @@
+"""The report on made-up records: the model is held against loads, and claims follow the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import studies
+from analysis import results as loading
+from analysis.present import page, terminal
+from analysis.present.report import Report
+from harness.engine.request import RunRequest, plan
+from measure.record import CheckRecord, Record, StudyRecord
+from studies.kerberos2002 import design, published
+from studies.kerberos2002.body import Measured, VisitRecord
+from studies.kerberos2002.model import Transaction
+from studies.kerberos2002.variants import VARIANTS
+
+STUDY = studies.load("kerberos2002")
+PAPER = published.load()
+PRIVATE_S, PUBLIC_S, MESSAGES_S, DELAY_S = 2.469, 0.125, 0.02, 0.02
+
+
+def visits(protocol: str, servers: int, placement: str, speed: float) -> list[VisitRecord]:
+    """Who computes how long, by public-key operations alone."""
+    by_party = {"pkcross": {"kdc-l": (2, 3), "kdc-r": (1, 4), "app1": (0, 0)},
+                "pktapp": {f"app{number}": (1, 4) for number in range(1, servers + 1)}
+                if placement == "each" else {"app1": (servers, 4 * servers)}}.get(
+        protocol, {"kdc-l": (1, 4), "app1": (0, 0)})
+    if VARIANTS[protocol].proxy != "none":
+        by_party = {**by_party, "proxy": (0, 1)}
+    by_party = {"client": (2, 3), **by_party} if protocol == "pktapp" else by_party
+    return [VisitRecord(party=party, name="PKINIT AS-REQ", visits=1,
+                        service_s=(private * PRIVATE_S + public * PUBLIC_S + MESSAGES_S) / speed,
+                        operations={"rsa-1024-private": private, "rsa-1024-public": public})
+            for party, (private, public) in by_party.items()]
+
+
+def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
+    """What a cell comes to by exact MVA, or another rate than that."""
+    protocol, servers, _, speed, customers, placement, _ = row
+    parts = visits(protocol, int(servers), placement, float(speed))
+    asked = Transaction({(one.party, one.name): (one.visits, one.service_s) for one in parts
+                         if one.party != "client"}, DELAY_S)
+    rate, took_s = asked.means(int(customers))
+    if customers != "1":
+        rate *= 1 + off
+    phases = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.1) \
+        if VARIANTS[protocol].way == "mobile" else {}
+    return Measured(
+        schema=1, seed=1, transactions=1, transaction_s=took_s, transactions_per_s=rate,
+        client_packets=10, client_bytes=4000, retransmitted_packets=0,
+        transaction_times_s=[took_s], predicted=phases, visits=parts, messages=[],
+        **phases).model_dump(by_alias=True)
+
+
+def records(off: float) -> Iterator[Record]:
+    """One repetition of every cell of the design."""
+    for row in dict.fromkeys(design.design()):
+        yield Record(
+            schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
+            cell=dict(zip(design.NAMES, row, strict=True)), repetition=1, status="ok", reason="",
+            digests={}, asked={}, captures=[], measured=body(row, off),
+            evidence=[CheckRecord(check="order", ok=True, detail="made up")],
+            environment={"medium": "", "clock": "virtual", "machine": "guest", "fault": None})
+
+
+def made(off: float) -> Report:
+    """The report on a run whose loads are so much off the model."""
+    manifest = plan(RunRequest(STUDY), {}).manifest
+    return STUDY.report(loading.from_records(list(records(off)), STUDY, manifest), {})
+
+
+@pytest.fixture(scope="module")
+def right() -> Report:
+    """The report on a run that is as the model says."""
+    return made(0.0)
+
+
+def test_claims_follow_the_numbers(right: Report) -> None:
+    """All 14 have a verdict; by operations alone C7 holds and C3 does not, with a machine each."""
+    words = {claim.id: claim for claim in right.claims}
+    assert list(words) == [f"C{number}" for number in range(1, 15)]
+    assert {words[name].verdict for name in ("C1", "C2", "C6", "C7", "C14")} == {"confirmed"}
+    assert words["C3"].verdict == "refuted"
+    assert any("a machine each" in line and "not as" in line for line in words["C3"].evidence)
+
+
+def test_a_model_that_is_off_is_said_to_be() -> None:
+    """Five per cent more throughput than the model says refutes the claim of three."""
+    claim = next(claim for claim in made(0.05).claims if claim.id == "C1")
+    assert claim.verdict == "refuted"
+
+
+def test_print_stands_beside(right: Report) -> None:
+    """Table III has every printed figure, and the contradictions are among the facts."""
+    tables = {table.id: table for section in right.sections for table in section.tables}
+    assert {"table-1", "table-2", "table-3", "table-model", "table-combined",
+            "table-mixed", "table-b1"} <= set(tables)
+    printed = [entry.published for row in tables["table-3"].rows for entry in row[1:]]
+    assert sorted(printed) == sorted(PAPER.table_3.values())
+    facts = dict(right.facts)
+    assert all(f"I{number}:" in facts["Inconsistent in print"] for number in range(1, 11))
+
+
+def test_the_report_is_shown(right: Report) -> None:
+    """Page and terminal take it as it is, with Figures 4 to 11."""
+    html = page.render(right)
+    assert all(f"fig-paper-{name}" in html for name in ("4-9", "5", "6", "10", "11"))
+    for section in right.sections:
+        for table in section.tables:
+            assert terminal.text(table, 120)
