@@ -92,7 +92,8 @@ def _mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> Iterator[s
             yield (f"{', '.join(changed)}: records of different versions of the {factor} are "
                    "averaged; keep each version in a folder of its own.")
     for column in ("medium", "machine", "builder"):
-        if good[column].nunique() > 1:
+        # A study may have it differ between cells; within one it is an accident.
+        if len(good) and good.groupby(list(factors))[column].nunique().max() > 1:
             yield (f"Records of different {column} ({_distinct(good, column)}) are averaged; keep "
                    "each in a folder of its own.")
     if faults := _distinct(frame, "fault"):

@@ -70,12 +70,19 @@ def _bridge_address(node: Node, bridge: str | None) -> str:
     return (node.interfaces[bridge or ""].address or "").partition("/")[0]
 
 
+def _radius_client(_network: Network, node: Node, _name: str) -> dict[str, Any]:
+    return {"address": node.address, "agent": node.agent}
+
+
 def _home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
     def served(duty: str) -> list[dict[str, str]]:
         return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
                 if entry.has(duty) and entry.agent == name]
     others = [other for other in network.of_duty("home_agent") if other != name]
-    return {"address": node.address, "radius_clients": served("access_point"),
+    return {"address": node.address,
+            "radius_clients": [client for duty in ("access_point", _RADIUS_CLIENT, "home_agent")
+                               for client in served(duty)],
+            **({"forwards_to": network.nodes[node.agent].address} if node.agent else {}),
             "mobile_nodes": served("station"),
             "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others]}
 
@@ -94,7 +101,10 @@ def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
                           for selector in selectors]}
 
 
-_DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent}
+#: Asks an authentication server as access points do, and is none.
+_RADIUS_CLIENT = "radius_client"
+_DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent,
+             _RADIUS_CLIENT: _radius_client}
 
 
 def _frequency_mhz(cell: Node) -> int:

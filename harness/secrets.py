@@ -17,7 +17,8 @@ def make(fault: Fault | None = None) -> Secrets:
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
                "radius_secret": secrets.token_hex(16)}
-    made: Secrets = {"network": network, "station": {**network, "trust": "ca"},
+    made: Secrets = {"network": network,
+                     "station": {**network, "trust": "ca", "certificate": "valid"},
                      "gateway": {"peers": "known"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16))}

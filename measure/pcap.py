@@ -1,56 +1,87 @@
-"""Payloads of an Ethernet capture, as bytes: for what is to be verified, not only dissected."""
+"""Frames are read from a capture as bytes with their times, for what no dissector is asked."""
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from measure.errors import MeasureError
 
-_HEADER_BYTES, _PACKET_HEADER_BYTES = 24, 16
-#: Byte order and units a second, by the first four bytes.
-_KINDS = {bytes.fromhex("d4c3b2a1"): ("<", 1e6), bytes.fromhex("a1b2c3d4"): (">", 1e6),
-          bytes.fromhex("4d3cb2a1"): ("<", 1e9), bytes.fromhex("a1b23c4d"): (">", 1e9)}
-_ETHERNET, _ETHERNET_BYTES, _IPV4, _UDP, _UDP_BYTES = 1, 14, b"\x08\x00", 17, 8
-_EAPOL = b"\x88\x8e"
+_HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
+_ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
+_IPV4, _EAPOL = 0x0800, 0x888E
 
 
-def udp_payloads(capture: Path, port: int) -> list[tuple[float, bytes]]:
-    """Time and payload of each whole datagram to or from a port. Raises MeasureError."""
-    return [(time_s, payload) for time_s, packet in _packets(capture)
-            if (payload := _payload(packet, port)) is not None]
+@dataclass(frozen=True)
+class CapturedFrame:
+    """An Ethernet frame, with the wall clock at which it was captured (s)."""
+
+    at_s: float
+    data: bytes
+
+    @property
+    def kind(self) -> int:
+        """Its EtherType."""
+        return int.from_bytes(self.data[12:14], "big")
+
+    @property
+    def payload(self) -> bytes:
+        """What follows the Ethernet header."""
+        return self.data[_ETHERNET_BYTES:]
 
 
-def eapol(capture: Path) -> list[tuple[float, bytes]]:
+@dataclass(frozen=True)
+class UdpFrame:
+    """A UDP datagram of IPv4, whole or cut short by the capture."""
+
+    at_s: float
+    source: str
+    source_port: int
+    target_port: int
+    payload: bytes
+
+
+def frames(file: Path) -> Iterator[CapturedFrame]:
+    """All frames of a capture of Ethernet, in its order. Raises MeasureError."""
+    data = file.read_bytes()
+    if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
+            struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
+        raise MeasureError("data", f"{file.name} is no capture of Ethernet frames")
+    place = _HEAD_BYTES
+    while place + _RECORD.size <= len(data):
+        seconds, micros, size, _ = _RECORD.unpack_from(data, place)
+        place += _RECORD.size
+        if place + size > len(data):
+            return  # what wrote it was cut off
+        yield CapturedFrame(seconds + micros / 1e6, data[place:place + size])
+        place += size
+
+
+def datagrams(file: Path) -> Iterator[UdpFrame]:
+    """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
+    for frame in frames(file):
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _UDP_PROTOCOL:
+            continue
+        if int.from_bytes(packet[6:8], "big") & 0x3FFF:
+            continue
+        start = (packet[0] & 15) * 4
+        if len(packet) < start + _UDP_BYTES:
+            continue
+        source, target, length = struct.unpack_from("!HHH", packet, start)
+        yield UdpFrame(frame.at_s, str(ipaddress.IPv4Address(packet[12:16])), source, target,
+                       packet[start + _UDP_BYTES:start + length])
+
+
+def udp_payloads(file: Path, port: int) -> list[tuple[float, bytes]]:
+    """Time and payload of each datagram to or from a port. Raises MeasureError."""
+    return [(datagram.at_s, datagram.payload) for datagram in datagrams(file)
+            if port in (datagram.source_port, datagram.target_port)]
+
+
+def eapol(file: Path) -> list[tuple[float, bytes]]:
     """Time and content of each EAP and EAPOL frame, from its version on. Raises MeasureError."""
-    return [(time_s, packet[_ETHERNET_BYTES:]) for time_s, packet in _packets(capture)
-            if packet[12:14] == _EAPOL]
-
-
-def _packets(capture: Path) -> Iterator[tuple[float, bytes]]:
-    try:
-        content = capture.read_bytes()
-    except OSError as error:
-        raise MeasureError("testbed", f"cannot read {capture}: {error.strerror}") from None
-    order, unit = _KINDS.get(content[:4], ("", 1.0))
-    if not order or len(content) < _HEADER_BYTES or \
-            struct.unpack_from(f"{order}I", content, 20)[0] != _ETHERNET:
-        raise MeasureError("testbed", f"cannot read {capture}: not a pcap file of Ethernet")
-    at = _HEADER_BYTES
-    while at + _PACKET_HEADER_BYTES <= len(content):
-        seconds, part, captured, _ = struct.unpack_from(f"{order}4I", content, at)
-        at += _PACKET_HEADER_BYTES
-        yield seconds + part / unit, content[at:at + captured]
-        at += captured
-
-
-def _payload(packet: bytes, port: int) -> bytes | None:
-    ip = packet[_ETHERNET_BYTES:]
-    if packet[12:14] != _IPV4 or len(ip) < 20 or ip[9] != _UDP:
-        return None
-    udp = ip[(ip[0] & 0x0F) * 4:]
-    if len(udp) < _UDP_BYTES or port not in struct.unpack_from("!2H", udp):
-        return None
-    length = struct.unpack_from("!H", udp, 4)[0]
-    return udp[_UDP_BYTES:length] if _UDP_BYTES <= length <= len(udp) else None
+    return [(frame.at_s, frame.payload) for frame in frames(file) if frame.kind == _EAPOL]

@@ -67,3 +67,10 @@ PolicyName = Annotated[
 ]
 Whole = BeforeValidator(_whole)
 OptionValue = Annotated[str | int, BeforeValidator(option_value)]
+
+
+def check_realm(text: str) -> str:
+    """A realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
+    if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):
+        raise fault(f"{show(text)} is no realm", "write a domain such as home.example")
+    return text

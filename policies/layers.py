@@ -9,13 +9,15 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from policies.errors import fault
-from policies.fields import Whole
+from policies.fields import Whole, check_realm
 from policies.options import DaemonOptions
 from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
 
@@ -98,6 +100,32 @@ def _same_as_eap(data: dict[str, Any]) -> Any:
     return data["eap"]
 
 
+class TlsSettings(BaseModel):
+    """What EAP-TLS is done with; without these settings as the twelve policies have it.
+
+    With them, the server also asks that a certificate's name is the identity that is claimed, and
+    is ready for many requests at once.
+    """
+
+    model_config = _CONFIG
+
+    version: Literal["1.2", "1.3"] = Field(default="1.2", description="Version of TLS.")
+    key: Literal["rsa-1024", "rsa-2048", "p-256"] = Field(
+        default="rsa-2048", description="Kind of every certificate's key.")
+    chain: Annotated[Literal[1, 2, 3], Whole] = Field(
+        default=2, description="Certificates that each side sends: its own, and those of "
+        "authorities up to the root, which both know.")
+    realm: Annotated[str, AfterValidator(check_realm)] | None = Field(
+        default=None, description="What the identity has behind an @, by which a server that is "
+        "not the realm's own forwards requests.")
+    fragment_bytes: Annotated[int, Field(ge=100, le=1400)] | None = Field(
+        default=None, description="How much of TLS the server puts into one EAP packet, 100 to "
+        "1400 bytes; each further one takes a round trip. Left out: 1024.")
+    sessions: Literal["full", "resumed"] = Field(
+        default="full", description="Whether server and station keep sessions, so that a repeated "
+        "authentication resumes the last one.")
+
+
 class Dot1xLayer(BaseModel):
     """Who may pass the access point's port."""
 
@@ -109,9 +137,25 @@ class Dot1xLayer(BaseModel):
         description="What the server proposes first; another method than eap adds a request and "
         "its NAK. Left out: the same as eap.",
     )
+    tls: TlsSettings | None = Field(
+        default=None, description="What EAP-TLS is done with, where it is another than usual.")
     options: DaemonOptions = Field(
         default=DaemonOptions(), description="Further options by the daemons' own names."
     )
+
+    @model_validator(mode="after")
+    def _tls_fits_eap(self) -> Self:
+        if self.tls is not None and self.eap != "TLS":
+            raise fault(f"EAP-{self.eap} has no TLS to set", "leave out tls, or write eap: TLS",
+                        ("tls",), ("eap",))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_usual_tls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Policies without these settings say, render and digest what they always did.
+        said: dict[str, Any] = handler(self)
+        return said if self.tls is not None else {
+            key: value for key, value in said.items() if key != "tls"}
 
 
 class IpsecLayer(BaseModel):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from analysis.cells import Cells
     from analysis.clock_comparison import MetricPart
     from analysis.present.report import Report
+    from analysis.queueing import Model
     from analysis.results import Results
     from analysis.table import Table
 
@@ -149,6 +150,10 @@ class Study:
         """
         return 60.0
 
+    def check_clock(self, clock: Clock, asked: Asked) -> None:
+        """Refuse what a clock cannot measure. Raises StudyError."""
+        return
+
     def judge(self, repetition: Repetition) -> Judged:
         """Captures and kernel state to measured values and evidence. Raises MeasureError, OSError.
 
@@ -191,6 +196,13 @@ class Study:
     def parts(self, cells: Cells) -> Sequence[MetricPart]:
         """Parts of metrics that real and virtual time are compared by, too."""
         return ()
+
+    def queueing_model(self, results: Results) -> Model | None:
+        """A queueing model of what was measured, and these measurements; None without one.
+
+        Raises QueueingError where it cannot be calibrated by them.
+        """
+        return None
 
     def run_table(self, cells: Cells) -> Table:
         """The run's table; by default of the metrics alone."""

@@ -40,16 +40,15 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
     """Solve the queueing model in FILE: demands, response times, the bottleneck.
 
     FILE is YAML with stations, chains and their visits, and what was measured of them, if anything
-    was; docs/queueing.md describes it. Nothing is measured.
+    was; docs/queueing.md describes it. Or it is a results folder of a study with a model: then the
+    model is calibrated and judged by what was measured there. Nothing is measured.
     """
     import numpy as np
 
     from analysis.queueing import QueueingError, load
 
-    if file.is_dir():
-        raise UserError(f"{file}: is a folder; give a model's file, as in docs/queueing.md")
     try:
-        model = load(file)
+        model = _of_results(file) if file.is_dir() else load(file)
         changed = _changed(model.network, what_ifs)
         tables = _tables(model, changed, loads, chain, np.random.default_rng(seed))
         sentences = [f"{version}{sentence}" for version, network in _both(model.network, changed)
@@ -59,6 +58,22 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
     _print(tables, sentences)
     if out is not None:
         _write(file, tables, sentences, out)
+
+
+def _of_results(folder: Path) -> Model:
+    """The model of a results folder's study, by its measurements. Raises UserError."""
+    from analysis.queueing import QueueingError
+    from harness.commands import report
+
+    study = report.study_of(folder)
+    try:
+        model = study.queueing_model(report.load(folder))
+    except QueueingError as error:
+        raise UserError(f"{folder}: {error}") from None
+    if model is None:
+        raise UserError(f"{folder}: the study {study.id} has no queueing model; give a model's "
+                        "file, as in docs/queueing.md")
+    return model
 
 
 def _changed(network: QueueingNetwork, what_ifs: Sequence[str]) -> QueueingNetwork | None:

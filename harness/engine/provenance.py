@@ -27,7 +27,7 @@ FILE = manifest.HISTORY
 REVISION = ROOT / "revision.json"
 #: The toolkits: everything but the studies. What does not exist (yet) adds nothing.
 _PACKAGES = ("ansible", "guest", "harness", "measure", "policies", "protocols", "topologies")
-_SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".config", ".cfg", ""})
+_SUFFIXES = frozenset({".py", ".yml", ".j2", ".sh", ".c", ".config", ".cfg", ""})
 _PROGRAMS = (("tshark", "--version"), ("mergecap", "--version"), ("git", "--version"))
 _DISTRIBUTIONS = ("ansible-core", "pydantic", "numpy", "scipy", "pandas")
 

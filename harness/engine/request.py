@@ -81,6 +81,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         secrets.make(study.fault(made.settings.fault))
         if not request.is_single:
             _check_devices(made)
+            study.check_clock(made.settings.clock, asked)
         _ = made.digest
     return made
 

@@ -36,8 +36,8 @@ def test_groups_are_the_nodes_duties() -> None:
     """Every duty is a group, a node is in all of its own, and is described once."""
     hosts = inventory(realm())["all"]
     groups = {duty: list(group["hosts"]) for duty, group in hosts["children"].items()}
-    assert groups == {"station": [], "access_point": [], "home_agent": [], "client": ["client"],
-                      "kdc": ["kdc"], "store": ["kdc"]}
+    assert groups == {"station": [], "access_point": [], "home_agent": [],
+                      "radius_client": [], "client": ["client"], "kdc": ["kdc"], "store": ["kdc"]}
     assert hosts["hosts"]["kdc"]["node"] == {
         "name": "kdc", "duties": ["kdc", "store"], "address": "10.0.1.2"}
 
@@ -109,9 +109,10 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
     """One secret, one service, the policy in force, or what the workload does; none of nothing."""
     for name, fault in FAULTS.items():
         made = secrets.make(fault)
-        station = {key: value for key, value in made["station"].items() if key != "trust"}
+        own = {"trust": "ca", "certificate": "valid"}
+        station = {key: value for key, value in made["station"].items() if key not in own}
         spoilt = [key for key in station if station[key] != made["network"][key]]
-        spoilt += ["trust"] * (made["station"]["trust"] != "ca")
+        spoilt += [key for key, value in own.items() if made["station"][key] != value]
         spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         in_the_machine = {*unprotected._CONTROLS, "second-in-clear"}
@@ -124,7 +125,7 @@ def test_without_a_control_nothing_is_spoilt() -> None:
     """Both ends agree, also under a control that is the workload's to do."""
     for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
-        assert made["station"] == {**made["network"], "trust": "ca"}
+        assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known"}
         assert len(set(made["mobile_ip"].values())) == 1
 

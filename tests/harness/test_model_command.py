@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import results_folder
 from analysis import model_tables
 from analysis.queueing import apply, assess, load, solve
 from conftest import Qop
@@ -101,10 +102,14 @@ def test_bad_questions_get_one_line(qop: Qop, file: Path, words: list[str], line
     assert line in said and not (qop.folder / "answers").exists()
 
 
-def test_folder_is_no_model(qop: Qop) -> None:
-    """A results folder has no demands yet; the message says what to give."""
+def test_folder_without_a_model(qop: Qop) -> None:
+    """A folder without records has nothing to model, and a study without a model says so."""
     (qop.folder / "results").mkdir()
     done = qop("model", "results")
     assert done.returncode == 2
-    assert done.stderr == ("qop: results: is a folder; give a model's file, as in "
-                           "docs/queueing.md\n")
+    assert done.stderr.startswith("qop: results: holds no records yet; ")
+    results_folder.make(qop.folder / "other")
+    done = qop("model", "other")
+    assert done.returncode == 2
+    assert done.stderr == ("qop: other: the study qop2007 has no queueing model; give a model's "
+                           "file, as in docs/queueing.md\n")

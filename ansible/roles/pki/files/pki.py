@@ -8,6 +8,11 @@ changes afterwards, so any number of playbooks may share it:
     server-NODE/, client-NODE/  cert.pem (followed by the intermediate), key.pem
     ipsec-NODE/, stranger/      key.pem, pub.pem
 
+A certificate of another form than usual has it in its units' names, as in
+`client@p256@3@expired-NODE` and `authority@p256@3`: the kind of key, how many certificates a side
+sends, and whether its own has expired. Such an authority has intermediate1, intermediate2 and so on
+down from the root, and `chain.pem` with all that follow a certificate.
+
 Prints one line for each unit made and each file written; nothing when all was there already.
 """
 
@@ -23,6 +28,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 # As small as certificates get: two of them and the server's key exchange must fit two EAP fragments
@@ -67,8 +73,41 @@ STARTS_BEFORE_NOW = dt.timedelta(hours=12)
 LASTS = dt.timedelta(days=7)
 
 
+KEYS = {
+    "rsa1024": ["rsa:1024"],
+    "rsa2048": ["rsa:2048"],
+    "p256": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+}
+
+
 class PkiError(Exception):
     """Key material could not be made; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Of which form a unit's certificates are; the usual one has no part in its name."""
+
+    key: str = "rsa2048"
+    chain: int = 2
+    is_expired: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """What a unit's kind has after it."""
+        return "" if self == Form() else f"@{self.key}@{self.chain}" + "@expired" * self.is_expired
+
+    @property
+    def authority(self) -> str:
+        """The unit of the authority that certificates of this form come from."""
+        return f"authority{Form(self.key, self.chain).suffix}"
+
+
+def parse(unit: str) -> tuple[str, Form, str]:
+    """Kind, form and node of a unit."""
+    before, _, name = unit.partition("-")
+    kind, *said = before.split("@")
+    return kind, Form(said[0], int(said[1]), "expired" in said) if said else Form(), name
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -83,7 +122,7 @@ def openssl(folder: Path, *arguments: str) -> None:
         raise PkiError(f"openssl {arguments[0]} failed: {done.stderr.strip()}")
 
 
-def request(folder: Path, name: str, kind: str) -> None:
+def request(folder: Path, name: str, kind: str, key: str = "rsa2048") -> None:
     """Make `kind`.key in `folder` and the request for its certificate."""
     (folder / "openssl.cnf").write_text(OPENSSL_CONFIG.format(name=name))
     openssl(
@@ -91,7 +130,7 @@ def request(folder: Path, name: str, kind: str) -> None:
         "req",
         "-new",
         "-newkey",
-        "rsa:2048",
+        *KEYS[key],
         "-nodes",
         "-config",
         "openssl.cnf",
@@ -104,12 +143,21 @@ def request(folder: Path, name: str, kind: str) -> None:
     )
 
 
-def sign(folder: Path, kind: str, issuer: Path | None) -> None:
+def sign(
+    folder: Path,
+    kind: str,
+    issuer: Path | None,
+    *,
+    extensions: str = "",
+    is_expired: bool = False,
+) -> None:
     """Make `kind`.pem in `folder` by ISSUER.key and ISSUER.pem; a root signs itself (None)."""
     (folder / "index").write_text("")
     (folder / "serial").write_text(f"01{secrets.token_hex(4)}")
     now = dt.datetime.now(dt.UTC)
     first, last = now - STARTS_BEFORE_NOW, now + LASTS
+    if is_expired:
+        first, last = first - LASTS, first
     signer = (
         ["-selfsign", "-keyfile", f"{kind}.key"]
         if issuer is None
@@ -123,7 +171,7 @@ def sign(folder: Path, kind: str, issuer: Path | None) -> None:
         "-config",
         "openssl.cnf",
         "-extensions",
-        kind,
+        extensions or kind,
         "-startdate",
         f"{first:%Y%m%d%H%M%SZ}",
         "-enddate",
@@ -167,9 +215,9 @@ class Store:
             for stale in self.root.glob(f".{unit}.*"):
                 shutil.rmtree(stale)
             folder = Path(tempfile.mkdtemp(prefix=f".{unit}.", dir=self.root))
-            kind, _, name = unit.partition("-")
+            kind, form, name = parse(unit)
             try:
-                MAKERS[kind](self, folder, name)
+                MAKERS[kind](self, folder, name, form)
                 folder.rename(self.root / unit)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -177,8 +225,11 @@ class Store:
         print(f"made {unit}", flush=True)
 
 
-def make_authority(_store: Store, folder: Path, _name: str) -> None:
+def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
     """Make the root and the intermediate; the root's key is not needed again, nor kept."""
+    if form != Form():
+        make_further_authority(folder, form)
+        return
     request(folder, "root", "root")
     sign(folder, "root", None)
     request(folder, "qop", "intermediate")
@@ -186,35 +237,56 @@ def make_authority(_store: Store, folder: Path, _name: str) -> None:
     keep(folder, "root.pem", "intermediate.pem", "intermediate.key")
 
 
-def make_rogue(_store: Store, folder: Path, _name: str) -> None:
+def make_further_authority(folder: Path, form: Form) -> None:
+    """Make a root and what leads from it to a certificate; the last one's key signs those."""
+    request(folder, "root", "root", form.key)
+    sign(folder, "root", None)
+    issuer, chain = "root", ""
+    for number in range(1, form.chain):
+        name = f"intermediate{number}"
+        request(folder, f"qop{number}", name, form.key)
+        is_last = number == form.chain - 1
+        sign(folder, name, folder / issuer, extensions="intermediate" if is_last else "root")
+        chain = (folder / f"{name}.pem").read_text() + chain
+        issuer = name
+    (folder / "chain.pem").write_text(chain)
+    for end in ("pem", "key"):
+        shutil.copyfile(folder / f"{issuer}.{end}", folder / f"issuer.{end}")
+    keep(folder, "root.pem", "chain.pem", "issuer.pem", "issuer.key")
+
+
+def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
     """Make the root that no certificate comes from."""
     request(folder, "rogue", "root")
     sign(folder, "root", None)
     keep(folder, "root.pem")
 
 
-def make_leaf(kind: str) -> Callable[[Store, Path, str], None]:
-    """A maker of server or client certificates, named for their node."""
+def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
+    """A maker of server or client certificates, named for their subject."""
 
-    def make(store: Store, folder: Path, name: str) -> None:
-        request(folder, name, kind)  # the slow part, while another thread makes the authority
-        store.make("authority")
-        sign(folder, kind, store.path("authority", "intermediate"))
-        intermediate = store.path("authority", "intermediate.pem").read_text()
-        (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + intermediate)
+    def make(store: Store, folder: Path, name: str, form: Form) -> None:
+        # The slow part, while another thread makes the authority.
+        request(folder, name, kind, form.key)
+        store.make(form.authority)
+        usual = form.authority == "authority"
+        issuer, rest = ("intermediate", "intermediate.pem") if usual else ("issuer", "chain.pem")
+        sign(folder, kind, store.path(form.authority, issuer), is_expired=form.is_expired)
+        rest_of_chain = store.path(form.authority, rest).read_text()
+        (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + rest_of_chain)
         (folder / f"{kind}.key").rename(folder / "key.pem")
         keep(folder, "cert.pem", "key.pem")
 
     return make
 
 
-def make_raw_key(_store: Store, folder: Path, _name: str) -> None:
+def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
     """Make an RSA key and its public part, in strongSwan's formats."""
     openssl(folder, "genrsa", "-out", "key.pem", "2048")
     openssl(folder, "rsa", "-in", "key.pem", "-pubout", "-out", "pub.pem")
 
 
-MAKERS: dict[str, Callable[[Store, Path, str], None]] = {
+MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
     "authority": make_authority,
     "rogue": make_rogue,
     "server": make_leaf("server"),
@@ -229,9 +301,10 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     files: dict[str, tuple[str, str]] = {}
     if options.eap != "none":
         folder = "pki" if options.eap == "client" else "freeradius/pki"
-        unit = f"{options.eap}-{options.name}"
+        form = Form(options.key, options.chain, options.expired)
+        unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know the root alone, so each sends the intermediate along.
-        root = "rogue" if options.trust == "rogue" else "authority"
+        root = "rogue" if options.trust == "rogue" else form.authority
         files[f"{folder}/ca.pem"] = (root, "root.pem")
         files[f"{folder}/cert.pem"] = (unit, "cert.pem")
         files[f"{folder}/key.pem"] = (unit, "key.pem")
@@ -271,6 +344,10 @@ def main() -> int:
     parser.add_argument("--name", required=True, help="the node's name")
     parser.add_argument("--eap", choices=["none", "client", "server"], default="none")
     parser.add_argument("--trust", choices=["ca", "rogue"], default="ca")
+    parser.add_argument("--subject", default="", help="whom a certificate names; the node")
+    parser.add_argument("--key", choices=[*KEYS], default="rsa2048")
+    parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
+    parser.add_argument("--expired", action="store_true", help="its certificate has expired")
     parser.add_argument("--peer", action="append", default=[], help="an IPsec peer's name")
     parser.add_argument("--peers-unknown", action="store_true")
     options = parser.parse_args()

@@ -1,0 +1,159 @@
+/* Charges a program that uses OpenSSL for its public-key work: each signature and each verification
+ * (those of a chain's certificates are among them: OpenSSL makes them by the same function) takes
+ * the time that the environment says, on an emulated processor which all threads of the program
+ * share. It is preloaded; the program itself is as it is.
+ *
+ * Processor sharing is exact: every job that is present attains service at the same rate, and
+ * sleeps until it will have its own. (Round robin in quanta would need a turn for each of them.)
+ *
+ * Nothing of the C library is needed but dlsym, getenv, strtod and syscall, and it is linked against
+ * none, so that one file fits the library of whichever system it is loaded on.
+ */
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+extern void *dlsym(void *, const char *);
+extern char *getenv(const char *);
+extern double strtod(const char *, char **);
+extern long syscall(long, ...);
+
+#define NEXT ((void *)-1L)
+#define SET_TIMERSLACK 29
+#define NEARLY 1e-9 /* seconds: less than any clock here tells apart */
+
+enum { SIGN, VERIFY, KINDS };
+static const char *const variable[KINDS] = {"QOP_CHARGE_SIGN_S", "QOP_CHARGE_VERIFY_S"};
+
+/* What the one who started the program reads, see measure/charging/device.py. */
+struct account {
+    double busy_s, charged_s, waited_s;
+    uint64_t jobs[KINDS];
+};
+
+static int lock, is_ready, changes, present;
+static double cost_s[KINDS], processors = 1, attained_s, last_s;
+static struct account nowhere, *account = &nowhere;
+
+static double now_s(void)
+{
+    struct timespec at;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &at);
+    return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+static void enter(void)
+{
+    while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
+        syscall(SYS_sched_yield);
+}
+
+static void leave(void)
+{
+    __atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+}
+
+static void prepare(void)
+{
+    const char *file = getenv("QOP_CHARGE_ACCOUNT"), *count = getenv("QOP_CHARGE_PROCESSORS");
+    for (int kind = 0; kind < KINDS; kind++) {
+        const char *said = getenv(variable[kind]);
+        cost_s[kind] = said ? strtod(said, NULL) : 0;
+    }
+    if (count)
+        processors = strtod(count, NULL);
+    if (file) {
+        long descriptor = syscall(SYS_openat, AT_FDCWD, file, O_RDWR);
+        long place = descriptor < 0 ? -1 : syscall(SYS_mmap, NULL, sizeof *account,
+            PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0L);
+        if (place > 0 || place < -4095)
+            account = (struct account *)place;
+    }
+    is_ready = 1;
+}
+
+/* Of one processor, what each job gets. */
+static double rate(void)
+{
+    return present > processors ? processors / present : 1;
+}
+
+static void advance(double now)
+{
+    if (present) {
+        attained_s += (now - last_s) * rate();
+        account->busy_s += (now - last_s) * (present < processors ? present / processors : 1);
+    }
+    last_s = now;
+}
+
+static void changed(void)
+{
+    __atomic_add_fetch(&changes, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+}
+
+static void charge(int kind)
+{
+    static __thread int is_exact;
+    if (!is_exact) {
+        syscall(SYS_prctl, SET_TIMERSLACK, 1L, 0L, 0L, 0L);
+        is_exact = 1;
+    }
+    enter();
+    if (!is_ready)
+        prepare();
+    double begun = now_s();
+    account->jobs[kind]++;
+    if (cost_s[kind] > 0) {
+        advance(begun);
+        double until = attained_s + cost_s[kind], now = begun;
+        present++;
+        account->charged_s += cost_s[kind];
+        if (present > 1)
+            changed();
+        while (attained_s < until - NEARLY) {
+            double wake = now + (until - attained_s) / rate();
+            struct timespec at = {(time_t)wake, (long)((wake - (time_t)wake) * 1e9) + 1};
+            if (at.tv_nsec > 999999999)
+                at.tv_nsec = 999999999;
+            int seen = changes;
+            leave();
+            syscall(SYS_futex, &changes, FUTEX_WAIT_BITSET_PRIVATE, seen, &at, NULL,
+                    FUTEX_BITSET_MATCH_ANY);
+            enter();
+            now = now_s();
+            advance(now);
+        }
+        present--;
+        account->waited_s += now - begun;
+        if (present)
+            changed();
+    }
+    leave();
+}
+
+int EVP_DigestSign(void *context, unsigned char *signature, size_t *length,
+                   const unsigned char *data, size_t size)
+{
+    static int (*real)(void *, unsigned char *, size_t *, const unsigned char *, size_t);
+    if (!real)
+        real = dlsym(NEXT, "EVP_DigestSign");
+    if (signature) /* without, it asks for the length */
+        charge(SIGN);
+    return real(context, signature, length, data, size);
+}
+
+int EVP_DigestVerify(void *context, const unsigned char *signature, size_t length,
+                     const unsigned char *data, size_t size)
+{
+    static int (*real)(void *, const unsigned char *, size_t, const unsigned char *, size_t);
+    if (!real)
+        real = dlsym(NEXT, "EVP_DigestVerify");
+    charge(VERIFY);
+    return real(context, signature, length, data, size);
+}

@@ -1,0 +1,32 @@
+"""Builds the library that charges daemons, outside the machine, which has no compiler."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+from measure.errors import MeasureError
+
+SOURCE = Path(__file__).with_name("charge.c")
+# Against no library: a machine's C library may be older than the one here.
+_ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
+         "-Wall", "-Wextra", "-Werror")
+
+
+@functools.cache
+def encoded() -> str:
+    """The compiled library in base 64, to be sent into a machine. Raises MeasureError."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "charge.so"
+        try:
+            done = subprocess.run([*_ARGV, "-o", str(library), str(SOURCE)], capture_output=True,
+                                  text=True, check=False)
+        except FileNotFoundError:
+            raise MeasureError("testbed", "there is no C compiler") from None
+        if done.returncode:
+            raise MeasureError("testbed", f"cc cannot compile {SOURCE.name}: "
+                               f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+        return base64.b64encode(library.read_bytes()).decode("ascii")

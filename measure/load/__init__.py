@@ -1,0 +1,1 @@
+"""Loads an authentication server with complete authentications that arrive whatever it does."""

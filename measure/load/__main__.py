@@ -1,0 +1,61 @@
+"""The generator as a program: `python3 -m measure.load TARGET.json`, told what to do by lines.
+
+JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count"},
+{"do": "open", "rate_per_s", "seed", "stations", "offering_share", "rate"}, which the next line
+ends. Each is answered by one line; what it came to is in the file that it names as "out".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from measure.load.generator import LoadAttempt, LoadGenerator, LoadTarget
+from measure.load.schedule import poisson
+
+
+def do(generator: LoadGenerator, command: dict[str, Any],
+       lines: FileIO) -> tuple[float, list[LoadAttempt]]:
+    """Do a command; when it began, and all attempts."""
+    if command["do"] == "prime":
+        return time.monotonic(), generator.prime(command["stations"])
+    if command["do"] == "closed":
+        return generator.closed_loop(command["customers"], command["count"])
+    arrivals = poisson(command["rate_per_s"], command["seed"], stations=command["stations"],
+                       offering_share=command["offering_share"])
+    print("open", flush=True)
+    began_s, ended = generator.open_loop(arrivals, command["rate"], lines.fileno())
+    lines.readline()
+    return began_s, ended
+
+
+def main() -> None:
+    """Do what is said, line by line, until there is no more."""
+    target = LoadTarget(**json.loads(Path(sys.argv[1]).read_text()))
+    # Unbuffered: whether there is a line has to show at the descriptor.
+    lines = FileIO(sys.stdin.fileno(), closefd=False)
+    with LoadGenerator(target) as generator:
+        print("ready", flush=True)
+        while line := lines.readline():
+            answer(generator, json.loads(line), lines)
+
+
+def answer(generator: LoadGenerator, command: dict[str, Any], lines: FileIO) -> None:
+    """Do a command and write down what it came to."""
+    offset_s = time.time() - time.monotonic()
+    used_s = time.process_time()
+    began_s, ended = do(generator, command, lines)
+    document = {"began_s": began_s + offset_s, "took_s": time.monotonic() - began_s,
+                "processor_s": time.process_time() - used_s,
+                "attempts": [attempt.row(began_s) for attempt in
+                             sorted(ended, key=lambda attempt: attempt.number)]}
+    Path(command["out"]).write_text(json.dumps(document))
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()

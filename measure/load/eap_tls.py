@@ -1,0 +1,103 @@
+"""The peer's side of EAP-TLS (RFC 5216, 9190): TLS by OpenSSL, framed and in fragments.
+
+Nothing is sent here: each message of the server's makes one of the peer's.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from pathlib import Path
+
+REQUEST, RESPONSE, SUCCESS = 1, 2, 3
+IDENTITY, NAK, EAP_TLS = 1, 3, 13
+LENGTH, MORE, START = 0x80, 0x40, 0x20
+_FRAGMENT_BYTES = 1200
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class EapTlsError(Exception):
+    """The authentication failed; the text is the reason."""
+
+
+def context(pki: Path, version: str) -> ssl.SSLContext:
+    """What all peers with this folder's key and certificates have in common."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False  # a server is known by its authority, as by supplicants
+    made.set_ciphers("DEFAULT@SECLEVEL=0")
+    made.load_verify_locations(pki / "ca.pem")
+    made.load_cert_chain(pki / "cert.pem", pki / "key.pem")
+    made.minimum_version = made.maximum_version = _VERSIONS[version]
+    return made
+
+
+class EapTlsPeer:
+    """One authentication, from the identity to the server's last word."""
+
+    def __init__(self, made: ssl.SSLContext, identity: str,
+                 session: ssl.SSLSession | None = None) -> None:
+        self._identity = identity.encode()
+        self._from_server, self._to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = made.wrap_bio(self._from_server, self._to_server, session=session)
+        self._waiting = b""
+        self._is_done = False
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the server took up the session that was offered."""
+        return bool(self._tls.session_reused)
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What a later authentication may offer."""
+        return self._tls.session
+
+    def identity(self) -> bytes:
+        """The first message, in answer to a request that nobody needs to have sent."""
+        return _packet(1, IDENTITY, self._identity)
+
+    def answer(self, data: bytes) -> bytes:
+        """What the peer says to a request. Raises EapTlsError."""
+        if len(data) < 5 or data[0] != REQUEST:
+            raise EapTlsError("no EAP request")
+        identifier, kind = data[1], data[4]
+        if kind == IDENTITY:
+            return _packet(identifier, IDENTITY, self._identity)
+        if kind != EAP_TLS:
+            return _packet(identifier, NAK, bytes((EAP_TLS,)))
+        flags = data[5]
+        self._from_server.write(data[10:] if flags & LENGTH else data[6:])
+        if flags & MORE:
+            return _packet(identifier, EAP_TLS, b"\0")
+        if not self._waiting:
+            self._step()
+            if len(self._waiting) > _FRAGMENT_BYTES:
+                return self._first_fragment(identifier)
+        return self._next_fragment(identifier)
+
+    def _step(self) -> None:
+        """Have TLS take what has come, and see what it has to say."""
+        try:
+            if not self._is_done:
+                self._tls.do_handshake()
+                self._is_done = True
+            self._tls.read(1)  # in 1.3 tickets, and the server's word that it is done
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise EapTlsError(f"TLS: {error.reason or error}") from None
+        self._waiting = self._to_server.read()
+
+    def _first_fragment(self, identifier: int) -> bytes:
+        size = len(self._waiting)
+        piece, self._waiting = self._waiting[:_FRAGMENT_BYTES], self._waiting[_FRAGMENT_BYTES:]
+        return _packet(identifier, EAP_TLS,
+                       struct.pack("!BI", LENGTH | MORE, size) + piece)
+
+    def _next_fragment(self, identifier: int) -> bytes:
+        piece, self._waiting = self._waiting[:_FRAGMENT_BYTES], self._waiting[_FRAGMENT_BYTES:]
+        return _packet(identifier, EAP_TLS, bytes((MORE if self._waiting else 0,)) + piece)
+
+
+def _packet(identifier: int, kind: int, data: bytes) -> bytes:
+    return struct.pack("!BBHB", RESPONSE, identifier, 5 + len(data), kind) + data

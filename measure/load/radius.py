@@ -1,0 +1,84 @@
+"""RADIUS packets with EAP inside (RFC 2865, 3579), as a client makes and reads them.
+
+Standard library only: it runs inside the machine, and reads captures outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass, field
+
+REQUEST, ACCEPT, REJECT, CHALLENGE = 1, 2, 3, 11
+_HEADER_BYTES, _ATTRIBUTE_BYTES = 20, 253
+_USER_NAME, _NAS_IDENTIFIER, _STATE, _CALLING, _PORT_TYPE, _MTU = 1, 32, 24, 31, 61, 12
+_EAP_MESSAGE, _AUTHENTICATOR = 79, 80
+_WIRELESS = 19
+#: What an EAP packet of a method's may have beside the method's own: as hostapd says it.
+_FRAMED_MTU = 1400
+
+
+@dataclass(frozen=True)
+class RadiusPacket:
+    """A packet as it was read: its EAP message in one piece, and the server's state."""
+
+    code: int
+    identifier: int
+    authenticator: bytes
+    eap: bytes
+    state: bytes
+    attributes: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def user(self) -> str:
+        """The identity that it claims for whoever it is about."""
+        return self.attributes.get(_USER_NAME, b"").decode("utf-8", "replace")
+
+
+def parse(data: bytes) -> RadiusPacket | None:
+    """What a datagram holds; None if it is no whole packet."""
+    if len(data) < _HEADER_BYTES:
+        return None
+    code, identifier, length = struct.unpack_from("!BBH", data)
+    if not _HEADER_BYTES <= length <= len(data):
+        return None
+    attributes: dict[int, bytes] = {}
+    place = _HEADER_BYTES
+    while place < length:
+        if place + 2 > length or not 2 <= data[place + 1] <= length - place:
+            return None
+        kind, size = data[place], data[place + 1]
+        attributes[kind] = attributes.get(kind, b"") + data[place + 2:place + size]
+        place += size
+    return RadiusPacket(code, identifier, data[4:20], attributes.get(_EAP_MESSAGE, b""),
+                        attributes.get(_STATE, b""), attributes)
+
+
+def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, state: bytes,
+            calling: str, nas: str, secret: bytes) -> bytes:
+    """An Access-Request with its Message-Authenticator (RFC 3579, 3.2)."""
+    body = b"".join((
+        _attribute(_USER_NAME, user.encode()), _attribute(_NAS_IDENTIFIER, nas.encode()),
+        _attribute(_CALLING, calling.encode()),
+        _attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
+        _attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
+        *(_attribute(_EAP_MESSAGE, eap[place:place + _ATTRIBUTE_BYTES])
+          for place in range(0, len(eap), _ATTRIBUTE_BYTES)),
+        _attribute(_STATE, state) if state else b""))
+    unsigned = _attribute(_AUTHENTICATOR, bytes(16))
+    head = struct.pack("!BBH", REQUEST, identifier,
+                       _HEADER_BYTES + len(body) + len(unsigned)) + authenticator
+    digest = hmac.new(secret, head + body + unsigned, "md5").digest()
+    return head + body + _attribute(_AUTHENTICATOR, digest)
+
+
+def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:
+    """Whether a datagram answers the request of that authenticator (RFC 2865, 3)."""
+    expected = hashlib.md5(data[:4] + authenticator + data[_HEADER_BYTES:] + secret,
+                           usedforsecurity=False).digest()
+    return hmac.compare_digest(expected, data[4:_HEADER_BYTES])
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return bytes((kind, len(value) + 2)) + value

@@ -1,0 +1,1 @@
+"""EAP-TLS authentications under load: a supplicant in one network, its server in another."""

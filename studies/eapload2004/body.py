@@ -1,0 +1,64 @@
+"""The body of this study's records: the supplicant's authentications, and all in the background."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from measure.record import RecordPart
+
+
+class SplitRecord(RecordPart):
+    """Where the time of one of the supplicant's authentications goes, means in seconds.
+
+    `server_s` is between a request's arrival and its answer, `wire_s` what the access point waits
+    beside that, `client_s` between a request and its answer at the supplicant; the rest is the
+    air's and the access point's.
+    """
+
+    client_s: float
+    air_s: float
+    wire_s: float
+    server_s: float
+
+
+class SaturationRecord(RecordPart):
+    """The server with one customer alone, and with as many as it can take. Seconds, and 1/s."""
+
+    alone_s: float
+    customers: int
+    capacity_per_s: float
+    saturated_s: float
+
+
+class Measured(RecordPart):
+    """What a repetition measured.
+
+    Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
+    `latencies_s` from when each was due; both lists begin with the load, as a model does, and the
+    means when it is steady.
+    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
+    `demand_s` is what a full authentication was charged at the server; `cycle_s` is from one of
+    the supplicant's to the next.
+    """
+
+    seed: int
+    service_time_s: float
+    service_p95_s: float
+    services_s: list[float]
+    split: SplitRecord
+    round_trips: float
+    utilization_share: float
+    demand_s: float
+    cycle_s: float
+    offered_per_s: float = 0.0
+    background_s: float | None = None
+    background_p95_s: float | None = None
+    background_p99_s: float | None = None
+    lateness_s: float | None = None
+    lateness_p99_s: float | None = None
+    generator_processor_s: float | None = None
+    resumed: int = 0
+    arrivals_s: list[float] = Field(default_factory=list)
+    latencies_s: list[float] = Field(default_factory=list)
+    meetings_s: list[float] = Field(default_factory=list)
+    saturation: SaturationRecord | None = None

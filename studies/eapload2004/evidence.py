@@ -1,0 +1,147 @@
+"""Each point is what it says: checks on captures, the generator's journal and the processor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from measure.record import CheckRecord
+from studies.eapload2004.exchanges import Exchange
+
+_SIGMAS, _LEVEL = 3.0, 0.01
+#: A few readings of the virtual clock take so long by themselves.
+_LATE_SHARE, _LATE_S = 0.02, 0.00005
+_PING_S, _STALL_S = 0.001, 0.5
+
+
+@dataclass(frozen=True)
+class ObservedLoad:
+    """What a repetition left behind.
+
+    `supplicant` are its authentications behind the access point, `server` the same at the server;
+    `sample` those of the background that began on the generator's first socket. `rows` is the
+    generator's journal, by the names of its columns.
+    """
+
+    cell: Mapping[str, str]
+    raw: Mapping[str, Any]
+    asked: int
+    seen: int
+    supplicant: Sequence[Exchange]
+    server: Sequence[Exchange]
+    sample: Sequence[Exchange]
+    rows: Sequence[Mapping[str, Any]]
+    ended_s: float
+
+    @property
+    def rate_per_s(self) -> float:
+        """The load that was asked for."""
+        return float(self.cell["load"])
+
+
+def evidence(observed: ObservedLoad) -> list[CheckRecord]:
+    """All checks of a repetition."""
+    checks = [check(observed) for check in (_complete, _certificates, _path, _ping, _steady, _stall,
+                                            _charged)]
+    return [*checks, *_load(observed)] if observed.rate_per_s else checks
+
+
+def _complete(observed: ObservedLoad) -> CheckRecord:
+    """Every one of the supplicant's reached the server and came back accepted, once."""
+    trips = sorted({len(exchange.trips) for exchange in observed.supplicant})
+    ok = (observed.seen == observed.asked == len(observed.supplicant) == len(observed.server)
+          and all(exchange.is_complete for exchange in observed.supplicant))
+    return CheckRecord(check="authentications", ok=ok, detail=f"{observed.seen} at the supplicant, "
+                       f"{len(observed.server)} at the server of {observed.asked}; "
+                       f"{'/'.join(map(str, trips))} round trips")
+
+
+def _certificates(observed: ObservedLoad) -> CheckRecord:
+    """Certificates of both sides in all full authentications, in none that is resumed."""
+    both = [*observed.supplicant, *observed.sample]
+    full = sum(exchange.has_certificates for exchange in both)
+    ok = bool(both) and (full == len(both) if observed.cell["sessions"] == "full" else full == 0)
+    return CheckRecord(check="certificates", ok=ok, detail=f"in {full} of {len(both)} captured "
+                       f"authentications that are to be {observed.cell['sessions']}")
+
+
+def _path(observed: ObservedLoad) -> CheckRecord:
+    """The server is asked by the proxy for users of the realm, or else by the access point."""
+    askers = {exchange.asker for exchange in observed.server}
+    behind = {exchange.asker for exchange in observed.supplicant}
+    has_realm = all("@" in exchange.user for exchange in observed.server)
+    ok = (not askers & behind and has_realm) if observed.cell["path"] == "proxied" else (
+        askers == behind and bool(askers))
+    return CheckRecord(check="path", ok=ok, detail=f"the server was asked from "
+                       f"{', '.join(sorted(askers))}; the access point asks from "
+                       f"{', '.join(sorted(behind))}")
+
+
+def _ping(observed: ObservedLoad) -> CheckRecord:
+    configured_s = float(observed.cell["rtt"]) / 1e3
+    quickest_s = min(observed.raw["ping_s"], default=math.inf)
+    return CheckRecord(check="round trip", ok=abs(quickest_s - configured_s) <= _PING_S,
+                       detail=f"ping {quickest_s * 1e3:.3f} ms, configured "
+                       f"{configured_s * 1e3:g} ms")
+
+
+def _steady(observed: ObservedLoad) -> CheckRecord:
+    """Nothing was lost, dropped or sent again on any wire."""
+    again = sum(exchange.repeated for exchange in (*observed.supplicant, *observed.sample))
+    again += sum(row["retransmitted"] for row in observed.rows)
+    dropped = sum(summary["dropped"] for summary in observed.raw["captures"])
+    return CheckRecord(check="no retransmission", ok=not again and not dropped,
+                       detail=f"{again} requests were sent again; captures lost {dropped}")
+
+
+def _stall(observed: ObservedLoad) -> CheckRecord:
+    """At no time did the server leave somebody waiting for long, whoever it was."""
+    longest = max((trip.took_s for exchange in (*observed.server, *observed.sample)
+                   for trip in exchange.trips), default=0.0)
+    latencies = [row["response_s"] for row in observed.rows]
+    p99 = (f"; p99 in the background {np.quantile(latencies, 0.99) * 1e3:.0f} ms" if latencies
+           else "")
+    return CheckRecord(check="no stall", ok=longest < _STALL_S,
+                       detail=f"an answer took the server {longest * 1e3:.1f} ms at most{p99}")
+
+
+def _charged(observed: ObservedLoad) -> CheckRecord:
+    """The server's processor signed once for each full authentication, and for nothing else."""
+    signed = observed.raw["charged"]["signatures"]
+    full = sum(exchange.has_certificates for exchange in observed.supplicant)
+    full += sum(not row["reason"] and not row["resumed"] for row in observed.rows)
+    return CheckRecord(check="signatures", ok=signed == full, detail=f"the server was charged for "
+                       f"{signed:g} signatures; {full} authentications were full")
+
+
+def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
+    rows, rate = observed.rows, observed.rate_per_s
+    expected = rate * observed.ended_s
+    off = (len(rows) - expected) / math.sqrt(expected)
+    yield CheckRecord(check="offered load", ok=abs(off) <= _SIGMAS, detail=f"{len(rows)} began in "
+                      f"{observed.ended_s:.1f} s, {rate:g}/s would be {expected:.0f} "
+                      f"({off:+.1f} standard deviations)")
+    begun = [row["due_s"] + row["late_s"] for row in rows]
+    if len(begun) > 2:
+        p_value = float(stats.kstest(np.diff(sorted(begun)), "expon",
+                                     args=(0, observed.ended_s / len(rows))).pvalue)
+        yield CheckRecord(check="gaps", ok=p_value > _LEVEL, detail=f"exponential by Kolmogorov "
+                          f"and Smirnov, p = {p_value:.3f}")
+    late = fmean(row["late_s"] for row in rows) if rows else math.inf
+    mean = fmean(row["response_s"] for row in rows) if rows else 0.0
+    yield CheckRecord(check="lateness", ok=late <= max(_LATE_SHARE * mean, _LATE_S),
+                      detail=f"begun {late * 1e6:.0f} us late on average, of "
+                      f"{mean * 1e3:.2f} ms")
+    refused = [row["reason"] for row in rows if row["reason"]]
+    sampled = sum(row["socket"] == 0 for row in rows)
+    ok = not refused and len(observed.sample) == sampled and all(
+        exchange.is_complete for exchange in observed.sample)
+    yield CheckRecord(check="background", ok=ok, detail=f"{len(refused)} of {len(rows)} failed"
+                      + (f" ({refused[0]})" if refused else "")
+                      + f"; {len(observed.sample)} of {sampled} sampled in the capture")

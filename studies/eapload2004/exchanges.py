@@ -1,0 +1,157 @@
+"""Authentications are read from captures: RADIUS by the server's state, EAPOL at the supplicant.
+
+Formats are parsed here anew; of the generator nothing is believed that no capture shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measure import pcap
+from measure.load import radius
+from measure.load.eap_tls import EAP_TLS, LENGTH
+
+_PORT = 1812
+_EAPOL = 0x888E
+_EAP_PACKET, _EAPOL_START = 0, 1
+_REQUEST, _RESPONSE, _SUCCESS, _FAILURE = 1, 2, 3, 4
+_HANDSHAKE, _APPLICATION = 22, 23
+CERTIFICATE, CERTIFICATE_VERIFY = 11, 15
+#: In TLS 1.3 certificates are encrypted: they show in how much the server says.
+_ENCRYPTED_CERTIFICATES_BYTES = 800
+
+
+@dataclass
+class RoundTrip:
+    """A request and its answer, with the times at which they were captured (s)."""
+
+    asked_s: float
+    answered_s: float = 0.0
+
+    @property
+    def took_s(self) -> float:
+        """Between request and answer."""
+        return self.answered_s - self.asked_s
+
+
+@dataclass
+class Exchange:
+    """One authentication between a client of the server's and the server.
+
+    `asker` is the address that the server is asked from, `user` the identity that is claimed.
+    """
+
+    trips: list[RoundTrip] = field(default_factory=list)
+    from_server: bytes = b""
+    from_client: bytes = b""
+    asker: str = ""
+    user: str = ""
+    is_accepted: bool = False
+    repeated: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every request has its answer, the last of them Access-Accept."""
+        return self.is_accepted and all(trip.answered_s for trip in self.trips)
+
+    @property
+    def has_certificates(self) -> bool:
+        """Whether both sides proved who they are by certificates, and not by a session."""
+        if _HANDSHAKE in (server := _records(self.from_server)) and (
+                CERTIFICATE in server[_HANDSHAKE]):
+            return {CERTIFICATE, CERTIFICATE_VERIFY} <= _records(self.from_client).get(
+                _HANDSHAKE, set())
+        return _APPLICATION in server and len(self.from_server) > _ENCRYPTED_CERTIFICATES_BYTES
+
+
+@dataclass(frozen=True)
+class SupplicantTime:
+    """One authentication as the supplicant's interface shows it; times in seconds."""
+
+    begun_s: float
+    ended_s: float
+    client_s: float
+
+    @property
+    def took_s(self) -> float:
+        """From the first frame of 802.1X to EAP-Success."""
+        return self.ended_s - self.begun_s
+
+
+def exchanges(file: Path) -> list[Exchange]:
+    """All authentications of a capture of RADIUS, in the order in which they began."""
+    begun: list[Exchange] = []
+    by_state: dict[bytes, Exchange] = {}  # a proxy may ask for one from several ports
+    waiting: dict[tuple[int, int], tuple[bytes, Exchange]] = {}
+    for datagram in pcap.datagrams(file):
+        packet = radius.parse(datagram.payload)
+        if packet is None:
+            continue
+        if datagram.target_port == _PORT:
+            key = datagram.source_port, packet.identifier
+            last = waiting.get(key)
+            if last and last[0] == packet.authenticator:
+                last[1].repeated += 1
+                continue
+            exchange = by_state.pop(packet.state, None) if packet.state else None
+            if exchange is None:
+                exchange = Exchange(asker=datagram.source, user=packet.user)
+                begun.append(exchange)
+            exchange.trips.append(RoundTrip(datagram.at_s))
+            exchange.from_client += _tls(packet.eap)
+            waiting[key] = packet.authenticator, exchange
+        elif (key := (datagram.target_port, packet.identifier)) in waiting:
+            exchange = waiting.pop(key)[1]
+            exchange.trips[-1].answered_s = datagram.at_s
+            exchange.from_server += _tls(packet.eap)
+            exchange.is_accepted = packet.code == radius.ACCEPT
+            if packet.state:
+                by_state[packet.state] = exchange
+    return begun
+
+
+def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
+    """Every authentication that ended in success, by EAPOL frames at the supplicant."""
+    begun_s = asked_s = 0.0
+    client_s = 0.0
+    for frame in pcap.frames(file):
+        data = frame.payload
+        if frame.kind != _EAPOL or len(data) < 4 or data[1] not in (_EAP_PACKET, _EAPOL_START):
+            continue
+        begun_s = begun_s or frame.at_s
+        code = data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
+        if code == _REQUEST:
+            asked_s = frame.at_s
+        elif code == _RESPONSE and asked_s:
+            client_s, asked_s = client_s + frame.at_s - asked_s, 0.0
+        elif code in (_SUCCESS, _FAILURE):
+            if code == _SUCCESS:
+                yield SupplicantTime(begun_s, frame.at_s, client_s)
+            begun_s = asked_s = client_s = 0.0
+
+
+def _tls(eap: bytes) -> bytes:
+    """What of TLS is in an EAP packet."""
+    if len(eap) < 6 or eap[4] != EAP_TLS:
+        return b""
+    return eap[10:] if eap[5] & LENGTH else eap[6:]
+
+
+def _records(flight: bytes) -> dict[int, set[int]]:
+    """Kinds of records in what one side said, with the kinds of handshake messages in the clear."""
+    kinds: dict[int, set[int]] = {}
+    clear, place, is_clear = b"", 0, True
+    while place + 5 <= len(flight):
+        kind, size = flight[place], int.from_bytes(flight[place + 3:place + 5], "big")
+        is_clear = is_clear and kind == _HANDSHAKE
+        kinds.setdefault(kind, set())
+        if is_clear:
+            clear += flight[place + 5:place + 5 + size]
+        place += 5 + size
+    place = 0
+    while place + 4 <= len(clear):
+        kinds[_HANDSHAKE].add(clear[place])
+        place += 4 + int.from_bytes(clear[place + 1:place + 4], "big")
+    return kinds

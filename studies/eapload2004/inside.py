@@ -1,0 +1,226 @@
+"""The study's part inside the machine: a supplicant authenticates again and again, under load.
+
+Captures and the generator's journal are left behind; nothing is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from measure import capture
+from measure.capture import Detail, Point, capturing
+from measure.errors import MeasureError
+from measure.load.generator import FIRST_PORT
+from measure.services.hostapd import Hostapd
+from measure.workload import Service, Session, Site
+from studies.eapload2004 import network
+from studies.eapload2004.daemons import EmulatedProcessors, EmulatedServer, EmulatedSupplicant
+
+_PORT = 1812
+#: Requests of the background: those of one of the generator's sockets, whole.
+_SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
+_CONNECTED = "CTRL-EVENT-CONNECTED"
+_STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
+_REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
+            "CTRL-EVENT-ASSOC-REJECT": "association refused",
+            "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+#: An overloaded server takes long, which is a result; one that takes longer than this is gone.
+_LINK_S = 60.0
+_LEAVE_S, _PAUSE_S = 1.0, 0.5
+_STOPPED_S = 1.0
+
+
+class Workload:
+    """One supplicant, one access point, one server, and a generator beside it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._processors = EmulatedProcessors(site)
+        self._server = EmulatedServer(site, self._processors)
+        self._supplicant = EmulatedSupplicant(site, self._processors)
+        self._hostapd = Hostapd(site)
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """Server, access point and supplicant."""
+        return [self._server, self._supplicant, self._hostapd]
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: load, wait until it is steady, authenticate again and again."""
+        raw, asked = session.raw, task["asked"]
+        seed = asked["first_seed"] + int(out.name.rpartition("-")[2]) - 1
+        raw |= {"captures": [], "seed": seed}
+        raw["ping_s"] = self._ping()
+        with self._generator(out, task) as generator:
+            if task["sessions"] == "resumed":
+                self._authenticate()
+                generator.do("prime", stations=asked["stations"])
+            with ExitStack() as stack:
+                self._capture(stack, out, raw)
+                charged = asdict(self._processors.server.charged())
+                session.stamp("begin")
+                if task["load"]:
+                    generator.begin(task, seed, rate=0.5 if self._site.fault == "half-rate" else 1)
+                    time.sleep(asked["steady_s"])
+                session.stamp("steady")
+                self._authenticate_all(asked["authentications"], seed)
+                session.stamp("measured")
+                if task["load"]:
+                    generator.end()
+                session.stamp("end")
+                raw["charged"] = _difference(asdict(self._processors.server.charged()), charged)
+                capture.settle()
+            if not task["load"]:
+                generator.do("closed", "alone", customers=1, count=20)
+                generator.do("closed", "saturated", customers=asked["customers"],
+                             count=asked["saturating"])
+
+    # --- the supplicant ----------------------------------------------------------------------
+
+    def _authenticate_all(self, count: int, seed: int) -> None:
+        rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        for number in range(count):
+            time.sleep(rng.uniform(0, _PAUSE_S))
+            if self._site.fault == "server-stopped" and number == count // 2:
+                with self._server.silent(network.SERVER):
+                    time.sleep(_STOPPED_S)
+            self._authenticate()
+
+    def _authenticate(self) -> None:
+        """From nothing to connected, and off the air again."""
+        control = self._supplicant.controls[network.STATION_NODE]
+        access_point = self._hostapd.controls[network.AP]
+        for either in (control, access_point):
+            either.forget()
+        control.command("ENABLE_NETWORK 0")
+        event = control.wait({_CONNECTED, *_REFUSED}, time.monotonic() + _LINK_S)
+        if event is not None and event.name == _CONNECTED:
+            # It has the keys a moment later, and is not to be disturbed while it takes them.
+            access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
+        self._take_off()
+        if event is None or event.name != _CONNECTED:
+            what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
+            raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
+
+    def _take_off(self) -> None:
+        """Off the air and forgotten by the access point, which may not hear that it leaves."""
+        node = self._site.network.nodes[network.STATION_NODE]
+        control = self._supplicant.controls[network.STATION_NODE]
+        control.command("DISABLE_NETWORK 0")
+        control.command("BSS_FLUSH 0")
+        # Or the next authentication would be a four-way handshake with the keys of this one.
+        control.command("PMKSA_FLUSH")
+        self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
+        self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
+
+    # --- around it ---------------------------------------------------------------------------
+
+    def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any]) -> None:
+        radius = f"udp port {_PORT}"
+        points = [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
+                   capture.WHOLE),
+                  (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
+                  (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
+                  (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"),
+                   _SAMPLE)]
+        for point, detail in points:
+            stack.enter_context(capturing(self._site.testbed, [point], detail, part="auth",
+                                          out=out, logs=self._site.logs,
+                                          summaries=raw["captures"]))
+
+    def _ping(self) -> list[float]:
+        """Round trips from the access point to the server; the first ones look for neighbours."""
+        nodes = self._site.network.nodes
+        argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address,
+                nodes[network.SERVER].address]
+        said = self._site.testbed.run(network.AP, argv, timeout_s=30)
+        return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", said)]
+
+    @contextmanager
+    def _generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
+        site, nodes = self._site, self._site.network.nodes
+        target = self._site.run_folder(network.LOAD) / "target.json"
+        target.write_text(json.dumps({
+            "server": nodes[network.SERVER].address, "address": nodes[network.LOAD].address,
+            "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
+            "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))
+        argv = site.testbed.command(network.LOAD, [sys.executable, "-m", "measure.load",
+                                                   str(target)])
+        program = LoadProgram(argv, site.log("generator", network.LOAD), out)
+        try:
+            yield program
+        finally:
+            program.stop()
+
+
+class LoadProgram:
+    """The generator's process, told what to do by lines."""
+
+    def __init__(self, argv: Sequence[str], log: Path, out: Path) -> None:
+        self._log, self._out = log, out
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]),
+                     "PYTHONDONTWRITEBYTECODE": "1"})
+        self._expect("ready")
+
+    def do(self, what: str, name: str = "", **arguments: Any) -> None:
+        """Have it do something to its end; what came of it is in `NAME.json`."""
+        self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
+        self._expect("done")
+
+    def begin(self, task: Mapping[str, Any], seed: int, *, rate: float) -> None:
+        """Have it load the server on schedule from now on."""
+        asked = task["asked"]
+        share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
+        self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=task["load"], seed=seed,
+                   stations=asked["stations"], offering_share=share, rate=rate)
+        self._expect("open")
+
+    def end(self) -> None:
+        """No more arrivals; wait until those under way have their answers."""
+        self._tell(do="stop")
+        self._expect("done")
+
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def _tell(self, **command: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._gone() from None
+
+    def _expect(self, word: str) -> None:
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != word:
+            raise self._gone()
+
+    def _gone(self) -> MeasureError:
+        last = (self._log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
+        return MeasureError("data", f"the load generator has ended: {last} "
+                            f"(log: {self._log.name})")
+
+
+def _difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
+    return {name: later[name] - earlier[name] for name in later}

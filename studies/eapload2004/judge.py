@@ -1,0 +1,111 @@
+"""The judge makes a record's body and its evidence of captures and of the generator's journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from measure.load.generator import ROW
+from studies.eapload2004.body import Measured, SaturationRecord, SplitRecord
+from studies.eapload2004.evidence import ObservedLoad, evidence
+from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
+from studies.study import Judged, Repetition
+
+_KEPT = ("stamps", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure")
+
+
+def judge(repetition: Repetition) -> Judged:
+    """Captures to times and evidence. Raises MeasureError, OSError."""
+    out = repetition.out
+    raw = json.loads((out / "raw.json").read_text())
+    kept = {name: raw[name] for name in _KEPT if name in raw}
+    if raw["failure"]:
+        return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
+                      captures=raw.get("captures", ()), raw=kept)
+    seen = list(at_the_supplicant(out / "auth-mn.pcap"))
+    journal = _journal(out / "open.json")
+    asked = repetition.asked.model_dump()
+    ended_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
+    if journal:
+        ended_s = max([row["due_s"] for row in journal["rows"]], default=ended_s)
+    observed = ObservedLoad(
+        cell=repetition.cell.ids, raw=raw, asked=asked["authentications"], seen=len(seen),
+        supplicant=exchanges(out / "auth-ap.pcap"), server=exchanges(out / "auth-server.pcap"),
+        sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s)
+    checks = evidence(observed)
+    reason = "; ".join(f"not proven: {check.check} ({check.detail})"
+                       for check in checks if not check.ok)
+    measured = _measured(observed, seen, journal, asked, out) if seen and observed.server else None
+    return Judged(measured, checks, reason, captures=raw["captures"], raw=kept)
+
+
+def _journal(file: Path) -> dict[str, Any]:
+    """The generator's journal of an open load; empty where there was none."""
+    if not file.exists():
+        return {}
+    document = json.loads(file.read_text())
+    return {**document, "rows": [dict(zip(ROW, row, strict=True))
+                                 for row in document["attempts"]]}
+
+
+def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: Mapping[str, Any],
+              asked: Mapping[str, Any], out: Path) -> Measured:
+    raw, services = observed.raw, [each.took_s for each in seen]
+    charged = raw["charged"]
+    span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
+    return Measured(
+        seed=raw["seed"], service_time_s=fmean(services),
+        service_p95_s=float(np.quantile(services, 0.95)), services_s=services,
+        split=_split(seen, observed.supplicant, observed.server),
+        round_trips=fmean(len(exchange.trips) for exchange in observed.supplicant),
+        utilization_share=charged["busy_s"] / span_s,
+        demand_s=charged["charged_s"] / max(1, charged["signatures"]),
+        cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
+        saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]),
+        meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
+                    for exchange in observed.server] if journal else [])
+
+
+def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
+           at_server: Sequence[Exchange]) -> SplitRecord:
+    total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
+    waited, served = (fmean(sum(trip.took_s for trip in exchange.trips) for exchange in those)
+                      for those in (behind, at_server))
+    return SplitRecord(client_s=client, server_s=served, wire_s=waited - served,
+                       air_s=total - client - waited)
+
+
+def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
+    accepted = [row for row in journal.get("rows", ()) if not row["reason"]]
+    rows = [row for row in accepted if row["due_s"] >= steady_s]
+    if not rows:
+        return {}
+    latencies, late = ([row[name] for row in rows] for name in ("response_s", "late_s"))
+    everyone = journal["rows"]
+    span_s = rows[-1]["due_s"] - steady_s
+    return {
+        "offered_per_s": len(rows) / span_s if span_s else 0.0, "background_s": fmean(latencies),
+        "background_p95_s": float(np.quantile(latencies, 0.95)),
+        "background_p99_s": float(np.quantile(latencies, 0.99)), "lateness_s": fmean(late),
+        "lateness_p99_s": float(np.quantile(late, 0.99)),
+        "generator_processor_s": journal["processor_s"] / len(everyone),
+        "resumed": sum(row["resumed"] for row in everyone),
+        "arrivals_s": [row["due_s"] for row in accepted],
+        "latencies_s": [row["response_s"] for row in accepted]}
+
+
+def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
+    if not (out / "saturated.json").exists():
+        return None
+    alone, saturated = (_journal(out / f"{name}.json") for name in ("alone", "saturated"))
+    # Whoever shares a processor keeps it busy from the first to the last one's end.
+    ended_s = max(row["due_s"] + row["response_s"] for row in saturated["rows"])
+    return SaturationRecord(
+        alone_s=fmean(row["response_s"] for row in alone["rows"]), customers=asked["customers"],
+        capacity_per_s=len(saturated["rows"]) / ended_s,
+        saturated_s=fmean(row["response_s"] for row in saturated["rows"]))

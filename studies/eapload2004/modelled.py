@@ -1,0 +1,197 @@
+"""The queueing model of the experiment: one server, many stations once each, one again and again.
+
+The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
+demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
+and its round trips; the background's is what one of it takes alone, less D. All other points are
+predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.cells import Cells, Ids, Observation
+from analysis.queueing import (
+    Chain,
+    CustomerClass,
+    Measurement,
+    Model,
+    QueueingError,
+    QueueingNetwork,
+    QueueingStation,
+    Visit,
+    calibrate,
+    simulate,
+    solve,
+)
+from studies.eapload2004.design import NOMINAL, TABLE_1, ids
+from studies.eapload2004.metrics import (
+    BACKGROUND,
+    BACKGROUND_P95,
+    CAPACITY,
+    LATENCIES,
+    ROUND_TRIPS,
+    SERVICE,
+)
+
+SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
+BEHIND, FRONT = "background", "front"
+ALONE = ids(load="0")
+_SEED = 2004
+#: Fewer arrivals say nothing of percentiles, and little of means.
+_ENOUGH = 300
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """What the cell without load says, in seconds and 1/s."""
+
+    alone_s: float
+    capacity_per_s: float
+    demand_s: float
+    service_s: float
+    cycle_s: float
+    round_trips: float
+
+    @property
+    def rtt_s(self) -> float:
+        """The nominal round trip."""
+        return float(NOMINAL["rtt"]) / 1e3
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the model says of the background at one load, on the arrivals that were measured.
+
+    `parts` are measured and modelled means of as many parts of the repetition, by when customers
+    left; none where it has too few arrivals.
+    """
+
+    load: float
+    utilization: float
+    response_s: float
+    p95_s: float
+    measured_s: float
+    measured_p95_s: float
+    parts: tuple[tuple[float, float], ...]
+
+
+def unloaded(cells: Cells) -> Unloaded | None:
+    """The calibration's measurements; None where the cell was not measured."""
+    values = [cells.mean_of_any(name, ALONE) for name in (
+        "alone_s", CAPACITY.name, "demand_s", SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
+    means = [value.estimate.mean for value in values if value is not None]
+    return Unloaded(*means) if len(means) == len(values) else None
+
+
+def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
+    """The calibrated network at a background of that rate. Raises QueueingError."""
+    handshake = (Visit(SERVER, measured.demand_s),)
+    stations = (QueueingStation(SERVER, "ps", scv=0.0),)
+    base = QueueingNetwork(stations, (Chain(BEHIND, (CustomerClass("full", handshake),),
+                                            rate_per_s=min(rate_per_s, 1e-6)),))
+    found = calibrate(base, alone_s=measured.alone_s, saturation_per_s=measured.capacity_per_s,
+                      chain=BEHIND, station=SERVER)
+    demand_s = 1 / measured.capacity_per_s
+    rest_s = measured.service_s - demand_s - measured.round_trips * measured.rtt_s
+    if rest_s < 0:
+        raise QueueingError("calibration", "the supplicant alone takes less than its round trips "
+                            "and the server's demand", "measure the cell without load again")
+    visits = (Visit(SERVER, demand_s), Visit(WAN, measured.rtt_s, measured.round_trips),
+              Visit(SUPPLICANT, rest_s))
+    front = Chain(FRONT, (CustomerClass("all", visits),), population=1,
+                  think_s=max(0.0, measured.cycle_s - measured.service_s))
+    behind = found.chain(BEHIND)
+    return QueueingNetwork(
+        (*found.stations, QueueingStation(WAN, "delay", direction="round_trip"),
+         QueueingStation(SUPPLICANT, "delay")),
+        (Chain(BEHIND, behind.classes, rate_per_s=rate_per_s), front))
+
+
+def model(cells: Cells) -> Model:
+    """The network with what was measured of both chains. Raises QueueingError without any."""
+    measured = unloaded(cells)
+    loads = [load for load in _loads(cells) if load]
+    if measured is None or not loads:
+        raise QueueingError("results", "have no cell without load, or none with it, at the "
+                            "nominal levels", "measure loads 0 and another one")
+    top = max((load for load in loads if load in TABLE_1), default=loads[-1])
+    return Model(network(measured, top), {BEHIND: tuple(_measured(cells, load)
+                                                        for load in loads)})
+
+
+def _measured(cells: Cells, load: float) -> Measurement:
+    arrivals, response_s = _arrivals(cells, load), _mean(cells, BACKGROUND.name, load)
+    if len(arrivals) < _ENOUGH:
+        return Measurement(load, response_s)
+    return Measurement(load, response_s, p95_s=_mean(cells, BACKGROUND_P95.name, load),
+                       arrivals_s=arrivals)
+
+
+def predictions(cells: Cells) -> list[Predicted]:
+    """The background at every measured load, on the same arrivals."""
+    measured = unloaded(cells)
+    if measured is None:
+        return []
+    return [_predicted(cells, measured, load) for load in _loads(cells) if load]
+
+
+def service_times(cells: Cells) -> dict[float, float]:
+    """The supplicant's mean service time by load, as modelled."""
+    measured = unloaded(cells)
+    if measured is None:
+        return {}
+    loads = [load for load in (0.001, *_loads(cells)) if 0 < load < measured.capacity_per_s]
+    return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
+
+
+def _predicted(cells: Cells, measured: Unloaded, load: float) -> Predicted:
+    arrivals = _arrivals(cells, load)
+    made = simulate(
+        _on_arrivals(measured, load), np.random.default_rng(_SEED),
+        arrivals_s={BEHIND: arrivals, FRONT: np.sort(_list(cells, "meetings_s", load))},
+    ).chain(BEHIND).responses_s
+    latencies = _list(cells, LATENCIES.name, load)
+    left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
+    count = min(20, len(left) // 30) if len(left) >= _ENOUGH else 1
+    parts = [(float(ours.mean()), float(theirs.mean())) for ours, theirs in zip(
+        np.array_split(left, count), np.array_split(made, count), strict=True)]
+    return Predicted(load, len(arrivals) / float(arrivals[-1] - arrivals[0])
+                     / measured.capacity_per_s, float(made.mean()),
+                     float(np.quantile(made, 0.95)), float(latencies.mean()),
+                     float(np.quantile(latencies, 0.95)), tuple(parts) if count > 1 else ())
+
+
+def _on_arrivals(measured: Unloaded, load: float) -> QueueingNetwork:
+    """The same server for customers who come when they came, the supplicant's among them."""
+    whole = network(measured, load)
+    meeting = (CustomerClass("meeting", (Visit(SERVER, 1 / measured.capacity_per_s),)),)
+    return QueueingNetwork(whole.stations, (
+        whole.chain(BEHIND), Chain(FRONT, meeting, rate_per_s=1 / measured.cycle_s)))
+
+
+def _loads(cells: Cells) -> list[float]:
+    return [float(row[0]) for row in cells.results.cells
+            if row == ids(load=row[0]) and cells.rows(row)]
+
+
+def _row(load: float) -> Ids:
+    return ids(load=f"{load:g}")
+
+
+def _list(cells: Cells, name: str, load: float) -> NDArray[np.float64]:
+    """A list of the first good repetition."""
+    return np.asarray(cells.results.samples[cells.rows(_row(load))[0]][name], dtype=np.float64)
+
+
+def _arrivals(cells: Cells, load: float) -> NDArray[np.float64]:
+    return _list(cells, "arrivals_s", load)
+
+
+def _mean(cells: Cells, name: str, load: float) -> float:
+    value = cells.mean_of_any(name, _row(load))
+    assert isinstance(value, Observation)
+    return value.estimate.mean

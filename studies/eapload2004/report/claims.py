@@ -1,0 +1,124 @@
+"""The claims E1 to E8 and K1 as questions to the cells, whose intervals decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from analysis.cells import Cells, Ids, Key, Observation
+from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
+from analysis.claims.verdict import Verdict, judge
+from analysis.statistics import Sample, mean
+from studies.eapload2004 import published
+from studies.eapload2004.design import RTTS_MS, SMALL_FRAGMENT_BYTES, TABLE_1, ids
+from studies.eapload2004.metrics import SERVICE
+from studies.eapload2004.modelled import Predicted
+from studies.eapload2004.samples import of_services
+
+#: "Hardly": the noise of the paper's own table. Then "much shorter", "no longer" and "within".
+_HARDLY, _MUCH, _AKA_S, _WITHIN, _TRIP = 0.03, 0.7, 4.0, 0.03, 0.01
+_ALIKE = 0.1
+#: Up to where the model is to hold.
+_MAX_UTILIZATION = 0.85
+_GREW = 5.761 / 4.468
+_MORE_THAN_ONE = Band(low=1.0)
+_OURS, _THEIRS = "measured_part_s", "modelled_part_s"
+_MS, _TRIPS = Unit("ms", 1e3), Unit("round trips", 1.0)
+_REASONS: Mapping[str, str] = {
+    "E1": "the server's queue is a few milliseconds beside round trips of 120 ms; the paper's "
+          "growth does not fit a queue at its server (see the notes on Table 1)",
+    "E8": "there is no HSS here"}
+
+
+def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
+    """All claims; those whose cells were not measured are undecided."""
+    questions: dict[str, Callable[[], Iterator[Question]]] = {
+        "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
+        "E6": _aka, "E7": _at_once, "E8": _nothing}
+    asked = {name: list(make()) for name, make in questions.items()}
+    asked["K1"] = [Question(f"measured / modelled at {each.load:g}/s", [(_OURS, f"{each.load:g}")],
+                            Band(1 - _WITHIN, 1 + _WITHIN), TIMES,
+                            below=[(_THEIRS, f"{each.load:g}")])
+                   for each in predicted if each.parts and each.utilization <= _MAX_UTILIZATION]
+    observations = {**_services(cells), **_parts(predicted)}
+    return [judge(claim, asked[name], observations, _REASONS.get(name, ""))
+            for name, claim in published.claims().items()]
+
+
+def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
+    """Means of parts of a repetition, measured and modelled, each pair a block."""
+    return {(name, f"{each.load:g}"): Observation(
+        mean([part[side] for part in each.parts]),
+        {block: part[side] for block, part in enumerate(each.parts)})
+        for each in predicted if each.parts for side, name in enumerate((_OURS, _THEIRS))}
+
+
+def _services(cells: Cells) -> Mapping[Key, Observation]:
+    return {_key(row): value for row in cells.results.cells
+            if (value := of_services(cells, row)) is not None}
+
+
+def _load() -> Iterator[Question]:
+    highest, lowest = (_key(ids(load=str(load))) for load in (TABLE_1[-1], TABLE_1[0]))
+    yield Question("50/s / 1/s", [highest], _MORE_THAN_ONE, TIMES, below=[lowest])
+    yield Question("50/s / 1/s as in Table 1", [highest],
+                   Band(_GREW * (1 - _ALIKE), _GREW * (1 + _ALIKE)), TIMES, below=[lowest])
+
+
+def _place() -> Iterator[Question]:
+    for load in TABLE_1:
+        yield Question(f"outside / same room at {load}/s",
+                       [_key(ids(load=str(load), place="outside"))],
+                       Band(1 - _HARDLY, 1 + _HARDLY), TIMES, below=[_key(ids(load=str(load)))])
+
+
+def _rtt() -> Iterator[Question]:
+    low, high = RTTS_MS[0], RTTS_MS[-1]
+
+    def slope(means: Sample) -> Any:
+        return (means[..., 1] - means[..., 0]) / ((high - low) / 1e3)
+
+    keys = [_key(ids(rtt=str(rtt))) for rtt in (low, high)]
+    yield Question("longer at 300 ms than without", keys, MORE, _MS, _more)
+    yield Question("slope", keys, Band(5 * (1 - _TRIP), 5 * (1 + _TRIP)), _TRIPS, slope)
+
+
+def _resumed() -> Iterator[Question]:
+    yield Question("resumed / full", [_key(ids(sessions="resumed"))], Band(high=_MUCH), TIMES,
+                   below=[_key(ids())])
+
+
+def _certificates() -> Iterator[Question]:
+    yield Question("RSA-2048 less RSA-1024", [_key(ids()), _key(ids(key="rsa-2048"))], MORE, _MS,
+                   _more)
+    for chain in ("1", "2"):
+        longer = str(int(chain) + 1)
+        yield Question(f"chain of {longer} less chain of {chain}",
+                       [_key(ids(chain=chain)), _key(ids(chain=longer))], MORE, _MS, _more)
+
+
+def _aka() -> Iterator[Question]:
+    for load in TABLE_1:
+        yield Question(f"service time at {load}/s", [_key(ids(load=str(load)))],
+                       Band(high=_AKA_S), _MS, _first)
+
+
+def _at_once() -> Iterator[Question]:
+    yield Question("in pieces of 256 bytes less at once", [
+        _key(ids()), _key(ids(fragment=str(SMALL_FRAGMENT_BYTES)))], MORE, _MS, _more)
+
+
+def _nothing() -> Iterator[Question]:
+    yield from ()
+
+
+def _key(row: Ids) -> Key:
+    return (SERVICE.name, *row)
+
+
+def _first(means: Sample) -> Any:
+    return means[..., 0]
+
+
+def _more(means: Sample) -> Any:
+    return means[..., 1] - means[..., 0]

@@ -1,0 +1,71 @@
+"""Figure 5 with three curves a place, and response against utilization, which the paper lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from analysis.cells import Cells
+from analysis.numbers import quantity
+from analysis.present import figures
+from analysis.present.figures import Axis, Series
+from analysis.present.report import Figure
+from analysis.table import Quantity
+from studies.eapload2004.design import PLACES, TABLE_1, ids
+from studies.eapload2004.modelled import Predicted
+from studies.eapload2004.published import PrintedTimes
+from studies.eapload2004.samples import of_services
+
+_LOAD, _TIME = Axis("load", "1/s"), Axis("mean service time", "s")
+
+
+def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
+           predicted: Sequence[Predicted]) -> Iterator[Figure]:
+    """Those whose cells were measured."""
+    yield from _figure_5(cells, paper, service)
+    yield from _utilization(predicted)
+
+
+def _figure_5(cells: Cells, paper: PrintedTimes,
+              service: Mapping[float, float]) -> Iterator[Figure]:
+    ours, theirs = [], []
+    for place, about in PLACES.items():
+        rows = {load: ids(load=str(load), place=place) for load in TABLE_1}
+        points = [(float(load), quantity(value.estimate)) for load, row in rows.items()
+                  if (value := of_services(cells, row))]
+        if points:
+            ours.append(Series(about.title, points))
+            theirs.append(Series(about.title, [
+                (float(load), Quantity(paper.service_time_s[row])) for load, row in rows.items()],
+                "published"))
+    if not ours:
+        return
+    curve = [Series("", [(load, Quantity(seconds)) for load, seconds in service.items()],
+                    "modelled")] if service else []
+    panels = (figures.line("Measured, modelled and published", [*ours, *theirs, *curve], _LOAD,
+                           _TIME),
+              figures.line("Relative to the lowest load", [
+                  _relative(each) for each in (*ours, *theirs, *curve)], _LOAD,
+                  Axis("times that at the lowest load")))
+    yield Figure("fig-5", "Figure 5: service time by load", "The paper's times and its growth have "
+                 "no explanation in what it describes: see the notes on Table 1.",
+                 "Ours are far below the paper's and grow far less.", panels)
+
+
+def _relative(series: Series) -> Series:
+    first = min(series.points)[1].value
+    return Series(series.name, [(load, Quantity(value.value / first))
+                                for load, value in series.points], series.origin)
+
+
+def _utilization(predicted: Sequence[Predicted]) -> Iterator[Figure]:
+    if len(predicted) < 2:
+        return
+    measured, modelled = (Series("", [(each.utilization, Quantity(getattr(each, name)))
+                                      for each in predicted], origin)
+                          for name, origin in (("measured_s", "measured"),
+                                               ("response_s", "modelled")))
+    panel = figures.line("Mean latency in the background", [measured, modelled],
+                         Axis("utilization of the server", "%", 100.0),
+                         Axis("latency", "ms", 1e3))
+    yield Figure("utilization", "Response against utilization", "Both on the same arrivals.",
+                 "The latency grows as 1 / (1 - utilization).", (panel,))

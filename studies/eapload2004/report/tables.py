@@ -1,0 +1,94 @@
+"""Table 1 with three columns a place, the model beside measurements, and where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from analysis.cells import Cells, Ids, Observation
+from analysis.numbers import NOTHING, entry
+from analysis.table import Column, Entry, Quantity, Table
+from studies.eapload2004.design import PLACES, TABLE_1, ids
+from studies.eapload2004.metrics import SERVICE
+from studies.eapload2004.modelled import Predicted
+from studies.eapload2004.published import PrintedTimes
+from studies.eapload2004.samples import of_services
+
+_SOURCE = "the 2004 paper"
+_SPLIT = {"client_s": "supplicant", "air_s": "air and access point", "wire_s": "wire",
+          "server_s": "server"}
+
+
+def _ms(key: str, title: str, group: str = "") -> Column:
+    return Column(key, title, "ms", 1e3, 1, group)
+
+
+def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
+           predicted: Sequence[Predicted]) -> Iterator[Table]:
+    """Those with anything measured in them."""
+    made = (_table_1(cells, paper, service), _model(predicted), _split(cells))
+    yield from (table for table in made if table is not None)
+
+
+def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) -> Table | None:
+    rows = []
+    for load in TABLE_1:
+        values = [_placed(cells, ids(load=str(load), place=place), paper,
+                          service.get(float(load))) for place in PLACES]
+        if any(value is not NOTHING for value in values):
+            rows.append((Entry(str(load)), *values))
+    if not rows:
+        return None
+    columns = (Column("load_per_s", "Load, 1/s"), *(
+        Column(f"{SERVICE.name}_{name}", place.title, "s", 1.0, 3)
+        for name, place in PLACES.items()))
+    return Table("table-1", "Table 1: mean EAP-TLS service time", columns, tuple(rows),
+                 "First frame of 802.1X to EAP-Success at the supplicant; the model is calibrated "
+                 "without load. Intervals are over the authentications of a cell.",
+                 paper.inconsistent, clock=cells.results.clock, source=_SOURCE)
+
+
+def _placed(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) -> Entry:
+    value = of_services(cells, row)
+    if value is None:
+        return NOTHING
+    made = entry(value.estimate, records=value.records)
+    return Entry(made.text, made.number, paper.service_time_s.get(row), made.marks, made.records,
+                 modelled=model)
+
+
+def _model(predicted: Sequence[Predicted]) -> Table | None:
+    if not predicted:
+        return None
+    columns = (Column("load_per_s", "Load, 1/s"),
+               Column("utilization_share", "utilization", "%", 100.0, 1),
+               _ms("measured_s", "measured", "mean latency"),
+               _ms("modelled_s", "modelled", "mean latency"),
+               Column("error", "error", "%", 100.0, 1, group="mean latency"),
+               _ms("measured_p95_s", "measured", "95th percentile"),
+               _ms("modelled_p95_s", "modelled", "95th percentile"),
+               Column("error_p95", "error", "%", 100.0, 1, group="95th percentile"))
+    rows = tuple((Entry(f"{each.load:g}"), *(Entry(number=Quantity(value)) for value in (
+        each.utilization, each.measured_s, each.response_s, each.response_s / each.measured_s - 1,
+        each.measured_p95_s, each.p95_s, each.p95_s / each.measured_p95_s - 1)))
+        for each in predicted)
+    return Table("model", "The background, measured and modelled on the same arrivals", columns,
+                 rows, "Calibrated by one customer alone and by saturation, in the cell without "
+                 "load; everything here is a prediction.")
+
+
+def _split(cells: Cells) -> Table | None:
+    rows = []
+    for row in cells.results.cells:
+        parts = [cells.value(name, row) for name in _SPLIT]
+        if all(isinstance(part, Observation) for part in parts):
+            rows.append((Entry("-".join(row)), *(entry(part.estimate, records=part.records)
+                                                 for part in parts
+                                                 if isinstance(part, Observation))))
+    if not rows:
+        return None
+    columns = (Column("cell", "Cell"), *(_ms(name, title)
+                                         for name, title in _SPLIT.items()))
+    return Table("split", "Where the time of an authentication goes", columns, tuple(rows),
+                 "From captures: between request and answer at the supplicant and at the server; "
+                 "what the access point waits beside is the wire's, the rest the air's and its "
+                 "own.")

@@ -1,0 +1,193 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from measure.charging import library
+from measure.charging.device import costs_s
+from measure.errors import MeasureError
+from policies import DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
+from studies.eapload2004 import design, network
+from studies.eapload2004.asked import Asked
+from studies.eapload2004.body import Measured
+from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
+from studies.study import (
+    Cell,
+    Clock,
+    Expected,
+    Factor,
+    Fault,
+    Judged,
+    Level,
+    Metric,
+    Repetition,
+    Study,
+    StudyError,
+)
+from studies.study import TestbedSpec as Spec
+from topologies.device import Device
+from topologies.loader import TopologyError, load_device, load_medium
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.queueing import Model
+    from analysis.results import Results
+
+#: Factors that are a policy's.
+_OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment")
+#: The home network's.
+REALM = "home.example"
+#: Seconds of the emulating processor: for an authentication, for one in the background, beside.
+_FRONT_S, _BACK_S, _REPETITION_S = 0.15, 0.02, 2.0
+#: What the supplicant takes from one authentication to the next, besides its round trips.
+_TURN_S, _TRIPS = 0.8, 7
+
+
+class EapLoad2004(Study):
+    """A supplicant's EAP-TLS authentications while its server is loaded with others."""
+
+    id: ClassVar[str] = "eapload2004"
+    title: ClassVar[str] = "EAP-TLS under load, with the server in another network"
+    paper: ClassVar[str] = ("Kambourakis, Rouskas and Gritzalis, Performance Evaluation of "
+                            "Certificate Based Authentication in Integrated Emerging 3G and Wi-Fi "
+                            "Networks, 2004")
+    factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    distributions: ClassVar[tuple[Metric, ...]] = DISTRIBUTIONS
+    baseline: ClassVar[Mapping[str, str]] = {"place": "room"}
+    faults: ClassVar[Mapping[str, Fault | str]] = {
+        "no-cache": "the server's cache of sessions is switched off, whatever the policy says",
+        "half-rate": "the background comes at half of its rate",
+        "server-stopped": "the server stands still for a second",
+        "expired-certificate": Fault("the supplicant's certificate has expired",
+                                     secrets={"station.certificate": "expired"}),
+        "rogue-authority": Fault("the supplicant trusts another authority than the server's",
+                                 secrets={"station.trust": "rogue"}),
+        "another-identity": Fault("the supplicant claims an identity that is not its certificate's",
+                                  secrets={"station.eap_identity": "somebody-else"})}
+    clock: ClassVar[Clock] = "virtual"
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.eapload2004.inside"
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """One factor at a time around the paper's own experiment."""
+        return design.cells(levels)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """The paper's Figure 4 with the cell's certificates, round trip and losses."""
+        place: design.AirPlace = cell.value("place")
+        medium = load_medium("802.11g")
+        if place.loss_percent:
+            medium = replace(medium, name=f"{medium.name}-{place.loss_percent:g}-percent-lost",
+                             loss_percent=place.loss_percent, retries=place.retries)
+        nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
+        for name in nodes.values():
+            _check_device(name, cell.ids["key"])
+        drawn = network.figure_4(float(cell.ids["rtt"]), is_proxied=cell.ids["path"] == "proxied")
+        return Spec(drawn, policy(cell.ids), medium, nodes,
+                    options={"key": cell.ids["key"], "library": _library()})
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """The load, and what was asked."""
+        return {"load": float(cell.ids["load"]), "tls": cell.ids["tls"],
+                "sessions": cell.ids["sessions"], "asked": asked.model_dump(mode="json")}
+
+    def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
+        """Two authentications: what is measured is the same from the first one on."""
+        return asked.model_copy(update={"authentications": 2, "saturating": 40})
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By the authentications in front and in the background."""
+        turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
+        lasts_s = asked.steady_s + asked.authentications * turn_s
+        behind = lasts_s * float(cell.ids["load"]) or asked.saturating
+        processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
+        return Expected(processor_s, processor_s, 4000 * behind / 8)
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """Ten times what it takes, and then some."""
+        return 120 + 10 * self.expected(cell, asked).duration_s
+
+    def check_clock(self, clock: Clock, asked: Asked) -> None:  # type: ignore[override]
+        """Virtual time takes a device: computing is free without, and nobody would wait."""
+        if clock == "virtual" and load_device(asked.server_device).is_neutral:
+            raise StudyError(f"server: device {asked.server_device}: computing is free in virtual "
+                             "time, so that nobody would wait for a server; give --server-device "
+                             "one with times, or --clock real")
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Times and proof from captures."""
+        from studies.eapload2004 import judge
+
+        return judge.judge(repetition)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """Its numbers, where the time goes, and the server's capacity."""
+        saturation = measured.saturation
+        return {**super().values(measured), **dict(measured.split),
+                "capacity_per_s": saturation.capacity_per_s if saturation else None,
+                "alone_s": saturation.alone_s if saturation else None}
+
+    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
+        """The distributions, and when customers came to the server."""
+        return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
+                "meetings_s": measured.meetings_s}
+
+    def queueing_model(self, results: Results) -> Model:
+        """The server with its two kinds of customers, calibrated without any load."""
+        from analysis.cells import Cells
+        from studies.eapload2004 import modelled
+
+        return modelled.model(Cells(results))
+
+    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+        """Table 1 and Fig. 5 with published, measured and modelled; the claims; K1."""
+        from studies.eapload2004.report import report
+
+        return report(results, options, self)
+
+
+def policy(ids: Mapping[str, str]) -> Policy:
+    """EAP-TLS with the cell's certificates and sessions, and CCMP with the keys that it derives."""
+    tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
+                                      "chain": int(ids["chain"]), "sessions": ids["sessions"],
+                                      "fragment_bytes": int(ids["fragment"]),
+                                      "realm": REALM if ids["path"] == "proxied" else None})
+    name = "-".join(ids[factor] for factor in _OF_POLICY)
+    # The usual one is as large as the background's: a request with it is one IP packet.
+    is_usual = ids["fragment"] == design.NOMINAL["fragment"]
+    options = DaemonOptions(wpa_supplicant={
+        "fragment_size": 1200 if is_usual else int(ids["fragment"])})
+    return Policy(id=name.replace(".", "-"), name=f"EAP-TLS {name}", layers=Layers(
+        link=LinkLayer(cipher="CCMP", keys="eap"),
+        dot1x=Dot1xLayer(eap="TLS", tls=tls, options=options)))
+
+
+def _library() -> str:
+    """The library that charges daemons; "" where there is no compiler, which the workload says."""
+    with contextlib.suppress(MeasureError):
+        return library.encoded()
+    return ""
+
+
+def _check_device(name: str, key: str) -> None:
+    """Refuse a device that says how quick it is at something, but not at these keys."""
+    try:
+        device: Device = load_device(name)
+    except TopologyError as error:
+        raise StudyError(str(error)) from None
+    if device.is_neutral:
+        return
+    try:
+        costs_s({kind: vars(work) for kind, work in device.work.items()}, key)
+    except KeyError as error:
+        raise StudyError(f"device {name}: does not say what {error.args[0]} takes; choose another, "
+                         "or add it with its source") from None
+
+
+STUDY = EapLoad2004()

@@ -1,0 +1,98 @@
+"""Tests of measure.charging: a program that signs takes as long as its device says, and shares."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECT
+from measure.charging import library
+from measure.charging.device import Charged, ChargedDevice, costs_s
+
+#: Handshakes by OpenSSL in so many threads: the server signs once in each, and nobody else does.
+_PROGRAM = """
+import ssl, sys, threading
+from pathlib import Path
+folder, count = Path(sys.argv[1]), int(sys.argv[2])
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+client.check_hostname = False
+client.load_verify_locations(folder / "ca.pem")
+def handshake():
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)]
+    left = [*ends]
+    while left:
+        for end in [*left]:
+            try:
+                end.do_handshake()
+                left.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+threads = [threading.Thread(target=handshake) for _ in range(count)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+#: Of a handshake: the certificate of a chain of two below the root, and the server's signature.
+_VERIFICATIONS = 3
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A server's key and certificates, by the role's own script."""
+    folder = tmp_path_factory.mktemp("pki")
+    script = PROJECT / "ansible" / "roles" / "pki" / "files" / "pki.py"
+    subprocess.run([sys.executable, str(script), "--store", str(folder / "store"), "--output",
+                    str(folder), "--name", "server", "--eap", "server"], check=True,
+                   capture_output=True)
+    return folder / "freeradius" / "pki"
+
+
+def charged(folder: Path, pki: Path, threads: int, costs: dict[str, float],
+            processors: int = 1) -> Charged:
+    """What so many handshakes at once are charged."""
+    device = ChargedDevice(folder, library.encoded(), costs, processors)
+    # A daemon is linked to OpenSSL; Python loads it later, where nobody else looks for it.
+    preloaded = f"{device.environment['LD_PRELOAD']}:libcrypto.so.3"
+    subprocess.run([sys.executable, "-c", _PROGRAM, str(pki), str(threads)], check=True,
+                   env={**os.environ, **device.environment, "LD_PRELOAD": preloaded})
+    return device.charged()
+
+
+def test_every_signature_and_verification_is_charged(tmp_path: Path, pki: Path) -> None:
+    """One thread: as many operations as TLS has, each for its time, and busy as long as that."""
+    took = charged(tmp_path, pki, 1, {"sign": 0.05, "verify": 0.01})
+    assert (took.signatures, took.verifications) == (1, _VERIFICATIONS)
+    assert took.charged_s == pytest.approx(0.05 + _VERIFICATIONS * 0.01)
+    assert took.busy_s >= took.charged_s * 0.999
+    assert took.elapsed_s == pytest.approx(took.busy_s)
+
+
+def test_threads_share_one_processor(tmp_path: Path, pki: Path) -> None:
+    """Four at once: the processor is busy for all four's work, and each takes longer for it."""
+    took = charged(tmp_path, pki, 4, {"sign": 0.2, "verify": 0.0})
+    assert took.signatures == 4
+    assert took.charged_s == pytest.approx(0.8)
+    assert took.busy_s >= 0.8 * 0.999
+    assert took.elapsed_s > 2 * took.charged_s
+
+
+def test_without_costs_nothing_is_charged(tmp_path: Path, pki: Path) -> None:
+    """A device that is the machine as it is only counts."""
+    took = charged(tmp_path, pki, 1, {})
+    assert (took.signatures, took.charged_s, took.busy_s) == (1, 0.0, 0.0)
+
+
+def test_a_device_has_to_say_what_keys_take() -> None:
+    """Costs are those of the key's operations; an operation that lacks is named."""
+    work = {"rsa-1024-private": {"seconds": 0.01}, "rsa-1024-public": {"seconds": 0.001},
+            "p-256-sign": {"seconds": None}}
+    assert costs_s(work, "rsa-1024") == {"sign": 0.01, "verify": 0.001}
+    for key, lacking in (("rsa-2048", "rsa-2048-private"), ("p-256", "p-256-sign")):
+        with pytest.raises(KeyError, match=lacking):
+            costs_s(work, key)

@@ -1,0 +1,198 @@
+"""Tests of measure.load: arrivals, RADIUS, EAP-TLS, and a generator that waits for nobody."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from conftest import PROJECT
+from measure.load import eap_tls, radius
+from measure.load.eap_tls import EAP_TLS, LENGTH, MORE, EapTlsError, EapTlsPeer
+from measure.load.generator import FIRST_PORT, LoadGenerator, LoadTarget
+from measure.load.schedule import poisson
+
+_SECRET = b"secret"
+_FRAGMENT_BYTES = 500
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys and certificates of a server and of a client, by the role's own script."""
+    folder = tmp_path_factory.mktemp("pki")
+    script = PROJECT / "ansible" / "roles" / "pki" / "files" / "pki.py"
+    for side in ("server", "client"):
+        subprocess.run([sys.executable, str(script), "--store", str(folder / "store"), "--output",
+                        str(folder / side), "--name", side, "--eap", side, "--key", "p256",
+                        "--chain", "3"], check=True, capture_output=True)
+    return folder
+
+
+class TlsServer:
+    """The server's side of EAP-TLS in small: requests in fragments, by OpenSSL."""
+
+    def __init__(self, pki: Path) -> None:
+        folder = pki / "server" / "freeradius" / "pki"
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        self.context.load_verify_locations(folder / "ca.pem")
+        self.context.verify_mode = ssl.CERT_REQUIRED
+        self.context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def authenticate(self, peer: EapTlsPeer) -> int:
+        """Have a peer authenticate; how many requests it took."""
+        inner, outer = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self.context.wrap_bio(inner, outer, server_side=True)
+        waiting, requests, is_done = b"", 0, False
+        flags = eap_tls.START
+        while True:
+            piece, waiting = waiting[:_FRAGMENT_BYTES], waiting[_FRAGMENT_BYTES:]
+            requests += 1
+            answer = peer.answer(request(requests, flags | (MORE if waiting else 0), piece))
+            flags = 0
+            inner.write(answer[10:] if answer[5] & LENGTH else answer[6:])
+            if waiting or answer[5] & MORE:
+                continue
+            if is_done:
+                return requests
+            try:
+                tls.do_handshake()
+                is_done = True
+            except ssl.SSLWantReadError:
+                pass
+            waiting = outer.read()
+            if is_done and not waiting:
+                return requests
+
+
+def request(identifier: int, flags: int, data: bytes) -> bytes:
+    """An EAP-TLS request."""
+    size = 6 + len(data)
+    return bytes((eap_tls.REQUEST, identifier, *size.to_bytes(2, "big"), EAP_TLS, flags)) + data
+
+
+def test_arrivals_are_poisson_and_repeatable() -> None:
+    """Equal arguments give equal arrivals; gaps are exponential, of the rate, and in order."""
+    first = list(islice(poisson(50, 3, stations=7, offering_share=0.25), 4000))
+    assert first == list(islice(poisson(50, 3, stations=7, offering_share=0.25), 4000))
+    assert first != list(islice(poisson(50, 4, stations=7, offering_share=0.25), 4000))
+    gaps = [later.due_s - earlier.due_s for earlier, later in pairwise(first)]
+    assert stats.kstest(gaps, "expon", args=(0, 1 / 50)).pvalue > 0.01
+    assert {arrival.station for arrival in first} == set(range(7))
+    assert 0.2 < sum(arrival.offers_session for arrival in first) / 4000 < 0.3
+
+
+def test_a_request_is_signed_and_whole() -> None:
+    """The Message-Authenticator is that of RFC 3579, and a long EAP packet comes back as it was."""
+    eap = os.urandom(700)
+    made = radius.request(9, bytes(16), eap, user="load", state=b"state", calling="02", nas="x",
+                          secret=_SECRET)
+    said = made[-16:]
+    assert said == hmac.new(_SECRET, made[:-16] + bytes(16), "md5").digest()
+    packet = radius.parse(made)
+    assert packet is not None
+    assert (packet.code, packet.identifier, packet.eap, packet.state) == (1, 9, eap, b"state")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01\x02\x00\x30" + bytes(16),
+                                  b"\x01\x02\x00\x16" + bytes(16) + b"\x4f\x01",
+                                  b"\x01\x02\x00\x17" + bytes(16) + b"\x4f\x09x"])
+def test_what_is_no_packet_is_refused(data: bytes) -> None:
+    """Too short, longer than it came, an attribute without room or past the end."""
+    assert radius.parse(data) is None
+
+
+def test_a_peer_authenticates_and_resumes(pki: Path) -> None:
+    """Both sides' chains of three pass in fragments; offered its session, the server takes it."""
+    server = TlsServer(pki)
+    made = eap_tls.context(pki / "client" / "pki", "1.2")
+    first = EapTlsPeer(made, "client")
+    assert first.identity()[5:] == b"client"
+    long = server.authenticate(first)
+    second = EapTlsPeer(made, "client", first.session)
+    short = server.authenticate(second)
+    assert (first.is_resumed, second.is_resumed) == (False, True)
+    assert long > short
+
+
+def test_a_peer_refuses_a_server_of_another_authority(pki: Path, tmp_path: Path) -> None:
+    """The chain is checked to the root that the peer knows."""
+    script = PROJECT / "ansible" / "roles" / "pki" / "files" / "pki.py"
+    subprocess.run([sys.executable, str(script), "--store", str(tmp_path / "store"), "--output",
+                    str(tmp_path), "--name", "client", "--eap", "client"], check=True,
+                   capture_output=True)
+    with pytest.raises(EapTlsError, match="CERTIFICATE_VERIFY_FAILED"):
+        TlsServer(pki).authenticate(EapTlsPeer(eap_tls.context(tmp_path / "pki", "1.2"), "client"))
+
+
+@pytest.fixture
+def slow_server() -> Iterator[tuple[int, threading.Event]]:
+    """A server that says nothing before the event, and then accepts everybody."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listening.bind(("127.0.0.1", 0))
+    listening.settimeout(0.05)
+    allowed, ended = threading.Event(), threading.Event()
+
+    def serve() -> None:
+        allowed.wait()
+        while not ended.is_set():
+            try:
+                data, whose = listening.recvfrom(4096)
+            except TimeoutError:
+                continue
+            head = bytes((radius.ACCEPT, data[1], 0, 20))
+            digest = hashlib.md5(head + data[4:20] + _SECRET, usedforsecurity=False).digest()
+            listening.sendto(head + digest, whose)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listening.getsockname()[1], allowed
+    allowed.set()
+    ended.set()
+    thread.join()
+    listening.close()
+
+
+def test_nobody_is_left_out_while_the_server_stands_still(
+        pki: Path, slow_server: tuple[int, threading.Event]) -> None:
+    """Arrivals go on, and each counts from when it was due: all of the wait shows."""
+    port, allowed = slow_server
+    target = LoadTarget("127.0.0.1", "127.0.0.1", _SECRET.decode(), str(pki / "client" / "pki"),
+                        "client", port=port)
+    still_s = 0.5
+    spoke_s: list[float] = []
+    reading, writing = os.pipe()
+
+    def end() -> None:
+        time.sleep(still_s)
+        spoke_s.append(time.monotonic())
+        allowed.set()
+        os.write(writing, b"stop\n")
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    with LoadGenerator(target) as generator:
+        began_s, ended = generator.open_loop(poisson(200, 1, stations=5), 1, reading)
+    thread.join()
+    due_s = [attempt.due_s - began_s for attempt in ended if attempt.due_s < spoke_s[0]]
+    expected = [arrival.due_s for arrival in islice(poisson(200, 1, stations=5), len(due_s))]
+    assert due_s
+    assert sorted(due_s) == pytest.approx(expected)
+    assert all(not attempt.reason for attempt in ended)
+    assert all(attempt.ended_s >= spoke_s[0] for attempt in ended)
+    assert {attempt.socket for attempt in ended} == set(range(8))
+    assert FIRST_PORT == 40_000
+    for descriptor in (reading, writing):
+        os.close(descriptor)

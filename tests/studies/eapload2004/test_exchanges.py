@@ -1,0 +1,117 @@
+"""Authentications are read from recorded captures, full and resumed, and nothing else passes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import PROJECT
+from measure import pcap
+from studies.eapload2004.evidence import ObservedLoad, evidence
+from studies.eapload2004.exchanges import at_the_supplicant, exchanges
+from studies.eapload2004.study import STUDY
+
+RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
+CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct"}
+
+
+@pytest.mark.parametrize(("kind", "trips"), [("full", 5), ("resumed", 3)])
+def test_authentications_behind_the_access_point(kind: str, trips: int) -> None:
+    """Four, each with its round trips, accepted; certificates in the full ones only."""
+    seen = exchanges(RECORDED / f"{kind}-ap.pcap")
+    assert [len(exchange.trips) for exchange in seen] == [trips] * 4
+    assert all(exchange.is_complete and not exchange.repeated for exchange in seen)
+    assert {exchange.has_certificates for exchange in seen} == {kind == "full"}
+    assert all(trip.took_s >= 0.12 for exchange in seen for trip in exchange.trips)
+
+
+@pytest.mark.parametrize(("kind", "least_s"), [("full", 0.6), ("resumed", 0.36)])
+def test_authentications_at_the_supplicant(kind: str, least_s: float) -> None:
+    """Each takes its round trips and little more; four-way handshakes are no part of it."""
+    seen = list(at_the_supplicant(RECORDED / f"{kind}-mn.pcap"))
+    assert len(seen) == 4
+    assert all(least_s < each.took_s < least_s + 0.1 for each in seen)
+    assert all((each.client_s > 0.01) == (kind == "full") for each in seen)
+
+
+def test_a_capture_that_ends_early_has_no_whole_authentication(tmp_path: Path) -> None:
+    """An authentication whose last answer lacks is there, and not complete."""
+    data = (RECORDED / "full-ap.pcap").read_bytes()
+    frames = list(pcap.frames(RECORDED / "full-ap.pcap"))
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(data[:-len(frames[-1].data) - 16])
+    assert [exchange.is_complete for exchange in exchanges(cut)] == [True, True, True, False]
+
+
+@pytest.fixture
+def observed() -> ObservedLoad:
+    """What a repetition of 4 authentications left, with 20 in the background that are made up."""
+    behind = exchanges(RECORDED / "full-ap.pcap")
+    gaps_s = [-0.2 * math.log(1 - (number * 7 % 20 + 0.5) / 20) for number in range(20)]
+    rows = [{"due_s": sum(gaps_s[:number + 1]), "late_s": 1e-6, "response_s": 0.012,
+             "station": 1, "socket": 1, "packets": 5, "retransmitted": 0, "resumed": False,
+             "reason": ""} for number in range(20)]
+    raw = {"ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
+           "charged": {"signatures": len(rows) + len(behind)}}
+    return ObservedLoad(cell=CELL, raw=raw, asked=4, seen=4, supplicant=behind, server=behind,
+                        sample=[], rows=rows, ended_s=4.1)
+
+
+def broken(observed: ObservedLoad) -> set[str]:
+    """The checks that do not hold."""
+    return {check.check for check in evidence(observed) if not check.ok}
+
+
+def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
+    """All eleven checks hold."""
+    assert broken(observed) == set()
+    assert len(evidence(observed)) == 11
+
+
+@pytest.mark.parametrize(("check", "changes"), [
+    ("authentications", {"asked": 5}),
+    ("certificates", {"cell": {**CELL, "sessions": "resumed"}}),
+    ("round trip", {"cell": {**CELL, "rtt": "118"}}),
+    ("path", {"cell": {**CELL, "path": "proxied"}}),
+    ("offered load", {"ended_s": 40.0}),
+    ("offered load", {"cell": {**CELL, "load": "20"}}),
+])
+def test_a_check_fails_for_another_cell(observed: ObservedLoad, check: str,
+                                        changes: dict[str, Any]) -> None:
+    """The same packets do not prove what they do not show."""
+    assert check in broken(replace(observed, **changes))
+
+
+@pytest.mark.parametrize(("check", "changes"), [
+    ("no retransmission", {"retransmitted": 1}), ("background", {"reason": "Access-Reject"}),
+    ("lateness", {"late_s": 0.02}), ("signatures", {"resumed": True}),
+    ("background", {"socket": 0})])
+def test_a_check_fails_for_a_row_of_the_journal(observed: ObservedLoad, check: str,
+                                                changes: dict[str, Any]) -> None:
+    """One in the background that is not as it should be is enough."""
+    rows = [{**row, **changes} if number == 3 else row
+            for number, row in enumerate(observed.rows)]
+    assert check in broken(replace(observed, rows=rows))
+
+
+def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
+    """As many arrivals as there should be, but at equal distances."""
+    rows = [{**observed.rows[0], "due_s": 0.2 * number} for number in range(200)]
+    assert "gaps" in broken(replace(observed, rows=rows, ended_s=40.0))
+
+
+def test_a_server_that_stood_still_is_seen(observed: ObservedLoad) -> None:
+    """One answer that took long at the server."""
+    behind = exchanges(RECORDED / "full-ap.pcap")
+    behind[2].trips[1].answered_s += 0.6
+    assert "no stall" in broken(replace(observed, server=behind))
+
+
+def test_controls_are_named() -> None:
+    """Each can be asked for, and says what it does."""
+    assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
+            "another-identity"} == set(STUDY.faults)

@@ -1,0 +1,90 @@
+"""From end to end in the machine: real daemons' times, model and report; controls that fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import Qop
+from measure.record import Record
+from studies.eapload2004.body import Measured
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+
+#: The paper's own cell but for the load.
+_NOMINAL = {"rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2", "tls": "1.2"}
+
+
+def measure(qop: Qop, out: str, loads: str, *words: str, sessions: str = "full",
+            count: int = 6, path: str = "direct") -> dict[str, Record]:
+    """Measure these loads; the records by load."""
+    only = {**_NOMINAL, "load": loads, "sessions": sessions, "path": path, "fragment": "1024"}
+    chosen = [word for name, level in only.items() for word in ("--only", f"{name}={level}")]
+    qop("run", "eapload2004", "--out", out, "--authentications", str(count), "--set",
+        "saturating=100", *chosen, *words)
+    return {record.cell["load"]: record for record in qop.records(out).values()}
+
+
+def body(record: Record) -> Measured:
+    """What was measured, which has to be proven."""
+    assert record.status == "ok", record.reason
+    assert all(check.ok for check in record.evidence)
+    return Measured.model_validate(record.measured)
+
+
+def test_measured_and_modelled(tmp_path: Path) -> None:
+    """Without load and with it, in one machine: capacity, round trips, report, and the model."""
+    qop = Qop(tmp_path)
+    records = measure(qop, "run", "0,20", count=24)
+    alone, loaded = body(records["0"]), body(records["20"])
+    assert alone.saturation is not None
+    # The device says 10.23 ms for a signature and 0.32 ms for each of three verifications.
+    assert alone.demand_s == pytest.approx(0.01119)
+    assert alone.saturation.capacity_per_s == pytest.approx(1 / 0.01119, rel=0.03)
+    assert alone.saturation.alone_s == pytest.approx(0.0117, rel=0.03)
+    assert max(alone.services_s) == pytest.approx(min(alone.services_s), rel=0.001)
+    assert alone.round_trips == loaded.round_trips == 5
+    assert alone.split.wire_s == pytest.approx(5 * 0.12, rel=0.001)
+    assert loaded.service_time_s > alone.service_time_s
+    assert loaded.utilization_share == pytest.approx(20 * 0.01119, rel=0.25)
+    said = qop("model", "run", "--what-if", "server.speed=10", "--capacity", "mean < 50 ms",
+               "--chain", "background")
+    assert said.returncode == 0, said.stderr
+    limit = re.search(r"As it is: background: server saturates first, at ([\d.]+) ", said.stdout)
+    assert limit is not None
+    assert float(limit[1]) == pytest.approx(1 / 0.01119, rel=0.03)
+    assert "keep to mean < 50 ms" in said.stdout
+    report = qop("report", "run", "--table", "table-1", "--table", "model")
+    assert "(4.917)" in report.stdout  # published at 20/s
+
+
+def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:
+    """Through its proxy it takes as long as directly, a round trip for a longer name aside."""
+    record = measure(Qop(tmp_path), "proxied", "5", path="proxied", count=3)["5"]
+    measured = body(record)
+    assert measured.service_time_s == pytest.approx(0.12 * measured.round_trips, abs=0.06)
+    [path] = [check for check in record.evidence if check.check == "path"]
+    assert "asked from 10.2.0.2" in path.detail
+
+
+def test_a_cache_that_is_off_is_seen(tmp_path: Path) -> None:
+    """Sessions are resumed where the policy has it, without certificates; not behind its back."""
+    good = body(measure(Qop(tmp_path), "good", "5", sessions="resumed", count=3)["5"])
+    assert (good.round_trips, good.demand_s) == (3, 0.0)
+    assert good.resumed == len(good.latencies_s) or good.resumed > 0
+    bad = measure(Qop(tmp_path), "bad", "5", "--fault", "no-cache", sessions="resumed",
+                  count=3)["5"]
+    assert bad.status == "failed"
+    assert "not proven: certificates" in bad.reason
+
+
+@pytest.mark.parametrize(("fault", "said"), [
+    ("server-stopped", "not proven: no stall"),
+    ("expired-certificate", "EAP-Failure")])
+def test_a_control_fails(fault: str, said: str, tmp_path: Path) -> None:
+    """What is put in is seen, in the packets or by the supplicant."""
+    record = measure(Qop(tmp_path), fault, "20", "--fault", fault)["20"]
+    assert record.status == "failed"
+    assert said in record.reason

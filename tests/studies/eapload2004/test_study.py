@@ -1,0 +1,114 @@
+"""The study's design, its policies, what it refuses, and its model against closed forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import studies
+from analysis.queueing import QueueingError, apply, simulate, solve
+from conftest import Qop
+from policies import load_all
+from studies.eapload2004 import modelled, published
+from studies.eapload2004.design import LOADS, NAMES, PLACES, TABLE_1, ids
+from studies.eapload2004.modelled import Unloaded
+from studies.eapload2004.study import policy
+from studies.study import StudyError
+
+STUDY = studies.load("eapload2004")
+UNLOADED = Unloaded(alone_s=0.0117, capacity_per_s=89.0, demand_s=0.0112, service_s=0.634,
+                    cycle_s=1.1, round_trips=5)
+DEMAND_S = 1 / UNLOADED.capacity_per_s
+
+
+def levels() -> dict[str, list[studies.study.Level]]:
+    """All levels of every factor."""
+    return {factor.name: list(factor.read((), ())) for factor in STUDY.factors}
+
+
+def test_every_printed_value_has_its_cell() -> None:
+    """Table 1's sixteen are measured, and a cell without load by which the model is calibrated."""
+    cells = {tuple(cell.ids.values()) for cell in STUDY.cells(levels())}
+    assert set(published.load().service_time_s) <= cells
+    assert len(published.load().service_time_s) == len(TABLE_1) * len(PLACES)
+    assert modelled.ALONE in cells
+    assert {row[0] for row in cells} == {str(load) for load in LOADS}
+
+
+def test_a_cell_is_a_policy() -> None:
+    """Certificates and sessions are the policy's; policies without them say nothing of them."""
+    tls = policy(dict(zip(NAMES, ids(key="rsa-2048", chain="3", path="proxied"),
+                          strict=True))).layers.dot1x
+    assert tls is not None and tls.tls is not None
+    assert (tls.tls.key, tls.tls.chain, tls.tls.version) == ("rsa-2048", 3, "1.2")
+    assert tls.tls.realm == "home.example"
+    for other in load_all():
+        if other.layers.dot1x:
+            assert "tls" not in other.layers.dot1x.model_dump()
+
+
+def test_a_device_without_the_keys_is_refused(tmp_path: Path) -> None:
+    """Before anything is measured, in one line."""
+    device = tmp_path / "hasher.yml"
+    device.write_text("name: hasher\ntitle: hashes only\nwork:\n  sha1: {bytes_per_s: 1000, "
+                      "source: made up}\n")
+    cell = next(iter(STUDY.cells(levels())))
+    for name, said in ((str(device), "does not say what rsa-1024-private takes"),
+                       ("nonesuch", "nonesuch")):
+        with pytest.raises(StudyError, match=said):
+            STUDY.testbed(cell, STUDY.asked(server_device=name))
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--only", "load=500"], "load: 500: no such level; choose from 0, 1"),
+    (["--only", "chain=9"], "chain: 9: no such level"),
+    (["--resumed-share", "1.5"], "--resumed-share"),
+    (["--server-device", "today"], "computing is free in virtual time"),
+    (["--clock", "real"], "device celeron-850: no effect by the real clock"),
+    (["--fault", "nonesuch"], "is not one of 'no-cache'")])
+def test_bad_input_gets_one_line(qop_here: Qop, words: list[str], said: str) -> None:
+    """What, where and what to do."""
+    done = qop_here("run", "eapload2004", "--dry-run", *words)
+    assert done.returncode != 0
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_the_model_is_what_queueing_theory_says() -> None:
+    """One supplicant beside Poisson arrivals: each finds the queue 1 / (1 - utilization)."""
+    for rate in (10.0, 50.0, 75.0):
+        solution = solve(modelled.network(UNLOADED, rate))
+        alone_s = UNLOADED.service_s - DEMAND_S
+        front = solution.chain("front")
+        assert front.response_s == pytest.approx(
+            alone_s + DEMAND_S / (1 - rate * DEMAND_S), rel=1e-9)
+        busy = rate * DEMAND_S + DEMAND_S * front.throughput_per_s
+        assert solution.station("server").utilization == pytest.approx(busy, rel=1e-6)
+
+
+def test_the_model_is_calibrated_by_what_it_was_given() -> None:
+    """Without load, it takes as long as was measured alone; what-ifs change it as they say."""
+    network = modelled.network(UNLOADED, 1e-9)
+    assert solve(network).chain("front").response_s == pytest.approx(UNLOADED.service_s)
+    # The supplicant keeps the server 1 % busy.
+    behind_s = solve(network).chain("background").response_s
+    assert behind_s == pytest.approx(UNLOADED.alone_s, rel=0.02)
+    near = solve(apply(network, {"wan.rtt_ms": 40})).chain("front").response_s
+    assert near == pytest.approx(UNLOADED.service_s - 5 * 0.08)
+
+
+def test_the_model_follows_arrivals() -> None:
+    """Two at once share the server: each takes twice its demand and the rest."""
+    made = simulate(modelled.network(UNLOADED, 1.0), np.random.default_rng(1),
+                    arrivals_s={"background": np.array([100.0, 100.0])}).chain("background")
+    rest_s = UNLOADED.alone_s - DEMAND_S
+    assert min(made.responses_s) >= 2 * DEMAND_S + rest_s - 1e-9
+
+
+def test_a_calibration_that_contradicts_itself_is_refused() -> None:
+    """One alone cannot be quicker than its demand."""
+    with pytest.raises(QueueingError, match="one customer takes"):
+        modelled.network(Unloaded(0.005, 89.0, 0.0112, 0.634, 1.1, 5), 1.0)
+    with pytest.raises(QueueingError, match="less than its round trips"):
+        modelled.network(Unloaded(0.0117, 89.0, 0.0112, 0.5, 1.1, 5), 1.0)
