@@ -23,10 +23,17 @@ def make(fault: Fault | None = None) -> Secrets:
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16))}
     for path, instead in (fault.secrets if fault else {}).items():
+        value = look_up(made, path, "a negative control spoils")
         place, _, name = path.partition(".")
-        if name not in made.get(place, {}):
-            known = (f"{place}.{name}" for place, names in made.items() for name in names)
-            raise StudyError(f"a negative control spoils the secret {path!r}, which there is not; "
-                             f"choose from {', '.join(known)}")
-        made[place][name] = instead or secrets.token_hex(len(made[place][name]) // 2)
+        made[place][name] = instead or secrets.token_hex(len(value) // 2)
     return made
+
+
+def look_up(made: Secrets, path: str, who: str) -> str:
+    """The secret at "place.name". Raises StudyError, which says `who` names one that is none."""
+    place, _, name = path.partition(".")
+    if name not in made.get(place, {}):
+        known = (f"{place}.{name}" for place, names in made.items() for name in names)
+        raise StudyError(f"{who} the secret {path!r}, which there is not; "
+                         f"choose from {', '.join(known)}")
+    return made[place][name]

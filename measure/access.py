@@ -221,6 +221,30 @@ class Arrival:
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 
+    def rest_of_the_path(self) -> None:
+        """Note what the kernels say of the companions, and of the tunnel between the agents."""
+        of_nodes, agents = self._session.raw["kernel"], self._nodes_of(HOME_AGENT)
+        of_nodes["companions"] = {
+            name: {"station": self._flags(self.scenario.home_of(name), name),
+                   "sas": self._pair(name, self._nodes[name].agent or "")
+                   if self.access.has_ipsec else {}}
+            for name in self.scenario.companions}
+        if self.access.has_ipsec and len(agents) > 1:
+            of_nodes["agents"] = self._between(
+                agents, {self._nodes[agent].outer_address for agent in agents})
+
+    def _nodes_of(self, duty: str) -> list[str]:
+        return self.scenario.network.of_duty(duty)
+
+    def _pair(self, station: str, agent: str) -> dict[str, Any]:
+        return self._between((station, agent), {self._nodes[station].address,
+                                                self._nodes[agent].address})
+
+    def _between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
+        """The SAs of these nodes between two addresses."""
+        return {node: [state for state in kernel.xfrm_states(self._testbed, node)
+                       if {state["src"], state["dst"]} == ends] for node in nodes}
+
     def finish(self) -> None:
         """Note what is only complete when the repetition ends."""
         self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
@@ -240,10 +264,11 @@ class Arrival:
         return {"associated": started is not None, "answered": answered,
                 "authorized": flags.get("authorized", "unknown")}
 
-    def _flags(self, access_point: str) -> dict[str, str]:
+    def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
+        """What an access point's kernel says of a station, by default the mobile node."""
         stations = kernel.station_flags(self._testbed, access_point,
                                         self._nodes[access_point].radio_interface)
-        return stations.get(self.station.mac, {})
+        return stations.get(self.access.station(station or self.station.name).mac, {})
 
 
 def auth_points(scenario: Scenario) -> Sequence[Point]:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import iperf
+from measure import iperf, suites
 from measure.errors import MeasureError
 
+# What is chosen of a proposal, in the order that `suites` takes it.
+_IKE_1 = ("isakmp.ike.attr.encryption_algorithm", "isakmp.ike.attr.hash_algorithm",
+          "isakmp.ike.attr.group_description", "isakmp.ike.attr.key_length")
+_IKE_2 = ("isakmp.tf.id.encr", "isakmp.tf.id.integ", "isakmp.tf.id.prf", "isakmp.tf.id.dh",
+          "isakmp.ike2.attr.key_length")
 # One field a column: the time, then what many packets have in common, then what counts them.
 _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
            "wlan.rsn.pcs.type", "wlan.wfa.ie.wpa.ucs.type", "wlan.rsn.akms.type",
-           "wlan.wfa.ie.wpa.akms.type", "eapol.type", "eap.code", "eap.type", "eapol.keydes.type",
+           "wlan.wfa.ie.wpa.akms.type", "wlan.wfa.ie.wpa.type", "eapol.type", "eap.code",
+           "eap.type", "eapol.keydes.type",
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
-           "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length")
+           "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
+           *_IKE_1, *_IKE_2)
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -86,6 +93,9 @@ class Packet:
     #: Whether its payload could be read, for a protected frame: whether it was decrypted.
     has_llc: bool = False
     radiotap_bytes: int = 0
+    #: What it proposes or chooses for IKE, in strongSwan's words; "" where that is not to be seen.
+    ike_suite: str = ""
+    tkip_iv: str = ""
 
     @property
     def is_mobile_ip(self) -> bool:
@@ -139,18 +149,23 @@ def _packets(lines: Iterable[str]) -> list[Packet]:
         values = known.get(common)
         if values is None:
             values = known[common] = _values(common.split(_TAB))
-        packets.append(Packet(float(time), _first(wep_iv), _first(ccmp_iv or tkip_iv), *values))
+        packet = Packet(float(time), _first(wep_iv), _first(ccmp_iv), *values)
+        if tkip_iv:
+            packet.tkip_iv = _first(tkip_iv)
+        packets.append(packet)
     return packets
 
 
-def read(capture: Path, wep_key: str = "", timeout_s: float = 300.0) -> list[Packet]:
+def read(capture: Path, keys: Sequence[str] = (), timeout_s: float = 300.0) -> list[Packet]:
     """The packets of a capture file; as `read_all`."""
-    return read_all([capture], wep_key, timeout_s)[0]
+    return read_all([capture], keys, timeout_s)[0]
 
 
-def read_all(captures: Sequence[Path], wep_key: str = "",
+def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
              timeout_s: float = 300.0) -> list[list[Packet]]:
-    """The packets of each capture file; frames under a static WEP key are decrypted with it.
+    """The packets of each capture file; frames under one of the keys are decrypted.
+
+    Keys are `wep:HEX`, `wpa-psk:HEX` (a pairwise master key) or `wpa-pwd:PASSPHRASE:SSID`.
 
     A frame whose checksum fails after decryption shows no inner addresses. One tshark dissects the
     files one after the other, as starting it takes longer than most files do. It remembers from one
@@ -162,7 +177,7 @@ def read_all(captures: Sequence[Path], wep_key: str = "",
     if not captures:
         return []
     try:
-        text = _dissect(captures, wep_key, timeout_s)
+        text = _dissect(captures, keys, timeout_s)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
@@ -177,7 +192,7 @@ def read_all(captures: Sequence[Path], wep_key: str = "",
     return [_packets(entry) for entry in lines]
 
 
-def _dissect(captures: Sequence[Path], wep_key: str, timeout_s: float) -> str:
+def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
     """Lines of `_FIELDS` of all packets, in the order of the files, each with its file's index."""
     # Appended, not sorted by time: the order within each file stays, and no state comes into the
     # first. With no interfaces merged, a packet's interface is its file.
@@ -187,7 +202,7 @@ def _dissect(captures: Sequence[Path], wep_key: str, timeout_s: float) -> str:
         assert merging.stdout is not None
         assert merging.stderr is not None
         try:
-            done = subprocess.run(_tshark(wep_key), stdin=merging.stdout, capture_output=True,
+            done = subprocess.run(_tshark(keys), stdin=merging.stdout, capture_output=True,
                                   text=True, timeout=timeout_s, check=False,
                                   env=os.environ | UNCONFIGURED)
         except BaseException:
@@ -208,11 +223,11 @@ def _dissect(captures: Sequence[Path], wep_key: str, timeout_s: float) -> str:
     return done.stdout
 
 
-def _tshark(wep_key: str) -> list[str]:
+def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
     return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
-            *_LEFT_OUT, *_decryption(wep_key)]
+            *_LEFT_OUT, *_decryption(keys)]
 
 
 def refuse_others(capture: Path) -> None:
@@ -226,10 +241,12 @@ def refuse_others(capture: Path) -> None:
         raise MeasureError("testbed", f"tshark cannot read {capture}: not a pcap file")
 
 
-def _decryption(wep_key: str) -> list[str]:
-    if not wep_key:
+def _decryption(keys: Sequence[str]) -> list[str]:
+    if not keys:
         return ["-o", "wlan.enable_decryption:FALSE"]
-    return ["-o", "wlan.enable_decryption:TRUE", "-o", f'uat:80211_keys:"wep","{wep_key}"']
+    pairs = (key.partition(":") for key in keys)
+    return ["-o", "wlan.enable_decryption:TRUE", *(
+        word for kind, _, value in pairs for word in ("-o", f'uat:80211_keys:"{kind}","{value}"'))]
 
 
 def _values(columns: Sequence[str]) -> tuple[Any, ...]:
@@ -239,7 +256,9 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
         int(c["frame.len"]), _number(c["wlan.fc.type_subtype"]), _first(c["wlan.ta"]),
         _first(c["wlan.da"]), _first(c["wlan.fc.protected"]) in ("1", "True"),
         _number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
-        _number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]),
+        # Tshark 4.0 and later call the last one otherwise.
+        _number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]
+                or c["wlan.wfa.ie.wpa.type"]),
         *(_number(c[name]) for name in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),
         tuple(int(entry, 0) for entry in c["tls.handshake.type"].split(",") if entry),
         *(_number(c[name]) for name in ("radius.code", "arp.opcode", "icmp.type")),
@@ -248,7 +267,14 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
                                         "isakmp.exchangetype")),
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
-        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0)
+        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c))
+
+
+def _suite(c: Mapping[str, str]) -> str:
+    first, second = ([c[name] for name in names] for names in (_IKE_1, _IKE_2))
+    if first[0]:
+        return suites.ike_1(*first)
+    return suites.ike_2(*second) if second[0] else ""
 
 
 def _first(column: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from measure import dissect
+from measure import dissect, suites
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from policies import Policy
@@ -20,14 +20,13 @@ _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
 _TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY = 11, 15
 _RSN_KEYS = {"eap": frozenset({1, 5}), "psk": frozenset({2, 6}), "sae": frozenset({8})}
 _RSN_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
-_CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", "auth-air", "traffic-air")
-_IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", "traffic-core")
+#: Behind the peer's access point, where it is another one.
+_FAR = ("traffic-far",)
+_CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "auth-air", "traffic-air")
+_IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-core")
+#: One each way, at both ends.
+_SAS_OF_A_PAIR = 4
 _IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
-_KERNEL_NAMES = {
-    "3des": "cbc(des3_ede)", "aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)",
-    "aes128gcm16": "rfc4106(gcm(aes))", "aes256gcm16": "rfc4106(gcm(aes))",
-    "chacha20poly1305": "rfc7539esp(chacha20,poly1305)", "md5": "hmac(md5)", "sha1": "hmac(sha1)",
-    "sha256": "hmac(sha256)", "sha384": "hmac(sha384)", "sha512": "hmac(sha512)"}
 
 
 def layers(policy: Policy, seen: Observed) -> list[Check]:
@@ -71,7 +70,7 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     frames = seen.air
     clear = [p for p in frames if not p.protected]
     wep = layer.cipher.startswith("WEP")
-    vectors = [p.wep_iv if wep else p.ccmp_iv for p in frames if p.protected]
+    vectors = [_vector(layer.cipher, p) for p in frames if p.protected]
     marked = [vector for vector in vectors if vector]
     yield Check(f"{layer.cipher} on every data frame",
                 bool(frames) and not clear and len(marked) == len(frames),
@@ -80,6 +79,24 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     yield Check("initialisation vectors differ", len(set(marked)) > 1,
                 f"{len(set(marked))} values in {len(marked)} frames")
     yield from _wep_keys(layer, seen) if wep else _rsn(layer, seen)
+    if seen.has_link_keys and layer.keys != "static":
+        yield _decrypted(seen)
+
+
+def _decrypted(seen: Observed) -> Check:
+    """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
+    whole = [p for p in seen.air if seen.mac in (p.transmitter, p.receiver) and p.is_decryptable]
+    readable = [p for p in whole if p.protected and p.has_llc]
+    return Check("frames open with the keys in force", 0 < len(readable) == len(whole),
+                 f"{len(readable)} of {len(whole)} wholly captured data frames decrypt with the "
+                 "keys of its negotiations")
+
+
+def _vector(cipher: str, packet: Packet) -> str:
+    """What the cipher's header counts frames by."""
+    if cipher.startswith("WEP"):
+        return packet.wep_iv
+    return packet.tkip_iv if cipher == "TKIP" else packet.ccmp_iv
 
 
 def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
@@ -205,13 +222,24 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
     expected = _IKE_PACKETS[layer.ike]
     yield Check("ISAKMP packets", set(isakmp) == {expected},
                 f"{_listed(isakmp)}, {expected} expected in each negotiation")
+    yield _suite(layer, seen)
     yield _transforms(layer, seen)
     inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
              if _is_clear_inner(p, seen.addresses)]
-    esp = sum(p.ip_proto == dissect.ESP for p in seen.packets(seen.carried))
-    yield Check("no clear inner packet", esp > 0 and not inner,
-                f"{esp} ESP packets between access point and agent, {len(inner)} packets of the "
-                "mobile node outside the tunnel")
+    wires = [seen.carried, *(name for name in _FAR if name in seen.captures)]
+    esp = [sum(p.ip_proto == dissect.ESP for p in seen.packets(name)) for name in wires]
+    yield Check("no clear inner packet", min(esp, default=0) > 0 and not inner,
+                f"{_listed(esp)} ESP packets between access point and agent, {len(inner)} packets "
+                "of mobile nodes outside their tunnels")
+
+
+def _suite(layer: IpsecLayer, seen: Observed) -> Check:
+    """What the agent chose, in its own packet, which nobody encrypts yet."""
+    chosen = [{p.ike_suite for p in stay if p.ike_suite and p.ethernet_src != seen.mac}
+              for stay in seen.by_stay("auth-mn")]
+    return Check("IKE proposal", all(suites == {layer.ike_proposal} for suites in chosen),
+                 f"{_listed([', '.join(sorted(suites)) or 'none' for suites in chosen])} chosen, "
+                 f"{layer.ike_proposal} expected")
 
 
 def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
@@ -220,17 +248,26 @@ def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
 
 
 def _transforms(layer: IpsecLayer, seen: Observed) -> Check:
-    tokens = layer.esp_proposal.split("-")
-    expected = {_KERNEL_NAMES[token] for token in tokens if token in _KERNEL_NAMES}
-    states = [state for node in seen.raw["kernel"].get("after_traffic", {}).values()
-              for state in node]
-    good = [state for state in states if state.get("mode") == layer.mode and expected
-            == {state[key] for key in ("enc", "auth", "aead") if key in state}]
+    """Of the mobile node and its agent, of every companion and its own, and of the agents."""
+    kernel, expected = seen.raw["kernel"], suites.of_kernel(layer.esp_proposal)
+    pairs = [kernel.get("after_traffic", {}), *(
+        kernel.get("companions", {}).get(name, {}).get("sas", {}) for name in seen.companions)]
+    ends = [[state for node in pair.values() for state in node] for pair in pairs]
+    agents = [state for node in kernel.get("agents", {}).values() for state in node]
+    states = [state for pair in ends for state in pair]
+    good = [state for state, mode in (*((state, layer.mode) for state in states),
+                                      *((state, "tunnel") for state in agents))
+            if state.get("proto") == "esp" and state.get("mode") == mode
+            and suites.in_kernel(state) == expected]
     packets = [state.get("packets", 0) for state in states]
+    complete = all(len(pair) == _SAS_OF_A_PAIR for pair in ends) and (
+        len(seen.agents) < 2 or len(agents) >= _SAS_OF_A_PAIR)
     return Check("ESP transforms in the kernel",
-                 len(states) == 4 and good == states and min(packets, default=0) > 0,
-                 f"{len(good)} of {len(states)} SAs are ESP {layer.mode} with "
-                 f"{', '.join(sorted(expected))}; packets {packets}")
+                 complete and len(good) == len(states) + len(agents)
+                 and min(packets, default=0) > 0,
+                 f"{len(good)} of {len(states)} SAs of mobile nodes and {len(agents)} between "
+                 f"agents are ESP {layer.mode} with {', '.join(sorted(expected))}; "
+                 f"packets {packets}")
 
 
 def no_ipsec(seen: Observed) -> Iterator[Check]:

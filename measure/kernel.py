@@ -29,12 +29,15 @@ def parse_station_dump(text: str) -> dict[str, dict[str, str]]:
 
 
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
-    """The node's IPsec SAs; keys are left out."""
-    return parse_xfrm_state(testbed.run(node, ["ip", "-s", "xfrm", "state", "list", "nokeys"]))
+    """The node's IPsec SAs; of keys their sizes."""
+    return parse_xfrm_state(testbed.run(node, ["ip", "-s", "xfrm", "state", "list"]))
 
 
 def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
-    """`ip -s xfrm state` as dicts: src, dst, proto, mode, enc, auth or aead, bytes, packets."""
+    """`ip -s xfrm state` as dicts: src, dst, proto, mode, enc, auth or aead, bytes, packets.
+
+    `enc_bits` and so on are the sizes of the keys, where they are shown.
+    """
     states: list[dict[str, Any]] = []
     for line in text.splitlines():
         words = line.split()
@@ -46,7 +49,10 @@ def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
             states[-1]["proto"] = words[1]
             states[-1]["mode"] = words[words.index("mode") + 1]
         elif words and words[0] in ("enc", "auth-trunc", "auth", "aead"):
-            states[-1]["auth" if words[0].startswith("auth") else words[0]] = words[1]
+            kind = "auth" if words[0].startswith("auth") else words[0]
+            states[-1][kind] = words[1]
+            if words[2:] and words[2].startswith("0x"):
+                states[-1][f"{kind}_bits"] = 4 * len(words[2].removeprefix("0x"))
         else:
             match = re.match(r"\s*(\d+)\(bytes\), (\d+)\(packets\)", line)
             if match and "bytes" not in states[-1]:

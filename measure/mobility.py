@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Sequence
 
 from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Check, Observed
+
+#: UDP's port of registrations.
+PORT = 434
+_REQUEST, _REPLY = dissect.REGISTRATION_REQUEST, dissect.REGISTRATION_REPLY
+#: What stands before extensions (RFC 5944, 3.3 and 3.4), and type, length and index of one.
+_FIXED_BYTES = {_REQUEST: 24, _REPLY: 20}
+_MOBILE_HOME, _BEFORE_DIGEST = 32, 6
 
 
 def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 - one of two kinds
@@ -15,6 +23,8 @@ def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 
             ("registered at home", "registered with the foreign agent"),
             seen.by_stay("auth-mn"), ("", seen.care_of), strict=False):
         yield _registered(name, stay, care_of)
+    if seen.registration_key:
+        yield _authentic(seen)
     yield _by_the_agent(seen)
     if "traffic-core" in seen.captures:
         yield _between_agents(has_ipsec, seen)
@@ -33,6 +43,45 @@ def _registered(name: str, stay: Sequence[Packet], expected: str) -> Check:
                  and expected in ("", care_of),
                  f"{len(requests)} requests, last with care-of address {care_of}; "
                  f"reply codes {codes}")
+
+
+def _authentic(seen: Observed) -> Check:
+    """Every request, and the last reply of each stay, under the run's key and not by our daemons.
+
+    A foreign agent's own denials bear no authenticator: the home agent never saw the request.
+    """
+    right = {_REQUEST: 0, _REPLY: 0}
+    last: dict[bool, bool] = {}
+    for time_s, message in seen.registrations:
+        kind, is_right = message[0], is_authentic(message, seen.registration_key)
+        right[kind] = right.get(kind, 0) + is_right
+        if kind == _REPLY:
+            last[time_s >= seen.moved_s] = is_right
+    requests = sum(message[0] == _REQUEST for _, message in seen.registrations)
+    stays = 2 if seen.care_of else 1
+    return Check("registration is authentic", 0 < requests == right[_REQUEST]
+                 and list(last.values()) == [True] * stays,
+                 f"{right[_REQUEST]} of {requests} requests and {right[_REPLY]} replies bear the "
+                 "run's key")
+
+
+def is_authentic(message: bytes, key: bytes) -> bool:
+    """Whether one mobile-home authentication extension is there and right (RFC 5944, 3.5).
+
+    HMAC-MD5 over all that precedes it, its own type, length and index. Of the octets alone, so that
+    nothing of what the daemons run decides it.
+    """
+    at, places = _FIXED_BYTES.get(message[0], len(message)), []
+    while at + 2 <= len(message):
+        if message[at] == _MOBILE_HOME:
+            places.append(at)
+        at += 2 + message[at + 1]
+    if len(places) != 1 or at != len(message):
+        return False
+    [place] = places
+    covered, digest = message[:place + _BEFORE_DIGEST], \
+        message[place + _BEFORE_DIGEST:place + 2 + message[place + 1]]
+    return hmac.compare_digest(digest, hmac.digest(key, covered, "md5"))
 
 
 def _by_the_agent(seen: Observed) -> Check:

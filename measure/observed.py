@@ -17,7 +17,7 @@ from typing import Any
 from measure import dissect
 from measure.dissect import Packet
 from measure.errors import MeasureError
-from topologies.model import HOME_AGENT, STATION, Node, Scenario
+from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
@@ -48,6 +48,15 @@ class Observed:
     home_agent: str = ""
     #: The care-of address of the visited network, "" at home.
     care_of: str = ""
+    #: MAC addresses of the access points.
+    cells: frozenset[str] = frozenset()
+    #: The other stations by name, and the home agents.
+    companions: tuple[str, ...] = ()
+    #: Whether captures were dissected with all keys that the link layer has.
+    has_link_keys: bool = False
+    #: The run's key for registrations, and each message with its time, if they are known.
+    registration_key: bytes = b""
+    registrations: Sequence[tuple[float, bytes]] = ()
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
 
@@ -57,23 +66,32 @@ class Observed:
 
     def by_stay(self, name: str) -> list[list[Packet]]:
         """A capture's packets at home and, where the mobile node visits a network, those there."""
-        moved = self.raw["stamps"].get("foreign_start", float("inf"))
+        moved = self.moved_s
         home = [p for p in self.packets(name) if p.time_s < moved]
         away = [p for p in self.packets(name) if p.time_s >= moved]
         return [home, away] if self.care_of else [home]
 
     @property
+    def moved_s(self) -> float:
+        """When the mobile node came to the network that it visits; never is infinity."""
+        return float(self.raw["stamps"].get("foreign_start", float("inf")))
+
+    @property
     def stations(self) -> list[Mapping[str, str]]:
-        """What the access point's kernel said of the mobile node, at home and where it visits."""
+        """What access points' kernels said of the mobile node, home and away, and of the others."""
+        kernel = self.raw["kernel"]
         names = ["station", "foreign_station"] if self.care_of else ["station"]
-        return [self.raw["kernel"].get(name, {}) for name in names]
+        return [*(kernel.get(name, {}) for name in names),
+                *(kernel.get("companions", {}).get(name, {}).get("station", {})
+                  for name in self.companions)]
 
     @property
     def air(self) -> list[Packet]:
-        """Data frames on the air from or to mobile nodes, EAPOL left out."""
+        """Data frames on the air from or to mobile nodes, or to all of them; EAPOL left out."""
         return [p for name in ("auth-air", "traffic-air") for p in self.packets(name)
                 if p.is_data and not p.is_eapol
-                and (p.transmitter in self.macs or p.receiver in self.macs)]
+                and (p.transmitter in self.macs or p.transmitter in self.cells
+                     or p.receiver in self.macs)]
 
 
 def raw_values(out: Path) -> dict[str, Any]:
@@ -85,7 +103,7 @@ def raw_values(out: Path) -> dict[str, Any]:
     return values
 
 
-def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
+def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
              first: str = "mn") -> dict[str, list[Packet]]:
     """The packets of each capture of a repetition and of its parts, by the capture's name.
 
@@ -94,7 +112,7 @@ def captures(raw: Mapping[str, Any], out: Path, wep_key: str = "",
     """
     names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
                    key=lambda name: name.rpartition("-")[2] != first)
-    packets = dissect.read_all([out / f"{name}.pcap" for name in names], wep_key)
+    packets = dissect.read_all([out / f"{name}.pcap" for name in names], keys)
     return dict(zip(names, packets, strict=True))
 
 
@@ -109,7 +127,9 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
         home_agent=nodes[scenario.agent].address,
-        care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "")
+        care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
+        cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
+        companions=tuple(scenario.companions))
 
 
 def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,

@@ -12,7 +12,7 @@ from measure.errors import MeasureError
 
 _HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
 _ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
-_IPV4 = 0x0800
+_IPV4, _EAPOL = 0x0800, 0x888E
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
     while place + _RECORD.size <= len(data):
         seconds, micros, size, _ = _RECORD.unpack_from(data, place)
         place += _RECORD.size
+        if place + size > len(data):
+            return  # what wrote it was cut off
         yield CapturedFrame(seconds + micros / 1e6, data[place:place + size])
         place += size
 
@@ -67,6 +69,19 @@ def datagrams(file: Path) -> Iterator[UdpFrame]:
         if int.from_bytes(packet[6:8], "big") & 0x3FFF:
             continue
         start = (packet[0] & 15) * 4
+        if len(packet) < start + _UDP_BYTES:
+            continue
         source, target, length = struct.unpack_from("!HHH", packet, start)
         yield UdpFrame(frame.at_s, str(ipaddress.IPv4Address(packet[12:16])), source, target,
                        packet[start + _UDP_BYTES:start + length])
+
+
+def udp_payloads(file: Path, port: int) -> list[tuple[float, bytes]]:
+    """Time and payload of each datagram to or from a port. Raises MeasureError."""
+    return [(datagram.at_s, datagram.payload) for datagram in datagrams(file)
+            if port in (datagram.source_port, datagram.target_port)]
+
+
+def eapol(file: Path) -> list[tuple[float, bytes]]:
+    """Time and content of each EAP and EAPOL frame, from its version on. Raises MeasureError."""
+    return [(frame.at_s, frame.payload) for frame in frames(file) if frame.kind == _EAPOL]

@@ -52,7 +52,8 @@ class Record(RecordPart):
 
     `cell` has the level of each factor, in the study's order; `digests` the digest of each level
     that has one. `asked` are the workload's settings. `measured` is None where nothing was.
-    `files` are kept in `files/NAME/`.
+    `files` are kept in `files/NAME/`. `secrets` are those of the run that the judge needed, by
+    place and name; `sha256` has the checksum of each file that it judged, by the file's name.
     """
 
     schema_: int = Field(alias="schema")
@@ -68,6 +69,8 @@ class Record(RecordPart):
     environment: dict[str, Any]
     captures: list[dict[str, Any]]
     files: list[str] = []
+    secrets: dict[str, str] = {}
+    sha256: dict[str, str] = {}
     attempt: int = 1
     elapsed_s: float = 0.0
     raw: dict[str, Any] = {}

@@ -175,12 +175,20 @@ class Fault:
 
     `secrets` are those of the run (harness.secrets) that become something else: by "place.name",
     each with its new value, or "" for a fresh one of the same length. `withhold` names services
-    that are left out. With neither, the workload does it, which hears of it by `Site.fault`.
+    that are left out. `policy` makes another policy of the cell's, which is in force in its place
+    and not judged by. With none of them, the workload does it, which hears of it by `Site.fault`.
+
+    `on` is a cell that shows it, a level by factor (an id, or a file of the project's); `fails` are
+    the checks that do not hold there, and all others do. Without any, nothing flows, and the
+    repetition breaks off. `./qop bench proof` runs those that have a cell.
     """
 
     title: str
     secrets: Mapping[str, str] = field(default_factory=dict)
     withhold: Sequence[str] = ()
+    policy: Callable[[Policy], Policy] | None = None
+    on: Mapping[str, str] = field(default_factory=dict)
+    fails: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

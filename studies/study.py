@@ -77,6 +77,8 @@ class Study:
     report_options: ClassVar[tuple[ReportOption, ...]] = ()
     #: Negative controls by name; words alone are those of one that the workload does by itself.
     faults: ClassVar[Mapping[str, Fault | str]] = {}
+    #: Settings by which `./qop bench proof` measures controls; as with --set.
+    proof_sets: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Clock] = "real"
@@ -89,6 +91,10 @@ class Study:
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {}
     inside: ClassVar[str]
+    #: Secrets of the run that its judge needs, as "place.name"; they are kept with each record.
+    judged_with: ClassVar[Sequence[str]] = ()
+    #: Why nobody can judge its records anew from what is kept of them; "" where that can be done.
+    not_redone: ClassVar[str] = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         # There is one of each, known by its id: other processes look it up.
@@ -104,6 +110,17 @@ class Study:
                                 "it has none"))
         fault = self.faults[name]
         return Fault(fault) if isinstance(fault, str) else fault
+
+    def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
+        """A level as a results folder keeps it, with what the judge asks of it. Raises StudyError.
+
+        By default the factor's own of that name, which must be the same: a study whose users bring
+        levels of their own makes them of their content.
+        """
+        level = next(iter(factor.read([name], [])))
+        if level.digest != entry.digest:
+            raise StudyError(f"{factor.name} {name} is another one here than it was then")
+        return level
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Every cell to be measured, in the order of the factors; by default all that there are."""

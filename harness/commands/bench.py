@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +14,8 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "report": ("harness.commands.report_bench", ("records",)),
     "paper": ("harness.selftest.paper_bench", ()),
     "cluster": ("harness.selftest.cluster_bench", ("runs",)),
-    "faults": ("harness.selftest.faults_bench", ("faults", "seed"))}
+    "faults": ("harness.selftest.faults_bench", ("faults", "seed")),
+    "proof": ("harness.selftest.proof_bench", ("out",))}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,7 +28,9 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
               help="How many faults to inject (with `faults`).")
 @click.option("--seed", default=1, show_default=True,
               help="Decides which faults come when (with `faults`).")
-def command(what: str, cold: bool, **options: int) -> int:
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Where to keep what was measured (with `proof`); default: results/proof.")
+def command(what: str, cold: bool, **options: Any) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
     With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
@@ -33,7 +38,9 @@ def command(what: str, cold: bool, **options: int) -> int:
     `paper`, a tenth of the default study's profile of that name in virtual time, and what that
     says of all of it. With
     `cluster`, one plan with one worker and with two. With `faults`, kill, hang, fill and damage
-    whatever a run depends on, and count what it loses. (The last three take minutes each.)
+    whatever a run depends on, and count what it loses. With `proof`, every negative control against
+    every check of the evidence; what is there already is not measured again. (The last four take
+    minutes each.)
 
     Medians with ranges. They hold for this machine at this moment; compare within one call.
     """

@@ -26,5 +26,6 @@ def command(file: Path, out: Path | None) -> None:
     there = f"; {already} records were there already" if already else ""
     how = "imported" if done.new else "added"
     click.echo(f"{done.folder}: {done.added} records and {done.captures} captures {how}{there}")
-    if done.aside:
-        click.echo(f"  not replaced, './qop report' makes them anew: {', '.join(done.aside)}")
+    if done.left_out:
+        click.echo("  left out, './qop report' makes our own of the records: "
+                   f"{', '.join(done.left_out)}")

@@ -15,7 +15,9 @@ from harness.portable import interrupts, verifying
                 metavar="[FOLDER_OR_FILE]")
 @click.option("--write", is_flag=True,
               help="Write SHA256SUMS into FOLDER, unless something is damaged.")
-def command(place: Path | None, write: bool) -> int:
+@click.option("--redo", is_flag=True,
+              help="Dissect the captures again, judge every record anew, and compare.")
+def command(place: Path | None, write: bool, redo: bool) -> int:
     """Check a results folder, the newest in results/, or an archive of './qop export'.
 
     Checksums, records, whether they belong to the plan, and the captures that they name. Exit
@@ -23,10 +25,10 @@ def command(place: Path | None, write: bool) -> int:
     """
     place = place or results.latest(results.RESULTS)
     with interrupts.heeded():
-        verdict = verifying.verify(place, write=write)
+        verdict = verifying.verify(place, write=write, redo=redo)
+    for line in (*(finding.text for finding in verdict.findings), *verdict.notes):
+        click.echo(line)
     if verdict.ok:
         click.echo(f"{place}: {verdict.summary()}")
         return 0
-    for finding in verdict.findings:
-        click.echo(finding.text)
     return 1

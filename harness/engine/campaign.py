@@ -30,7 +30,7 @@ from harness.engine.scheduler import Scheduler
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.engine.testbeds import Testbeds
 from measure.record import Record
-from studies.study import Repetition
+from studies.study import Judged, Repetition
 
 #: A lost machine's repetition is tried this often in all.
 ATTEMPTS = 2
@@ -218,6 +218,7 @@ class Campaign:
 
     async def _finish(self, measured: _Measured) -> None:
         step, out, attempt = measured.step, measured.out, measured.attempt
+        verdict: Judged | None = None
         environment = self._environment(step, measured.testbed)
         if measured.lost:
             environment["first_attempt"] = measured.lost
@@ -227,27 +228,29 @@ class Campaign:
                 recording.judge, self.plan.study,
                 Repetition(step.cell, self.plan.asked, out, self._secrets)))
             entry = recording.judged(self.plan, step, verdict, environment=environment,
-                                     attempt=attempt)
+                                     attempt=attempt, secrets=self._secrets)
         except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
             entry = recording.unmeasured(
                 self.plan, step, f"captures cannot be judged: {error}", environment=environment,
                 attempt=attempt)
         self._testbeds.judged(self.plan.testbed_of(step.cell), measured.testbed,
                               is_good=entry.status == "ok")
-        await self._pack(entry, out)
+        if verdict is not None:
+            entry = entry.model_copy(update={"sha256": await self._pack(entry, out)})
         self._keep(step, entry, out, exclusive=measured.exclusive)
         shutil.rmtree(out, ignore_errors=True)
 
-    async def _pack(self, entry: Record, out: Path) -> None:
-        """Compress its captures where that does not keep the run from its work."""
-        if not self.results.keeps_captures(entry):
-            return
-        files = [capture["file"] for capture in entry.captures]
+    async def _pack(self, entry: Record, out: Path) -> dict[str, str]:
+        """Compress what is kept where that does not keep the run from its work; all checksums."""
+        pack = functools.partial(
+            packing.pack, out, [capture["file"] for capture in entry.captures],
+            [name for name in entry.files if name != packing.PACKED_RAW],
+            keeps_captures=self.results.keeps_captures(entry))
         with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
             try:
-                await self._dissectors.run(functools.partial(packing.compress, out, files))
+                return await self._dissectors.run(pack)
             except DissectorLost:
-                packing.compress(out, files)
+                return pack()
 
     def _contention(self, measured: _Measured) -> dict[str, Any]:
         """What the processor had to do with a repetition, as its record keeps it."""

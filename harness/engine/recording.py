@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.engine.events import EventLog
+from harness.engine.packing import PACKED_RAW
 from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
+from harness.secrets import Secrets, look_up
 from measure.body import of_today
 from measure.record import SCHEMA, Record, StudyRecord
 from studies.study import Judged, Repetition, Study
@@ -23,16 +25,18 @@ def judge(study: Study, repetition: Repetition) -> Judged:
 
 
 def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
-           attempt: int) -> Record:
-    """The record of a repetition that was judged."""
+           attempt: int, secrets: Secrets) -> Record:
+    """The record of a repetition that was judged, with what it takes to judge it again."""
     status = verdict.status if verdict.status != "ok" or not verdict.reason else "failed"
     measured = verdict.measured
     return _record(
         plan, step, status=status, reason=verdict.reason, attempt=attempt,
         measured=None if measured is None else measured.model_dump(mode="json", by_alias=True),
         evidence=list(verdict.evidence), environment=dict(environment),
-        captures=[dict(capture) for capture in verdict.captures], files=list(verdict.files),
-        elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw))
+        captures=[dict(capture) for capture in verdict.captures],
+        files=[*verdict.files, PACKED_RAW], elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw),
+        secrets={path: look_up(secrets, path, "the study's judge needs")
+                 for path in plan.study.judged_with})
 
 
 def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],

@@ -19,6 +19,7 @@ from harness.engine import variants
 from harness.engine.machine import Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
+from policies import Policy
 from topologies import loader
 
 READY_S = 60.0
@@ -92,9 +93,15 @@ class TestbedClient:
 
     async def _render(self, renderer: render.Renderer, mount: str) -> Path | None:
         """The folder with the policy's files; None where the testbed has no policy."""
-        if self.spec.policy is None:
-            return None
-        return await renderer.files(self.spec.policy, self.spec.network, mount)
+        policy = self._in_force
+        return await renderer.files(policy, self.spec.network, mount) if policy else None
+
+    @property
+    def _in_force(self) -> Policy | None:
+        """The policy that the nodes get: the spec's, unless a negative control has another."""
+        fault = self._plan.study.fault(self._plan.settings.fault)
+        policy = self.spec.policy
+        return fault.policy(policy) if policy and fault and fault.policy else policy
 
     async def measure(self, name: str, task: Mapping[str, Any], deadline_s: float,
                       turn: AbstractAsyncContextManager[Any] | None = None,
@@ -176,7 +183,7 @@ class TestbedClient:
     def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
         """What the worker is told of its testbed."""
         plan, spec = self._plan, self.spec
-        link = spec.policy.layers.link if spec.policy else None
+        link = self._in_force.layers.link if self._in_force else None
         fault = plan.study.fault(plan.settings.fault)
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,

@@ -12,6 +12,9 @@ from harness.portable.documents import Choice, PackingList, Removed, render, ren
 from harness.portable.folder_lock import held
 from harness.portable.survey import Survey, facts_of, look_at
 
+#: Captures are chosen; reports are made anew wherever there are records.
+_LEFT_OUT = frozenset({FileKind.CAPTURE, FileKind.PACKING_LIST, FileKind.REPORT})
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -44,7 +47,7 @@ def export(folder: Path, file: Path, captures: Choice) -> Exported:
 def _export(folder: Path, file: Path, choice: Choice) -> Exported:
     scanned = contents.scan(folder)
     survey = look_at((path, place) for path, place in scanned.files.items()
-                     if kind_of(path) not in {FileKind.CAPTURE, FileKind.PACKING_LIST})
+                     if kind_of(path) not in _LEFT_OUT)
     taken, left = _choose(scanned.files, survey, choice)
     look_at(((path, scanned.files[path]) for path in taken), survey)
     _mark(survey, scanned.files, left)

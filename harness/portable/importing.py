@@ -19,7 +19,7 @@ from harness.portable.survey import ReadableStream, Survey
 
 @dataclass(frozen=True)
 class Imported:
-    """Where an archive went, what of it was new there, and which reports were left aside.
+    """Where an archive went, what of it was new there, and which reports of its were left out.
 
     `records` are all that it holds; `added` and `captures` are what came in.
     """
@@ -29,7 +29,7 @@ class Imported:
     records: int
     added: int
     captures: int
-    aside: list[str]
+    left_out: list[str]
 
 
 def survey_archive(file: Path) -> Survey:
@@ -58,7 +58,7 @@ def import_archive(file: Path, out: Path | None, root: Path) -> Imported:
             folder = out if out is not None else root / opened.top
             _check_place(folder)
             with _beside(folder) as unpacked:
-                survey = _unpack(opened, unpacked)
+                survey = unpack(opened, unpacked)
                 _refuse_damage(file, survey)
                 return _settle(file, survey, unpacked, folder)
     except archive.ArchiveError as error:
@@ -92,8 +92,11 @@ def _beside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-def _unpack(opened: archive.Archive, unpacked: Path) -> Survey:
-    """Write every file of results below `unpacked`, and look at each while it passes."""
+def unpack(opened: archive.Archive, unpacked: Path) -> Survey:
+    """Write every file of results below `unpacked`, and look at each while it passes.
+
+    Reports stay out: a page may have programs in it, and says what its sender wants it to say.
+    """
     survey = Survey()
     for path, size, stream in opened:
         if kind_of(path) in DESCRIBING:
@@ -104,6 +107,9 @@ def _unpack(opened: archive.Archive, unpacked: Path) -> Survey:
         if survey.packing_list is not None and survey.packing_list.files.get(path) != size:
             raise archive.ArchiveError(f"{path} has another size than manifest.json says, or is "
                                        "not in it")
+        if kind_of(path) is FileKind.REPORT:
+            survey.look(path, stream)
+            continue
         target = unpacked / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_new(target) as sink:
@@ -147,10 +153,11 @@ def _refuse_damage(file: Path, survey: Survey) -> None:
 
 def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Imported:
     """Bring what is unpacked and sound to its place."""
+    left_out = [path for path in survey.files if kind_of(path) is FileKind.REPORT]
     if read_manifest(folder) is not None:
         merged = merging.merge(survey, unpacked, folder, file)
         return Imported(folder, new=False, records=len(survey.records), added=merged.records,
-                        captures=merged.captures, aside=merged.aside)
+                        captures=merged.captures, left_out=left_out)
     assert survey.sums is not None, "judged before"
     checksums.write(unpacked, {path: digest for path, digest in survey.sums.items()
                           if kind_of(path) not in DESCRIBING})
@@ -161,4 +168,4 @@ def _settle(file: Path, survey: Survey, unpacked: Path, folder: Path) -> Importe
                         "--out", status=1) from None
     captures = sum(kind_of(path) is FileKind.CAPTURE for path in survey.files)
     return Imported(folder, new=True, records=len(survey.records), added=len(survey.records),
-                    captures=captures, aside=[])
+                    captures=captures, left_out=left_out)

@@ -24,8 +24,7 @@ _UNIQUE = (FileKind.RECORD, FileKind.CAPTURE, FileKind.FILE)
 #: What differs from machine to machine, and is kept beside its namesake.
 _KEPT_BOTH = (FileKind.LOG, FileKind.PROVENANCE)
 #: Records after everything they speak of: a merge that was killed is completed by another.
-_ORDER = (FileKind.CAPTURE, FileKind.FILE, FileKind.LOG, FileKind.PROVENANCE, FileKind.REPORT,
-          FileKind.RECORD)
+_ORDER = (FileKind.CAPTURE, FileKind.FILE, FileKind.LOG, FileKind.PROVENANCE, FileKind.RECORD)
 
 
 @dataclass
@@ -34,16 +33,14 @@ class _Moves:
 
     targets: dict[str, str] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """How much was new, and which reports stayed out because the folder has its own."""
+    """How much was new."""
 
     records: int
     captures: int
-    aside: list[str]
 
 
 def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
@@ -62,7 +59,7 @@ def merge(survey: Survey, unpacked: Path, folder: Path, file: Path) -> Merged:
             known.pop(PLAN, None)
         checksums.write(folder, known)
     kinds = [kind_of(path) for path in moves.targets]
-    return Merged(kinds.count(FileKind.RECORD), kinds.count(FileKind.CAPTURE), moves.aside)
+    return Merged(kinds.count(FileKind.RECORD), kinds.count(FileKind.CAPTURE))
 
 
 def _require_same_plan(survey: Survey, folder: Path, file: Path) -> None:
@@ -76,7 +73,7 @@ def _compare(survey: Survey, folder: Path) -> _Moves:
     moves = _Moves()
     for path, facts in survey.files.items():
         kind = kind_of(path)
-        if kind in DESCRIBING or path in {PLAN, PRUNED} or kind is None:
+        if kind in {*DESCRIBING, FileKind.REPORT, None} or path in {PLAN, PRUNED}:
             continue
         there = folder / path
         if not there.exists():
@@ -89,8 +86,6 @@ def _compare(survey: Survey, folder: Path) -> _Moves:
             other = _beside(path, facts.sha256)
             if not (folder / other).exists():
                 moves.targets[path] = other
-        else:
-            moves.aside.append(path)
     return moves
 
 

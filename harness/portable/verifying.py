@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.portable import checksums, contents, integrity
+from harness.portable import archive, checksums, contents, integrity, redoing
 from harness.portable.contents import SUMS, FileKind, kind_of
 from harness.portable.folder_lock import held
-from harness.portable.importing import survey_archive
-from harness.portable.survey import IntegrityFinding, Survey, look_at
+from harness.portable.importing import survey_archive, unpack
+from harness.portable.redoing import Redone
+from harness.portable.survey import IntegrityFinding, Survey, look_at, record_path
 
 
 @dataclass(frozen=True)
 class IntegrityVerdict:
-    """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS."""
+    """What is wrong, if anything, and what was looked at; `sealed`: files in a new SHA256SUMS.
+
+    `redone` has what came of each record that was to be judged anew, None where none was.
+    """
 
     findings: Sequence[IntegrityFinding]
     survey: Survey
     sealed: int = 0
+    redone: Sequence[Redone] | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to complain of."""
-        return not self.findings
+        """Whether there is nothing to complain of, and if it was asked for, something judged."""
+        return not self.findings and (self.redone is None or any(
+            not entry.not_redone for entry in self.redone))
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each reason why records were not judged anew."""
+        names: dict[str, list[str]] = {}
+        for entry in self.redone or ():
+            if entry.not_redone:
+                names.setdefault(entry.not_redone, []).append(record_path(entry.name))
+        return [f"{paths[0]}{f' and {len(paths) - 1} more' if paths[1:] else ''}: not judged anew: "
+                f"{reason}" for reason, paths in names.items()]
 
     def summary(self) -> str:
         """What is there, in one line without a name."""
@@ -46,37 +63,72 @@ class IntegrityVerdict:
         else:
             checked = f"checksums of {len(self.survey.sums)} files agree"
         return (f"{len(records)} records{planned} ({good} ok), {captures} captures{without}; "
-                f"{checked}")
+                f"{checked}{self._agreeing()}")
+
+    def _agreeing(self) -> str:
+        if self.redone is None:
+            return ""
+        count = sum(not entry.not_redone for entry in self.redone)
+        return f"; {count} records judged anew say the same"
 
 
-def verify(place: Path, *, write: bool = False) -> IntegrityVerdict:
+def verify(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:
     """Check a folder or an archive. `write` gives a folder new checksums unless it is damaged.
 
-    Raises UserError where there is nothing to check, and while a run is writing there.
+    With `redo`, its records are judged anew from the captures. Raises UserError where there is
+    nothing to check, and while a run is writing there.
     """
     try:
         if place.is_dir():
             with held(place, exclusive=write):
-                return _verify_folder(place, write=write)
+                return _verify_folder(place, write=write, redo=redo)
         if write:
             raise UserError(f"{place}: an archive brings its checksums; --write is for folders")
-        survey = survey_archive(place)
-        # What broke off the reading explains everything that seems to be missing.
-        findings = survey.findings or integrity.judge(survey, archived=True)
-        return IntegrityVerdict(findings, survey)
+        return _redone_archive(place) if redo else _archive(survey_archive(place))
     except OSError as error:
         raise UserError(f"{error.filename or place}: {error.strerror or error}; give a results "
                         "folder or an archive that can be read") from None
 
 
-def _verify_folder(folder: Path, *, write: bool) -> IntegrityVerdict:
+def _archive(survey: Survey) -> IntegrityVerdict:
+    # What broke off the reading explains everything that seems to be missing.
+    findings = survey.findings or integrity.judge(survey, archived=True)
+    return IntegrityVerdict(findings, survey)
+
+
+def _redone_archive(file: Path) -> IntegrityVerdict:
+    """Unpack it where nothing of it stays."""
+    with tempfile.TemporaryDirectory(prefix="qop-verify-") as folder:
+        try:
+            with archive.opened(file) as opened:
+                verdict = _archive(unpack(opened, Path(folder)))
+        except archive.ArchiveError as error:
+            survey = Survey()
+            survey.complain(f"{file.name}: {error}")
+            return IntegrityVerdict(survey.findings, survey)
+        return _redone(verdict, Path(folder))
+
+
+def _redone(verdict: IntegrityVerdict, folder: Path) -> IntegrityVerdict:
+    """With the records judged anew; what they and their captures disagree in is a finding."""
+    redone = redoing.redo(folder, verdict.survey)
+    differences = Survey()
+    for entry in redone:
+        for line in entry.differences:
+            differences.complain(line)
+    return replace(verdict, findings=[*verdict.findings, *differences.findings], redone=redone)
+
+
+def _verify_folder(folder: Path, *, write: bool, redo: bool) -> IntegrityVerdict:
     scanned = contents.scan(folder)
     if not any(kind_of(path) in {FileKind.PLAN, FileKind.RECORD} for path in scanned.files):
         raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
     survey = look_at(scanned.files.items())
-    findings = integrity.judge(survey, archived=False)
-    if not write or any(not finding.renewable for finding in findings):
-        return IntegrityVerdict(findings, survey)
+    verdict = IntegrityVerdict(integrity.judge(survey, archived=False), survey)
+    if redo:
+        verdict = _redone(verdict, folder)
+    if not write or any(not finding.renewable for finding in verdict.findings):
+        return verdict
     known = {path: digest for path, digest in (survey.sums or {}).items() if path in scanned.files}
     known |= {path: facts.sha256 for path, facts in survey.files.items()}
-    return IntegrityVerdict([], survey, sealed=checksums.write(folder, known))
+    return replace(verdict, findings=[], sealed=checksums.write(folder, known))

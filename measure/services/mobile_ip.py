@@ -23,6 +23,7 @@ class MobileIp:
     """Settings of Mobile IP that are the same for every node of a testbed.
 
     Agents hold `key_hex`, mobile nodes `node_key_hex`: the same key, but for a negative control.
+    For another one `runner` names a module that runs their programs.
     """
 
     key_hex: str
@@ -31,6 +32,12 @@ class MobileIp:
     spi: int = _SPI
     lifetime_s: int = 600
     advertisement_interval_s: float = 1.0
+    runner: str = ""
+
+    def program(self, module: str, settings: Path) -> list[str]:
+        """The command that runs a program with its settings."""
+        runner = [self.runner] if self.runner else []
+        return [sys.executable, "-m", *runner, module, str(settings)]
 
 
 class Agents(Daemons):
@@ -48,7 +55,8 @@ class Agents(Daemons):
 
     def launch(self, node: str) -> Daemon:
         """Start the agent of one subnet."""
-        return self.daemon(node, _program("topologies.mobile_ip.agent", self._settings(node)),
+        return self.daemon(node, self._shared.program("topologies.mobile_ip.agent",
+                                                      self._settings(node)),
                            r'"event": ?"ready"')
 
     def _settings(self, name: str) -> Path:
@@ -83,7 +91,7 @@ class Registrations:
         """Start them all."""
         for name in self.site.network.of_duty(STATION):
             argv = self.site.testbed.command(
-                name, _program("topologies.mobile_ip.node", self._settings(name)))
+                name, self._shared.program("topologies.mobile_ip.node", self._settings(name)))
             self.programs[name] = RegistrationDaemon(name, argv, self.site.log("mobile-ip", name))
 
     def ready(self) -> None:
@@ -104,10 +112,6 @@ class Registrations:
             "home_agent": self.site.network.nodes[node.agent or ""].address,
             "spi": shared.spi, "key_hex": shared.node_key_hex, "lifetime_s": shared.lifetime_s,
             "detection": shared.detection})
-
-
-def _program(module: str, settings: Path) -> list[str]:
-    return [sys.executable, "-m", module, str(settings)]
 
 
 def _written(site: Site, node: str, values: dict[str, object]) -> Path:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure import manifest
 from studies.adp1987 import body, design
 from studies.adp1987.asked import Asked
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import FAULTS
+from studies.adp1987.traces import TRACES
 from studies.study import Cell, Clock, Expected, Factor, Judged, Level, Metric, Repetition, Study
 from studies.study import TestbedSpec as Spec
 
@@ -40,6 +42,12 @@ class Adp1987(Study):
     inside: ClassVar[str] = "studies.adp1987.inside"
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
+        """A trace of the user's own without its messages: the judge asks the hosts' logs."""
+        is_own = factor.name == "trace" and name not in TRACES
+        return Level(name, entry.title, digest=entry.digest) if is_own else super().level(
+            factor, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """One factor at a time, as the paper has it."""

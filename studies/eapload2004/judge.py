@@ -16,6 +16,8 @@ from studies.eapload2004.evidence import ObservedLoad, evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
 from studies.study import Judged, Repetition
 
+#: The generator's journals, kept with the record, so that whoever has it can judge anew.
+_JOURNALS = ("open.json", "alone.json", "saturated.json")
 _KEPT = ("stamps", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure")
 
 
@@ -41,7 +43,8 @@ def judge(repetition: Repetition) -> Judged:
     reason = "; ".join(f"not proven: {check.check} ({check.detail})"
                        for check in checks if not check.ok)
     measured = _measured(observed, seen, journal, asked, out) if seen and observed.server else None
-    return Judged(measured, checks, reason, captures=raw["captures"], raw=kept)
+    return Judged(measured, checks, reason, captures=raw["captures"], raw=kept,
+                  files=[name for name in _JOURNALS if (out / name).exists()])
 
 
 def _journal(file: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_all
 from studies.study import Factor, Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_scenario, scenario_ids, to_json
@@ -68,6 +69,18 @@ def scenario_level(scenario: Scenario) -> Level:
     content = to_json(scenario)
     return Level(scenario.id, scenario.title, value=scenario, content=content,
                  digest=scenario_digest(content))
+
+
+def level(factor: str, name: str, entry: LevelRecord) -> Level:
+    """A level as a results folder keeps it. Raises StudyError."""
+    try:
+        made = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
+            policy_level(Policy.model_validate_json(json.dumps({"id": name, **entry.content})))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise StudyError(f"{factor} {name}: its content is no {factor}") from None
+    if (made.id, made.digest) != (name, entry.digest):
+        raise StudyError(f"{factor} {name} is not what its digest says")
+    return made
 
 
 def scenario_digest(content: Mapping[str, Any]) -> str:

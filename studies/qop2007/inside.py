@@ -20,8 +20,8 @@ from measure.errors import MeasureError
 from measure.services.iperf3 import Iperf3
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
-from studies.qop2007 import survival
-from topologies.model import ROUTER, Scenario, from_json
+from studies.qop2007 import survival, unprotected
+from topologies.model import ROUTER, STATION, Scenario, from_json
 
 #: Captures at some points while it lasts, in some detail.
 Capturing = Callable[..., AbstractContextManager[None]]
@@ -48,8 +48,9 @@ class Workload:
     def __init__(self, site: Site) -> None:
         self._site = site
         keys = site.secrets["mobile_ip"]
-        self._access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
-                                             **site.options))
+        self._access = Access(site, MobileIp(
+            keys["key_hex"], keys["node_key_hex"], **site.options,
+            runner=unprotected.CREDULOUS if site.fault == unprotected.UNVERIFIED else ""))
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "connect": self._connect, "survive": self._survive}
 
@@ -79,8 +80,10 @@ class Workload:
                 arrival.arrive()
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
                 session.shareable()
+                unprotected.apply(self._site, scenario)
                 self._stream(arrival, streams, session)
                 arrival.ipsec_state("after_traffic")
+                arrival.rest_of_the_path()
                 capture.settle()
         finally:
             session.stamp("end")
@@ -97,6 +100,7 @@ class Workload:
                   self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)
                 arrival.ipsec_state("after_traffic")
+                arrival.rest_of_the_path()
         finally:
             arrival.finish()
 
@@ -138,12 +142,17 @@ class Workload:
             session.stamp(f"{protocol}_end")
 
     def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
-        """The air, the wire behind the mobile node's access point, the agents' wire, the peer."""
+        """The air, the wire behind each access point in use, the agents' wire, the peer."""
         one_in, has_ipsec = streams.one_in, self._access.has_ipsec
         air = sampling.air(one_in, has_link=bool(self._site.testbed.cipher_bytes),
                            has_ipsec=has_ipsec)
         wire = sampling.wire(one_in, has_ipsec=has_ipsec)
         places = [("wire", scenario.access_point)]
+        # Where the stream comes back onto the air, behind another access point.
+        nodes = self._site.network.nodes
+        if nodes[scenario.peer].has(STATION) and \
+                (far := scenario.home_of(scenario.peer)) != scenario.access_point:
+            places.append(("far", far))
         places += [("core", router) for router in scenario.network.of_duty(ROUTER)]
         return [Point("air", None, AIR, air, one_in), self._receiver(scenario),
                 *(wire_point(self._site.network, name, node, wire, one_in)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-from measure import clock, iperf, observed, phases
+from measure import clock, decryption, iperf, mobility, observed, pcap, phases
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
@@ -26,8 +27,10 @@ from studies.qop2007.body import (
 )
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.study import Judged, Repetition
-from topologies.model import Scenario
+from topologies.model import ACCESS_POINT, Scenario
 
+#: The part that the last authentication's captures are called by; earlier ones are in `parts`.
+LAST = "auth"
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
                  "processor_s", "port_check", "ike_sas", "clock_step_s", "failure", "left")
 
@@ -45,12 +48,18 @@ def judge(repetition: Repetition) -> Judged:
     static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
     if static_wep:
         raw["wep_key"] = "static"
-    wep_key = repetition.secrets["network"]["wep_key"] if static_wep else ""
-    packets = observed.captures(raw, repetition.out, wep_key)
-    seen = observed.observe(scenario, raw, packets)
+    earlier_parts = list(raw.get("parts", {}))
+    link, network = policy.layers.link, scenario.network
+    ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
+    keys = decryption.keys_in_force(
+        link, repetition.secrets["network"], repetition.out, parts=[*earlier_parts, LAST],
+        ssids=list(dict.fromkeys(ssids))) if link else None
+    packets = observed.captures(raw, repetition.out, keys or ())
+    known = partial(_with_keys, repetition, has_link_keys=keys is not None)
+    seen = known(observed.observe(scenario, raw, packets), LAST)
     # Those before the last one are at home, wherever the mobile node goes then.
-    earlier = [observed.observe_part(replace(scenario, roams_to=None), raw, name, packets)
-               for name in raw.get("parts", {})]
+    earlier = [known(observed.observe_part(replace(scenario, roams_to=None), raw, name, packets),
+                     name) for name in earlier_parts]
     checks = [*evidence.verify(policy, seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
@@ -60,6 +69,19 @@ def judge(repetition: Repetition) -> Judged:
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         raw=_recorded(raw))
+
+
+def _with_keys(repetition: Repetition, seen: Observed, part: str, *,
+               has_link_keys: bool) -> Observed:
+    """What was seen of an authentication, with the run's keys to judge it by."""
+    seen = replace(seen, has_link_keys=has_link_keys)
+    key = repetition.secrets.get("mobile_ip", {}).get("key_hex")
+    file = repetition.out / f"{part}-mn.pcap"
+    if not key:
+        return seen
+    passed = pcap.udp_payloads(file, mobility.PORT) if file.exists() else []
+    return replace(seen, registration_key=bytes.fromhex(key),
+                   registrations=[message for message in passed if message[1]])
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:

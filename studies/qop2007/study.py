@@ -21,6 +21,7 @@ from studies.study import (
     Fault,
     Judged,
     Lab,
+    Level,
     Metric,
     Repetition,
     ReportOption,
@@ -53,6 +54,7 @@ class Qop2007(Study):
     baseline_digests: ClassVar[Mapping[str, str]] = {"policy": NO_LAYERS_SHA256}
     report_options: ClassVar[tuple[ReportOption, ...]] = REPORT_OPTIONS
     faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
+    proof_sets: ClassVar[Mapping[str, str]] = {"stream_bytes": "100k", "authentications": "1"}
     lab: ClassVar[Lab] = Lab({"policy": "P8", "scenario": "N2"}, call="connect",
                              node=lambda cell: str(cell.value("scenario").mobile_node))
     asked: ClassVar[type[Asked]] = Asked
@@ -61,8 +63,16 @@ class Qop2007(Study):
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
+    judged_with: ClassVar[Sequence[str]] = (
+        "network.wep_key", "network.passphrase", "network.radius_secret", "mobile_ip.key_hex")
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
+        """Of its content: policies and scenarios may be the user's."""
+        from studies.qop2007 import factors
+
+        return factors.level(factor.name, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """The policy on the scenario's network, over the air that was asked for."""

@@ -148,11 +148,12 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
     out = tmp_path / "out"
     out.mkdir()
     (out / "auth-air.pcap").write_bytes(b"packets" * 1000)
+    (out / "raw.json").write_text("{}")
     taken = [{"point": "air", "file": "auth-air.pcap", "captured": 1, "dropped": 0}]
     folder = tmp_path / "run"
 
     def keep(repetition: int) -> None:
-        packing.compress(out, ["auth-air.pcap"])
+        packing.pack(out, ["auth-air.pcap"], [], keeps_captures=True)
         results.keep(make("P1", repetition, captures=taken), out)
 
     with ResultsFolder(folder) as results:

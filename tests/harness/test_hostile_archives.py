@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.portable import exporting, importing, verifying
-from results_folder import add_record, assert_nothing_came, make, packed, plan_of, tree
+from harness.portable.contents import FileKind
+from results_folder import (
+    add_record,
+    assert_nothing_came,
+    findings,
+    make,
+    packed,
+    plan_of,
+    tree,
+    write,
+)
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
 Mutate = Callable[[Members], object]
@@ -127,7 +137,8 @@ def test_well_packed_is_not_yet_true(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("old", "new", "words"), [
     (b'"records": 4', b'"records": 5', "counts 5 records, there are 4"),
     (b'"plan": "', b'"plan": "f', "of another plan"),
-    (b'handoff.svg": 6', b'handoff.svg": 7', "handoff.svg: 6 bytes, by manifest.json 7 bytes"),
+    (b'P1-N2/ap-a-hostapd.log": 6', b'P1-N2/ap-a-hostapd.log": 7',
+     "hostapd.log: 6 bytes, by manifest.json 7 bytes"),
 ])
 def test_manifest_that_does_not_agree(tmp_path: Path, old: bytes, new: bytes, words: str) -> None:
     """Counts, plan and sizes are compared with what is there, even if all checksums agree."""
@@ -144,10 +155,32 @@ def test_manifest_that_does_not_agree(tmp_path: Path, old: bytes, new: bytes, wo
 def test_endless_zeros_do_not_fill_memory_or_disk(tmp_path: Path) -> None:
     """A member far larger than manifest.json says is refused before it is written."""
     file = packed(tmp_path)
-    members = [(info, content) for info, content in members_of(file) if "svg" not in info.name]
-    members.append(member("run/handoff.svg", bytes(50_000_000)))
+    members = [(info, content) for info, content in members_of(file)
+               if "P1-N2-001.json" not in info.name]
+    members.append(member("run/records/P1-N2-001.json", bytes(50_000_000)))
     with pytest.raises(UserError, match="another size"):
         importing.import_archive(rewrite(file, members), tmp_path / "out", tmp_path)
+
+
+def test_a_page_with_a_program_stays_outside(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive that is sound but for its reports brings records; nothing to open is unpacked."""
+    folder = make(tmp_path / "run")
+    page = b"<script>alert('numbers to my taste')</script>"
+    for name in ("report.html", "handoff.svg", "tables/tables.tex"):
+        write(folder / name, page)
+    monkeypatch.setattr(exporting, "_LEFT_OUT", {FileKind.CAPTURE, FileKind.PACKING_LIST})
+    file = exporting.export(folder, tmp_path / "run.tar.gz", "all").file
+    monkeypatch.undo()
+    assert verifying.verify(file).ok
+    for _ in range(2):  # into a new folder, and into one that lacks them
+        done = importing.import_archive(file, tmp_path / "out", tmp_path)
+        assert sorted(done.left_out) == ["handoff.svg", "report.html", "tables/tables.tex"]
+        assert not [name for name, content in tree(tmp_path / "out").items() if page in content]
+    assert findings(tmp_path / "out") == []
+    assert not exporting.export(folder, tmp_path / "own.tar.gz", "all").foreign
+    assert not [info.name for info, _ in members_of(tmp_path / "own.tar.gz")
+                if "report" in info.name or "tables" in info.name or "svg" in info.name]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999, 1.0])
@@ -196,7 +229,8 @@ def test_flipped_octets_in_the_tar(whole: tuple[bytes, Path], at: float, value: 
         # Owner, mode and padding are not taken over, so changing them changes nothing.
         found = tree(out)
         found.pop("SHA256SUMS")
-        assert found == tree(place / "run")
+        assert found == {path: content for path, content in tree(place / "run").items()
+                         if not path.endswith(".svg")}
         shutil.rmtree(out)
 
 

@@ -73,7 +73,8 @@ def _dissected(recording: str, wep_key: str) -> dict[str, tuple[Packet, ...]]:
     """All captures of a recording, read at once as a run reads them."""
     def read() -> dict[str, tuple[Packet, ...]]:
         names = captures(recording)
-        every = dissect.read_all([path(recording, name) for name in names], wep_key)
+        keys = [f"wep:{wep_key}"] if wep_key else []
+        every = dissect.read_all([path(recording, name) for name in names], keys)
         return dict(zip(names, map(tuple, every), strict=True))
 
     return shared.once(f"dissected-{recording}-{wep_key}", read)

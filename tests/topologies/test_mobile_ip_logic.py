@@ -367,6 +367,8 @@ FOREIGN_DENIALS = {
     "lifetime": ({}, signed(request(lifetime_s=601)), 255, 69),
     "broken": ({}, request().encode() + b"\x20\x14\x00", 255, 70),
     "home address": ({}, signed(request(home_address="0.0.0.0")), 255, 70),
+    "home address of the agent's": ({}, signed(request(home_address=FA)), 255, 70),
+    "home address of its wire": ({}, signed(request(home_address=CARE_OF)), 255, 70),
     "home agent": ({}, signed(request(home_agent="255.255.255.255")), 255, 70),
     "encapsulation": ({}, signed(request(flags=RequestFlag.GRE)), 255, 72),
     "no tunnel": ({"reverse_tunnel": False}, signed(request()), 255, 74),

@@ -151,6 +151,9 @@ class ForeignAgent:
         """Why a request is denied (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
         if not is_unicast(request.home_address) or not is_unicast(request.home_agent):
             yield Code.FA_MALFORMED_REQUEST, "home address or agent is no unicast address"
+        if request.home_address in {self.policy.address, self.policy.care_of}:
+            # Served as a visitor's, the agent's own address would be taken off the wire.
+            yield Code.FA_MALFORMED_REQUEST, "home address is this agent's own"
         if request.care_of not in {self.policy.care_of, request.home_address}:
             yield Code.FA_CARE_OF, "invalid care-of address"
         if request.care_of == request.home_address and not is_deregistration(request):

@@ -137,7 +137,7 @@ def numbers(qop: Qop, out: str) -> dict[str, Any]:
             for path in sorted(Path(qop.folder, out, "records").glob("*.json"))}
 
 
-def test_two_runs_of_one_seed_are_identical(qop: Qop) -> None:
+def test_two_runs_of_one_seed_are_identical_and_judged_anew(qop: Qop) -> None:
     """In every number of every record: from two machines, with other keys, at another time."""
     for out in ("first", "second"):
         done = qop("run", "adp1987", "--messages", "200", "--repetitions", "1", "--traces", "ALL",
@@ -149,3 +149,5 @@ def test_two_runs_of_one_seed_are_identical(qop: Qop) -> None:
     assert first == second
     [measured] = first.values()
     assert len(measured["latencies_s"]) == 20
+    done = qop("verify", "--redo", "second")
+    assert "; 1 records judged anew say the same" in done.stdout

@@ -15,7 +15,7 @@ import pytest
 import shared
 from conftest import MEASURED, PATIENCE_S, PROJECT, VIRTUAL, Qop, checks
 from measure.record import Record
-from plans import body
+from plans import STUDY, body
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
@@ -82,7 +82,8 @@ def test_eap_tls_delivers_wep_keys(at_home: dict[str, Record], policy: str) -> N
     phases = {phase.name: phase for phase in body(at_home[policy]).phases}
     assert phases["dot1x"].packets == 17
     held = checks(at_home[policy])
-    assert {"EAP method TLS", "mutual authentication", "keys delivered by EAPOL-Key"} <= held.keys()
+    assert {"EAP method TLS", "mutual authentication", "keys delivered by EAPOL-Key",
+            "frames open with the keys in force"} <= held.keys()
 
 
 def test_all_layers_together(at_home: dict[str, Record]) -> None:
@@ -123,8 +124,20 @@ def test_users_own_policy(own: dict[str, Record]) -> None:
     """WPA2-PSK with CCMP, without touching any code: proven, and with its authentication time."""
     held = checks(own["WPA2-PSK"])
     assert {"CCMP on every data frame", "pairwise cipher negotiated",
-            "four-way handshake"} <= held.keys()
+            "four-way handshake", "frames open with the keys in force"} <= held.keys()
+    assert "frames open with the keys in force" in checks(own["WPA2-EAP"])
     assert body(own["WPA2-PSK"]).authentication_time_s
+
+
+def test_records_are_judged_anew_without_anybodys_files(
+        own: dict[str, Record], shared_qop: Qop, tmp_path: Path) -> None:
+    """WEP, EAP, PSK, SAE: from an archive alone, all that was measured comes out the same."""
+    (shared_qop.folder / "eap.yml").rename(tmp_path / "eap.yml")
+    packed = str(tmp_path / "own.tar.gz")
+    assert shared_qop("export", "own", "--captures", "all", "-o", packed).returncode == 0
+    done = shared_qop("verify", "--redo", packed)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(own)} records judged anew say the same" in done.stdout
 
 
 def test_every_authentication_is_whole(own: dict[str, Record]) -> None:
@@ -157,6 +170,20 @@ def test_negative_controls_fail_for_the_right_reason(qop: Qop, fault: str, polic
         assert judged.tcp is None and judged.udp is None and judged.authentication_time_s is None
 
 
+@pytest.mark.parametrize("name", ["bypass", "clear-but-marked", "unverified-registration",
+                                  "weaker-ike"])
+def test_controls_that_leave_everything_flowing_fail_their_own_checks(qop: Qop, name: str) -> None:
+    """Both streams arrive without the protection, and exactly the check for it does not hold."""
+    fault = STUDY.fault(name)
+    assert fault is not None
+    done, records = qop.run("fault", *VIRTUAL, "--policies", fault.on["policy"], "--fault", name,
+                            "--scenarios", fault.on["scenario"], "--repetitions", "1")
+    assert done.returncode == 1
+    [found] = records.values()
+    assert body(found).tcp and body(found).udp
+    assert {check.check for check in found.evidence if not check.ok} == set(fault.fails)
+
+
 def test_an_authentication_in_clear_fails_its_repetition(qop: Qop) -> None:
     """The second of four builds no tunnel; its ping is answered, and all others are protected.
 
@@ -169,7 +196,7 @@ def test_an_authentication_in_clear_fails_its_repetition(qop: Qop) -> None:
     assert found.status == "failed" and body(found).authentication_time_s is None
     failed = {check.check: check.detail for check in found.evidence if not check.ok}
     assert failed.keys() == {f"{name} (earlier authentications)" for name in (
-        "ISAKMP packets", "ESP transforms in the kernel", "no clear inner packet")}
+        "ISAKMP packets", "IKE proposal", "ESP transforms in the kernel", "no clear inner packet")}
     assert all(re.findall(r"authentication \d", detail) == ["authentication 2"]
                for detail in failed.values())
     assert "not proven: ISAKMP packets (earlier authentications) (authentication 2: 0, 9 expected" \

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from measure import dissect
+from measure import dissect, mobility
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from policies import Policy
@@ -28,6 +28,7 @@ from recorded import (
 )
 from recorded import packets as recorded
 from studies.qop2007 import evidence
+from topologies.mobile_ip import packets as messages
 
 Mutation = Callable[[Observed], None]
 
@@ -104,15 +105,15 @@ def test_mobile_ip_is_proven_in_every_scenario(recording: str) -> None:
     ("P6", "P8", {"WEP-104 on every data frame", "initialisation vectors differ",
                   "keys delivered by EAPOL-Key"}),
     ("P7", "P2", {"no 802.1X"}),
-    ("P9", "P11", {"ESP transforms in the kernel"}),
-    ("P12", "P10", {"ESP transforms in the kernel"}),
+    ("P9", "P11", {"ESP transforms in the kernel", "IKE proposal"}),
+    ("P12", "P10", {"ESP transforms in the kernel", "IKE proposal"}),
     ("P12", "P8", {"no IPsec"}),
-    ("P12-R1", "P10", {"ESP transforms in the kernel"}),
+    ("P12-R1", "P10", {"ESP transforms in the kernel", "IKE proposal"}),
     ("P12-R1", "P8", {"no IPsec", "IP-in-IP between the agents"}),
     ("P1-R1", "P2", {"WEP-104 on every data frame", "initialisation vectors differ",
                      "static WEP key in use"}),
-    ("P1-R2", "P3", {"ISAKMP packets", "ESP transforms in the kernel", "no clear inner packet",
-                     "ESP between the agents"}),
+    ("P1-R2", "P3", {"ISAKMP packets", "IKE proposal", "ESP transforms in the kernel",
+                     "no clear inner packet", "ESP between the agents"}),
     ("P3-N3", "P1", {"no IPsec", "traffic crosses the wire between the subnets"}),
 ])
 def test_what_tells_two_policies_apart(recording: str, judged_as: str, expected: set[str]) -> None:
@@ -210,6 +211,11 @@ def data(p: Packet) -> bool:
     return p.is_data and not p.is_eapol and MAC in (p.transmitter, p.receiver)
 
 
+def frame(p: Packet) -> bool:
+    """A data frame of anybody's that is no EAPOL."""
+    return p.is_data and not p.is_eapol
+
+
 def cut(p: Packet) -> bool:
     """Such a frame, of which the capture kept only the headers."""
     return data(p) and not p.is_whole
@@ -255,6 +261,11 @@ def is_isakmp(p: Packet) -> bool:
     return p.is_isakmp
 
 
+def is_choice(p: Packet) -> bool:
+    """The agent's choice of what the mobile node proposes for IKE."""
+    return bool(p.ike_suite) and p.ethernet_src != MAC
+
+
 def is_request(p: Packet) -> bool:
     """A registration request."""
     return p.mip_type == dissect.REGISTRATION_REQUEST
@@ -284,7 +295,11 @@ AT_HOME, VISITING = "registered at home", "registered with the foreign agent"
 BY_AGENT = "all traffic passes the agent"
 CROSSING = "traffic crosses the wire between the subnets"
 IPIP, ESP_TUNNEL = "IP-in-IP between the agents", "ESP between the agents"
+OPENED = "frames open with the keys in force"
+SUITE, AUTHENTIC = "IKE proposal", "registration is authentic"
 SA = ("kernel", "after_traffic", "ha-a", "1")
+B1 = ("kernel", "companions", "b1")
+ALL_SYSTEMS = "01:00:5e:00:00:01"
 
 # What is wrong, on which recording, which check must fail (and no other), and how it is made.
 MUTATIONS: list[tuple[str, str, str, Mutation]] = [
@@ -300,11 +315,17 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
      change("traffic-air", data, only=3, protected=False, wep_iv="")),
     ("one clear frame of a static key, cut", "P2", WEP,
      change("traffic-air", cut, only=0, protected=False, wep_iv="")),
+    ("one clear frame to everybody", "P8", WEP,
+     add("traffic-air", data, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS, protected=False,
+         wep_iv="")),
+    ("one clear frame to everybody, of a static key", "P7", WEP,
+     add("traffic-air", cut, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS, protected=False,
+         wep_iv="")),
     ("protected, but without a WEP IV", "P12", WEP,
      change("auth-air", data, only=0, wep_iv="", ccmp_iv="0x000000000001")),
     ("constant IV", "P8", IVS, each(
-        change("auth-air", data, wep_iv="0x000001"),
-        change("traffic-air", data, wep_iv="0x000001"))),
+        change("auth-air", frame, wep_iv="0x000001"),
+        change("traffic-air", frame, wep_iv="0x000001"))),
     ("one EAPOL-Key missing", "P8", EAP_KEYS, drop("auth-mn", is_key, keep=1)),
     ("no EAPOL-Key", "P12", EAP_KEYS, drop("auth-mn", is_key)),
     ("EAPOL-Key before EAP-Success", "P8", EAP_KEYS,
@@ -339,12 +360,28 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
      add("auth-mn", is_key, source=("P8", "auth-mn"))),
     ("8 ISAKMP packets", "P3", ISAKMP, drop("auth-mn", lambda p: p.is_isakmp, keep=8)),
     ("10 ISAKMP packets", "P12", ISAKMP, add("auth-mn", lambda p: p.is_isakmp)),
+    ("a weaker hash for IKE", "P3", SUITE,
+     change("auth-mn", is_choice, ike_suite="3des-md5-modp1024")),
+    ("a weaker group", "P12", SUITE, change("auth-mn", is_choice, ike_suite="3des-sha1-modp768")),
+    ("the choice is not to be seen", "P9", SUITE, change("auth-mn", is_choice, ike_suite="")),
+    ("another choice away", "P12-R1", SUITE,
+     change("auth-mn", away(is_choice), ike_suite="3des-md5-modp1024")),
     ("wrong cipher", "P4", TRANSFORMS, kernel(*SA, "enc", value="cbc(aes)")),
     ("wrong integrity", "P12", TRANSFORMS, kernel(*SA, "auth", value="hmac(md5)")),
     ("no encryption", "P9", TRANSFORMS, kernel(*SA, "enc", value="ecb(cipher_null)")),
     ("transport, not tunnel", "P3", TRANSFORMS, kernel(*SA, "mode", value="transport")),
     ("an SA no packet went through", "P12", TRANSFORMS, kernel(*SA, "packets", value=0)),
+    ("no encryption, but authentication", "P12", TRANSFORMS, kernel(*SA, "proto", value="ah")),
     ("an SA missing", "P3", TRANSFORMS, without_sa),
+    ("no SA of the companion's", "P3-N3", TRANSFORMS, kernel(*B1, "sas", value={})),
+    ("an SA of the companion's missing", "P3-N3", TRANSFORMS, kernel(*B1, "sas", "b1", value=[])),
+    ("a weaker cipher of the companion's", "P3-N3", TRANSFORMS,
+     kernel(*B1, "sas", "ha-b", "0", "enc", value="ecb(cipher_null)")),
+    ("nothing passed the companion's tunnel", "P3-N3", TRANSFORMS,
+     kernel(*B1, "sas", "b1", "1", "packets", value=0)),
+    ("a weaker cipher between the agents", "P12-R1", TRANSFORMS,
+     kernel("kernel", "agents", "ha-b", "2", "enc", value="cbc(des)")),
+    ("no tunnel between the agents", "P3-N3", TRANSFORMS, kernel("kernel", "agents", value={})),
     ("an SA left over", "P3", TRANSFORMS, with_leftover_sa),
     ("kernel not asked", "P9", TRANSFORMS, kernel("kernel", "after_traffic", value={})),
     ("clear inner packet on the air", "P3", INNER,
@@ -354,6 +391,9 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("clear stream on the wire", "P9", INNER,
      add("traffic-wire", lambda p: p.ip_src == ADDRESS, source=("P1", "traffic-wire"))),
     ("no ESP at all", "P4", INNER, drop("traffic-wire", is_esp)),
+    ("clear packet of the peer's", "P3-N3", INNER,
+     add("traffic-far", is_esp, ip_proto=17, ip_dst=ADDRESS)),
+    ("no ESP behind the peer's access point", "P12-R1", INNER, drop("traffic-far", is_esp)),
     ("ESP in a policy without IPsec", "P1", NO_IPSEC,
      add("traffic-wire", is_esp, source=("P3", "traffic-wire"))),
     ("ESP in a policy without IPsec, authenticating", "P8", NO_IPSEC,
@@ -365,6 +405,9 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     # The same of the second stay: what holds at home proves nothing of the visited network.
     ("not associated away", "P1-R1", ASSOCIATED, kernel("kernel", "foreign_station", value={})),
     ("not associated before it moved", "P1-R1", ASSOCIATED, kernel("kernel", "station", value={})),
+    ("companion not associated", "P3-N3", ASSOCIATED, kernel(*B1, "station", value={})),
+    ("companion's port is closed", "P12-R1", AFTER,
+     kernel("kernel", "companions", "a1", "station", "authorized", value="no")),
     ("one EAPOL-Key missing away", "P12-R1", EAP_KEYS,
      drop("auth-mn", away(is_key), keep=1)),
     ("method MD5 away", "P12-R1", TLS,
@@ -433,7 +476,7 @@ def test_each_check_fails_alone(what: str, policy: str, expected: str, mutate: M
 def test_silent_air_proves_nothing() -> None:
     """Without a data frame neither the air's openness nor the frames' way is shown."""
     seen = observed("P3")
-    each(drop("auth-air", data), drop("traffic-air", data))(seen)
+    each(drop("auth-air", frame), drop("traffic-air", frame))(seen)
     assert failing(POLICIES["P3"], seen) == {OPEN, BY_AGENT}
 
 
@@ -444,6 +487,7 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
     """
     unpacked = each(change("traffic-core", is_esp, ip_proto=6, ip_src=ADDRESS),
                     drop("traffic-wire", is_esp), drop("auth-wire", is_esp),
+                    drop("traffic-far", is_esp),
                     drop("auth-mn", is_isakmp))
     seen = observed("P3-N3")
     unpacked(seen)
@@ -455,6 +499,8 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
 
 WPA2_MUTATIONS: list[tuple[str, str, Mutation]] = [
     ("clear frame", CCMP, change("auth-air", data, only=0, protected=False)),
+    ("TKIP in place of CCMP", CCMP,
+     change("auth-air", data, only=1, ccmp_iv="", tkip_iv="0x000000000001")),
     ("WEP in place of CCMP", CCMP, change("auth-air", data, only=1, ccmp_iv="", wep_iv="0x000001")),
     ("packet number constant", IVS, change("auth-air", data, ccmp_iv="0x000000000001")),
     ("TKIP asked for", CIPHER, change("auth-air", lambda p: p.subtype == 0, rsn_cipher=2)),
@@ -492,6 +538,76 @@ def test_no_success_leaves_two_checks_unproven(policy: str) -> None:
     assert failing(POLICIES[policy], seen) == {SUCCESS, ONLY_EAPOL}
 
 
+KEY, OTHER_KEY = bytes(range(16)), bytes(16)
+REQUEST, REPLY = (messages.Request(0, 600, "10.1.0.12", "10.1.0.1", "10.1.0.12", 7),
+                  messages.Reply(0, 600, "10.1.0.12", "10.1.0.1", 7))
+
+
+def signed(message: messages.Request | messages.Reply, key: bytes = KEY) -> bytes:
+    """A registration message under a key."""
+    return messages.authenticate(message, messages.ExtensionType.MOBILE_HOME,
+                                messages.Association(256, key)).encode()
+
+
+def registering(*passed: tuple[float, bytes], recording: str = "P1") -> set[str]:
+    """What fails where these registration messages passed the mobile node, under a known key."""
+    seen = replace(observed(recording), registration_key=KEY, registrations=passed)
+    return failing(policy_of(recording), seen)
+
+
+def test_registrations_are_authentic() -> None:
+    """Every request and the last reply of each stay bear the run's key, or one check fails."""
+    right = [(1.0, signed(REQUEST)), (1.1, signed(REPLY))]
+    assert registering(*right) == set()
+    for wrong in ([], right[:1], right[1:], [(1.0, signed(REQUEST, OTHER_KEY)), right[1]],
+                  [right[0], (1.1, signed(REPLY, OTHER_KEY))], [(1.0, REQUEST.encode()), right[1]],
+                  [right[0], (1.1, REPLY.encode())], [*right, (1.2, signed(REPLY, OTHER_KEY))],
+                  [*right, (1.2, signed(REQUEST, OTHER_KEY))],
+                  [(1.0, signed(messages.parse_request(signed(REQUEST)))), right[1]]):
+        assert registering(*wrong) == {AUTHENTIC}
+    # A foreign agent may deny first, without an authenticator: the home agent's word counts.
+    assert registering(right[0], (1.05, REPLY.encode()), *right) == set()
+
+
+def test_registrations_are_authentic_in_both_networks() -> None:
+    """A reply at home says nothing of the one in the visited network."""
+    moved = raw("P1-R1")["stamps"]["foreign_start"]
+    stays = [[(at, signed(REQUEST)), (at + 0.1, signed(REPLY))] for at in (moved - 1, moved + 1)]
+    assert registering(*stays[0], *stays[1], recording="P1-R1") == set()
+    assert registering(*stays[0], recording="P1-R1") == {AUTHENTIC}
+    assert registering(*stays[0], stays[1][0], recording="P1-R1") == {AUTHENTIC}
+
+
+def test_no_octet_of_a_registration_can_be_altered() -> None:
+    """Any one that is changed, left out or added is noticed, without our daemons' code."""
+    for message in (signed(REQUEST), signed(REPLY)):
+        assert mobility.is_authentic(message, KEY)
+        for at in range(1, len(message)):
+            altered = bytearray(message)
+            altered[at] ^= 1
+            assert not mobility.is_authentic(bytes(altered), KEY), at
+            assert not mobility.is_authentic(message[:at], KEY)
+        assert not mobility.is_authentic(message + bytes(1), KEY)
+    assert not mobility.is_authentic(b"\x07" + bytes(40), KEY)
+
+
+def test_frames_that_do_not_open_fail_alone() -> None:
+    """With all keys known, each whole frame of the mobile node has to be read with one of them."""
+    def opened(**values: Any) -> set[str]:
+        seen = replace(wpa2(), has_link_keys=True)
+        change("auth-air", data, length=100, captured=100, has_llc=True)(seen)
+        change("auth-air", data, only=2, **values)(seen)
+        return failing(WPA2, seen)
+
+    assert opened() == set()
+    assert opened(has_llc=False) == {OPENED}
+    # What the capture cut cannot be read, and another's frame is another's key.
+    assert opened(has_llc=False, captured=60) == set()
+    assert opened(has_llc=False, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS) == set()
+    assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED}
+    assert OPENED not in {check.check for check in evidence.verify(WPA2, wpa2())}
+
+
 def test_every_check_has_a_mutation() -> None:
     """No check of any policy is left without a case that makes it fail."""
     known = {expected for _, _, expected, _ in MUTATIONS} | {SUCCESS}
@@ -522,13 +638,16 @@ def test_ipsec_modes_and_ciphers_of_other_policies() -> None:
         "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
         "mode": "transport"}}})
     seen = observed("P3")
-    assert {ISAKMP, TRANSFORMS} == failing(modern, seen)
+    assert {ISAKMP, SUITE, TRANSFORMS} == failing(modern, seen)
     drop("auth-mn", lambda p: p.is_isakmp, keep=4)(seen)
+    change("auth-mn", is_choice, ike_suite="aes128gcm16-prfsha256-ecp256")(seen)
     for states in seen.raw["kernel"]["after_traffic"].values():
         for state in states:
             del state["enc"], state["auth"]
-            state |= {"mode": "transport", "aead": "rfc4106(gcm(aes))"}
+            state |= {"mode": "transport", "aead": "rfc4106(gcm(aes))", "aead_bits": 160}
     assert failing(modern, seen) == set()
+    seen.raw["kernel"]["after_traffic"]["a2"][0]["aead_bits"] = 288
+    assert failing(modern, seen) == {TRANSFORMS}
 
 
 @pytest.mark.parametrize("esp", ["3des-md5", "3des-sha1", "aes128-sha256", "aes192-sha384",

@@ -1,0 +1,202 @@
+"""Judging kept records anew: their captures are dissected again, and every number is compared.
+
+A record is judged by its study's own judge, from what the results folder holds and nothing else:
+not the checkout's policies, no file of the user's, no guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import studies
+from harness.engine.dissectors import DissectorLost, Dissectors
+from harness.engine.packing import PACKED_RAW, RAW, SUFFIX
+from harness.portable.checksums import digest_of
+from harness.portable.contents import is_safe
+from harness.portable.survey import Survey, record_path
+from measure.errors import MeasureError
+from measure.manifest import Manifest
+from measure.record import CheckRecord, Record
+from studies.study import Cell, Judged, Repetition, Study, StudyError
+from studies.validating import said
+
+#: Sums of the same numbers may differ in their last digit between versions of Python.
+_ROUNDING = 1e-12
+#: Of one record; more of them say nothing new.
+_MAX_DIFFERENCES = 20
+#: What is compared of a record; all else is about how it came to be measured.
+_COMPARED = ("status", "reason", "measured", "evidence", "captures", "elapsed_s", "raw")
+
+
+class NotRedoneError(Exception):
+    """A record that nobody can judge anew; the text says why, without naming the record."""
+
+
+@dataclass(frozen=True)
+class Redone:
+    """What came of one record: where it and its captures disagree, or why it was not judged."""
+
+    name: str
+    differences: Sequence[str] = ()
+    not_redone: str = ""
+
+
+def redo(folder: Path, survey: Survey) -> list[Redone]:
+    """Judge every record of a folder anew, side by side, in order of name."""
+    async def all_of_them() -> list[Redone]:
+        dissectors = Dissectors(os.cpu_count() or 1)
+        try:
+            return list(await asyncio.gather(*(
+                judge_anew(dissectors, name) for name in sorted(survey.records))))
+        finally:
+            dissectors.close()
+
+    async def judge_anew(dissectors: Dissectors, name: str) -> Redone:
+        if survey.plan is None:
+            return Redone(name, not_redone="nobody knows what its levels say without a plan.json")
+        try:
+            return await dissectors.run(functools.partial(
+                redo_record, folder, survey.plan, name, survey.records[name]))
+        except DissectorLost as loss:
+            return Redone(name, [f"{record_path(name)}: cannot be judged anew: {loss}"])
+
+    return asyncio.run(all_of_them())
+
+
+def redo_record(folder: Path, plan: Manifest, name: str, record: Record) -> Redone:
+    """Judge one record anew; `name` is that of its file."""
+    try:
+        study = _study(record)
+        with tempfile.TemporaryDirectory(prefix="qop-redo-") as unpacked:
+            altered = list(_unpack(folder, name, record, Path(unpacked)))
+            differences = [*altered, *_judged(study, plan, record, Path(unpacked))]
+    except NotRedoneError as reason:
+        return Redone(name, not_redone=str(reason))
+    return Redone(name, list(_shortened(name, differences)))
+
+
+def _shortened(name: str, differences: Sequence[str]) -> Iterator[str]:
+    for difference in differences[:_MAX_DIFFERENCES]:
+        yield f"{record_path(name)}: {difference}"
+    if len(differences) > _MAX_DIFFERENCES:
+        yield f"{record_path(name)}: and {len(differences) - _MAX_DIFFERENCES} more differences"
+
+
+def _study(record: Record) -> Study:
+    """The study that measured, if it is here and can judge what is kept."""
+    try:
+        study = studies.load(record.study.id)
+    except StudyError as error:
+        raise NotRedoneError(str(error)) from None
+    if study.version != record.study.version:
+        raise NotRedoneError(f"is of version {record.study.version} of {study.id}, which is of "
+                             f"version {study.version} here")
+    if study.not_redone:
+        raise NotRedoneError(study.not_redone)
+    if PACKED_RAW not in record.files:
+        raise NotRedoneError("came to no judgement" if not record.evidence and not record.captures
+                             else f"was measured before {PACKED_RAW} was kept")
+    return study
+
+
+def _unpack(folder: Path, name: str, record: Record, target: Path) -> Iterator[str]:
+    """Lay out what the judge was given; what is not as it was then, by its checksum."""
+    places = {RAW: folder / "files" / name / PACKED_RAW}
+    places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
+    for capture in record.captures:
+        file = str(capture["file"])
+        places[file] = folder / "captures" / name / f"{file}{SUFFIX}"
+    for file, place in places.items():
+        if "/" in file or not is_safe(file):
+            raise NotRedoneError(f"names a file that cannot be one ({file!r})")
+        if not place.is_file():
+            raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
+        unpacked = target / file
+        try:
+            with (gzip.open(place) if place.name == f"{file}{SUFFIX}" else place.open("rb")) \
+                    as source, unpacked.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+        except (OSError, EOFError) as error:
+            yield f"{place.relative_to(folder)} cannot be read ({said(error)})"
+            continue
+        if digest_of(unpacked) != record.sha256.get(file):
+            yield f"{place.relative_to(folder)} is not what was judged, by its SHA-256"
+
+
+def _judged(study: Study, plan: Manifest, record: Record, out: Path) -> Iterator[str]:
+    """Where the record and its study's judgement of the unpacked files differ."""
+    try:
+        cell = Cell({factor.name: study.level(factor, record.cell[factor.name],
+                                              plan.levels[factor.name][record.cell[factor.name]])
+                     for factor in study.factors})
+        asked = study.asked.model_validate_json(json.dumps(record.asked))
+    except (StudyError, KeyError, ValueError) as error:
+        raise NotRedoneError(f"of its cell too little is kept ({said(error)})") from None
+    secrets: dict[str, dict[str, str]] = {}
+    for path, value in record.secrets.items():
+        place, _, secret = path.partition(".")
+        secrets.setdefault(place, {})[secret] = value
+    try:
+        verdict = study.judge(Repetition(cell, asked, out, secrets))
+    except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
+        what = error.reason if isinstance(error, MeasureError) else said(error)
+        yield f"cannot be judged from what is kept: {what.replace(f'{out}/', '')}"
+        return
+    anew, then = _document(verdict), record.model_dump(mode="json", by_alias=True)
+    for field in _COMPARED:
+        yield from _differences(then[field], anew[field], field)
+
+
+def _document(verdict: Judged) -> dict[str, Any]:
+    """A judgement as a record has it."""
+    measured = verdict.measured
+    document = {
+        "status": verdict.status if verdict.status != "ok" or not verdict.reason else "failed",
+        "reason": verdict.reason, "captures": list(verdict.captures),
+        "measured": measured and measured.model_dump(mode="json", by_alias=True),
+        "evidence": [CheckRecord.model_dump(check) for check in verdict.evidence],
+        "elapsed_s": verdict.elapsed_s, "raw": dict(verdict.raw)}
+    plain: dict[str, Any] = json.loads(json.dumps(document))
+    return plain
+
+
+def _differences(then: Any, anew: Any, where: str) -> Iterator[str]:
+    """Each value of a record that is another one now; numbers are the same to the last digit."""
+    if isinstance(then, Mapping) and isinstance(anew, Mapping):
+        for key in dict.fromkeys((*then, *anew)):
+            yield from _differences(then.get(key), anew.get(key), f"{where}.{key}")
+    elif isinstance(then, list) and isinstance(anew, list) and len(then) == len(anew):
+        for number, (old, new) in enumerate(zip(then, anew, strict=True)):
+            yield from _differences(old, new, f"{where}[{_name(old, number)}]")
+    elif not _same(then, anew):
+        yield f"{where} is {_shown(then)}, and {_shown(anew)} by what is kept"
+
+
+def _name(entry: Any, number: int) -> str:
+    """What an entry of a list is called: a check, a phase, a capture, or by its number."""
+    names = (entry.get(key) for key in ("check", "name", "file")) \
+        if isinstance(entry, Mapping) else ()
+    return next((name for name in names if isinstance(name, str)), str(number))
+
+
+def _same(then: Any, anew: Any) -> bool:
+    if isinstance(then, float) or isinstance(anew, float):
+        return isinstance(then, int | float) and isinstance(anew, int | float) and math.isclose(
+            then, anew, rel_tol=_ROUNDING)
+    return bool(then == anew)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,166 @@
+"""`qop bench proof`: every negative control against every check, each in a guest of its own.
+
+A control takes one protection away in one cell; the checks that its study names for it must fail
+there, and no others. The same cell without it must be proven. What has been measured by this code
+is not measured again, so an interrupted bench goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+import studies
+from harness.engine import request, setup
+from harness.engine.campaign import Campaign
+from harness.engine.events import EventLog
+from harness.engine.machine import ROOT
+from harness.engine.plan import Plan
+from harness.engine.provenance import code_digest
+from harness.engine.request import RunRequest
+from harness.engine.results import RESULTS, ResultsFolder
+from measure.record import Record, RecordError
+from studies import records as stored
+from studies.study import Fault, Study
+from topologies.builders import MININET
+
+#: Where a cell is called without any control.
+_WITHOUT = "without"
+TABLE = "proof.md"
+
+
+@dataclass(frozen=True)
+class ControlOutcome:
+    """What came of a control in its cell, or of the cell without one (`control` is "")."""
+
+    control: str
+    fault: Fault
+    record: Record
+
+    @property
+    def failed(self) -> list[str]:
+        """The checks that did not hold, in the evidence's order."""
+        return [check.check for check in self.record.evidence if not check.ok]
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the repetition ended before all was measured."""
+        return bool(self.record.raw.get("failure")) or not self.record.evidence
+
+    @property
+    def is_as_declared(self) -> bool:
+        """Whether exactly the control's own checks failed, or nothing flowed where it has none."""
+        if not self.control:
+            return self.record.status == "ok"
+        if not self.fault.fails:
+            return self.record.status == "failed" and self.broke_off
+        return not self.broke_off and sorted(self.failed) == sorted(self.fault.fails)
+
+    def line(self) -> str:
+        """The outcome in one line."""
+        said = f"breaks off: {self.record.reason}" if self.broke_off else \
+            f"fails: {', '.join(self.failed) or 'nothing'}"
+        name = self.control or _WITHOUT
+        wrong = "" if self.is_as_declared else " -- NOT AS DECLARED" + (
+            f" ({', '.join(self.fault.fails)})" if self.fault.fails else "")
+        return f"{name} on {self.record.name}: {said}{wrong}"
+
+
+def bench(out: Path | None = None) -> int:
+    """Run every control of every study that has a cell for it; 1 if one is not as declared."""
+    folder = out or RESULTS / "proof"
+    outcomes: dict[str, list[ControlOutcome]] = {}
+    for name in studies.names():
+        study = studies.load(name)
+        for outcome in _outcomes(study, folder / name):
+            outcomes.setdefault(name, []).append(outcome)
+            click.echo(outcome.line(), err=True)
+    text = "\n".join(line for name, entries in outcomes.items()
+                     for line in rendered(name, entries))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TABLE).write_text(text + "\n")
+    click.echo(text)
+    return 0 if all(entry.is_as_declared for entries in outcomes.values()
+                    for entry in entries) else 1
+
+
+def _outcomes(study: Study, folder: Path) -> Iterator[ControlOutcome]:
+    """Each cell without a control, and then every control."""
+    faults = {name: fault for name in study.faults
+              if (fault := study.fault(name)) is not None and fault.on}
+    cells = {tuple(sorted(fault.on.items())): fault.on for fault in faults.values()}
+    for on in cells.values():
+        made = _plan(study, on, None)
+        yield ControlOutcome("", Fault(""), _measured(
+            made, folder / f"{_WITHOUT}-{made.cells[0].name}"))
+    for name, fault in faults.items():
+        yield ControlOutcome(name, fault, _measured(_plan(study, fault.on, name), folder / name))
+
+
+def _plan(study: Study, on: Mapping[str, str], fault: str | None) -> Plan:
+    """One repetition of the cell, without a warm-up, in virtual time."""
+    files = {factor: [ROOT / level] for factor, level in on.items() if level.endswith(".yml")}
+    made = request.plan(
+        RunRequest(study, levels={factor: [level] for factor, level in on.items()
+                                  if factor not in files},
+                   files=files, repetitions=1, is_single=True, sets=dict(study.proof_sets)),
+        {"fault": fault, "clock": "virtual", "builder": MININET})
+    return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
+
+
+def _measured(plan: Plan, folder: Path) -> Record:
+    """The record of the plan's only repetition: the one that is there, or a new one."""
+    [step] = plan.steps()
+    place = folder / "records" / f"{step.name}.json"
+    done = _done(plan, place)
+    if done is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        with ResultsFolder(folder) as results:
+            results.adopt(plan)
+            campaign = Campaign(plan, setup.machine(plan), results, EventLog(folder))
+            asyncio.run(campaign.run([step]))
+        done = stored.read(place)
+    return done
+
+
+def _done(plan: Plan, place: Path) -> Record | None:
+    """The record that this code has made of this plan, if there is one."""
+    try:
+        record = stored.read(place)
+    except RecordError:
+        return None
+    made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
+    return record if made_with == (plan.digest, code_digest(plan.study.id)) else None
+
+
+def rendered(study: str, outcomes: Sequence[ControlOutcome]) -> Iterator[str]:
+    """Both tables of a study as Markdown: controls with their checks, checks with controls."""
+    yield from (f"### {study}: what each control fails", "",
+                "| control | takes away | cell | checks that fail | that hold |",
+                "|---|---|---|---|---|")
+    for entry in outcomes:
+        if entry.control:
+            fails = "none is asked: nothing flows" if entry.broke_off else ", ".join(entry.failed)
+            held = "" if entry.broke_off else str(len(entry.record.evidence) - len(entry.failed))
+            yield (f"| `{entry.control}` | {entry.fault.title} | {_cell(entry.record)} | {fails} "
+                   f"| {held} |")
+    yield from ("", f"### {study}: what each check is failed by", "",
+                "| check | holds in cells without a control | fails under |", "|---|---|---|")
+    checks = dict.fromkeys(check.check for entry in outcomes if not entry.control
+                           for check in entry.record.evidence)
+    for name in checks:
+        cells = sum(any(check.check == name and check.ok for check in entry.record.evidence)
+                    for entry in outcomes if not entry.control)
+        under = [f"`{entry.control}`" for entry in outcomes
+                 if entry.control and not entry.broke_off and name in entry.failed]
+        yield f"| {name} | {cells} | {', '.join(under) or 'no control yet'} |"
+
+
+def _cell(record: Record) -> str:
+    return "-".join(record.cell.values())

@@ -1,0 +1,42 @@
+"""Keys for frames on the air, as tshark takes them: the run's own, and those that EAP delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from measure import eap_keys, pcap
+from policies.layers import LinkLayer
+
+_PMK_BYTES = 32
+#: Where the mobile node's RADIUS passes, at home and in the visited network; and where it listens.
+_WIRES, _STATION = ("wire", "foreign"), "mn"
+
+
+def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
+                  parts: Sequence[str], ssids: Sequence[str]) -> list[str] | None:
+    """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
+
+    That is so of SAE, whose keys come of no secret alone, and where the run's secret is not given.
+    Raises MeasureError for a capture that cannot be read.
+    """
+    if layer.keys == "static" and "wep_key" in secrets:
+        return [f"wep:{secrets['wep_key']}"]
+    if layer.keys == "psk" and "passphrase" in secrets:
+        return [f"wpa-pwd:{secrets['passphrase']}:{ssid}" for ssid in ssids]
+    if layer.keys != "eap" or "radius_secret" not in secrets:
+        return None
+    wires = [pcap.udp_payloads(file, eap_keys.PORT) for file in _files(out, parts, _WIRES)]
+    sessions = [session for messages in wires for session in eap_keys.sessions(
+        (message for _, message in messages), secrets["radius_secret"].encode())]
+    if layer.is_wep:
+        frames = [frame for file in _files(out, parts, [_STATION])
+                  for _, frame in pcap.eapol(file)]
+        return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
+    return [f"wpa-psk:{session.receive[:_PMK_BYTES].hex()}" for session in sessions]
+
+
+def _files(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:
+    """The captures that there are of these."""
+    files = [out / f"{part}-{point}.pcap" for part in parts for point in points]
+    return [file for file in files if file.exists()]

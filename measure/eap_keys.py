@@ -1,0 +1,109 @@
+"""Keys that EAP delivers, derived outside the machine: from RADIUS and EAPOL-Key as captured.
+
+The server gives the session's key to the access point in its Access-Accept, under the secret that
+the two share (RFC 2548, 2.4.2 and 2.4.3); with it the access point sends WEP keys to the station
+(IEEE 802.1X-2001, 7.6). No daemon and no kernel is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+#: UDP's port of RADIUS.
+PORT = 1812
+_REQUEST, _ACCEPT = 1, 2
+_RADIUS_BYTES, _BLOCK = 20, 16
+_VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17
+#: EAPOL's type of key frames, their RC4 descriptor, and what stands where in one.
+_KEY, _RC4 = 3, 1
+_KEY_FRAME = struct.Struct("!BBHBH8x16sB16s")
+
+
+@dataclass(frozen=True)
+class SessionKey:
+    """What an Access-Accept hands over: the halves of EAP's master session key."""
+
+    receive: bytes
+    send: bytes
+
+
+def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
+    """The key of each Access-Accept that has one, in order."""
+    requests: dict[int, bytes] = {}
+    keys = []
+    for message in messages:
+        if len(message) < _RADIUS_BYTES:
+            continue
+        if message[0] == _REQUEST:
+            requests[message[1]] = message[4:_RADIUS_BYTES]
+        elif message[0] == _ACCEPT and message[1] in requests:
+            found = dict(_microsoft(message[_RADIUS_BYTES:]))
+            if {_SEND_KEY, _RECEIVE_KEY} <= found.keys():
+                authenticator = requests[message[1]]
+                keys.append(SessionKey(*(_opened(found[kind], secret, authenticator)
+                                         for kind in (_RECEIVE_KEY, _SEND_KEY))))
+    return keys
+
+
+def _microsoft(attributes: bytes) -> Iterator[tuple[int, bytes]]:
+    """Microsoft's attributes by their type."""
+    for kind, value in _attributes(attributes):
+        if kind == _VENDOR_SPECIFIC and value[:4] == struct.pack("!I", _MICROSOFT):
+            yield from _attributes(value[4:])
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= 2 and 2 <= data[1] <= len(data):
+        yield data[0], data[2:data[1]]
+        data = data[data[1]:]
+
+
+def _opened(value: bytes, secret: bytes, authenticator: bytes) -> bytes:
+    """A key as the attribute hides it: salt, then blocks under MD5 of secret and block before."""
+    salt, hidden = value[:2], value[2:]
+    before, plain = authenticator + salt, b""
+    for at in range(0, len(hidden), _BLOCK):
+        block = hidden[at:at + _BLOCK]
+        mask = hashlib.md5(secret + before, usedforsecurity=False).digest()
+        plain += bytes(a ^ b for a, b in zip(block, mask, strict=False))
+        before = block
+    return plain[1:1 + plain[0]] if plain else b""
+
+
+def wep_keys(frames: Iterable[bytes], known: Sequence[SessionKey]) -> list[bytes]:
+    """WEP keys in EAPOL frames (from their version on) that a session's key signs; each once."""
+    keys: dict[bytes, None] = {}
+    for frame in frames:
+        if len(frame) < _KEY_FRAME.size:
+            continue
+        _, kind, length, descriptor, size, vector, _, signature = _KEY_FRAME.unpack_from(frame)
+        whole = frame[:4 + length]
+        if (kind, descriptor) != (_KEY, _RC4):
+            continue
+        blank = whole[:_KEY_FRAME.size - 16] + bytes(16) + whole[_KEY_FRAME.size:]
+        for session in known:
+            if hmac.compare_digest(hmac.digest(session.send, blank, "md5"), signature):
+                hidden = whole[_KEY_FRAME.size:][:size]
+                keys[_rc4(vector + session.receive, hidden) if hidden
+                     else session.receive[:size]] = None
+    return list(keys)
+
+
+def _rc4(key: bytes, data: bytes) -> bytes:
+    """RC4 with a key of any size: the library's takes none of 48 bytes, as it is here."""
+    state, j = list(range(256)), 0
+    for i in range(256):
+        j = (j + state[i] + key[i % len(key)]) % 256
+        state[i], state[j] = state[j], state[i]
+    i = j = 0
+    plain = bytearray()
+    for byte in data:
+        i = (i + 1) % 256
+        j = (j + state[i]) % 256
+        state[i], state[j] = state[j], state[i]
+        plain.append(byte ^ state[(state[i] + state[j]) % 256])
+    return bytes(plain)

@@ -1,0 +1,55 @@
+"""Cryptographic suites in words of strongSwan's proposals: as IKE and kernels call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: IKE version 1 (RFC 2409 and IANA's registry): ciphers with their bits where several are possible.
+_CIPHERS_1 = {"5": "3des", "7": "aes"}
+_HASHES_1 = {"1": "md5", "2": "sha1", "4": "sha256", "5": "sha384", "6": "sha512"}
+#: IKE version 2 (RFC 7296 and IANA's registry).
+_CIPHERS_2 = {"3": "3des", "12": "aes", "20": "aes{}gcm16", "28": "chacha20poly1305"}
+_INTEGRITY_2 = {"1": "md5", "2": "sha1", "12": "sha256", "13": "sha384", "14": "sha512"}
+_PRFS_2 = {"1": "prfmd5", "2": "prfsha1", "5": "prfsha256", "6": "prfsha384", "7": "prfsha512"}
+_GROUPS = {"1": "modp768", "2": "modp1024", "5": "modp1536", "14": "modp2048", "15": "modp3072",
+           "16": "modp4096", "19": "ecp256", "20": "ecp384", "31": "curve25519"}
+#: Of the kernel: the algorithm, and how many bits of its key are the cipher's, 0 if there is one
+#: size only. Some keys hold a salt besides (RFC 4106, RFC 7634).
+_KERNEL: Mapping[str, tuple[str, int]] = {
+    "3des": ("cbc(des3_ede)", 0), "aes128": ("cbc(aes)", 128), "aes192": ("cbc(aes)", 192),
+    "aes256": ("cbc(aes)", 256), "aes128gcm16": ("rfc4106(gcm(aes))", 128 + 32),
+    "aes256gcm16": ("rfc4106(gcm(aes))", 256 + 32),
+    "chacha20poly1305": ("rfc7539esp(chacha20,poly1305)", 0), "md5": ("hmac(md5)", 0),
+    "sha1": ("hmac(sha1)", 0), "sha256": ("hmac(sha256)", 0), "sha384": ("hmac(sha384)", 0),
+    "sha512": ("hmac(sha512)", 0)}
+
+
+def ike_1(cipher: str, hashing: str, group: str, bits: str) -> str:
+    """A choice of version 1 as a proposal, of tshark's numbers; "?" for what is not known."""
+    name = _CIPHERS_1.get(cipher, "?")
+    return "-".join((name + (bits if name == "aes" else ""), _HASHES_1.get(hashing, "?"),
+                     _GROUPS.get(group, "?")))
+
+
+def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str) -> str:
+    """The same of version 2; where the cipher authenticates, the function takes its place."""
+    name = _CIPHERS_2.get(cipher, "?")
+    name = name.format(bits) if "{}" in name else name + (bits if name == "aes" else "")
+    second = _INTEGRITY_2.get(integrity, "?") if integrity else _PRFS_2.get(prf, "?")
+    return "-".join((name, second, _GROUPS.get(group, "?")))
+
+
+def of_kernel(proposal: str) -> set[str]:
+    """What the kernel calls the algorithms of an ESP proposal, with key sizes where there are more.
+
+    A group is not the kernel's business.
+    """
+    return {f"{name} {bits}" if bits else name for token in proposal.split("-")
+            if token in _KERNEL for name, bits in [_KERNEL[token]]}
+
+
+def in_kernel(state: Mapping[str, object]) -> set[str]:
+    """The same of a security association, as measure.kernel has it."""
+    several = {name for name, bits in _KERNEL.values() if bits}
+    return {f"{state[kind]} {state.get(f'{kind}_bits', '?')}" if state[kind] in several
+            else str(state[kind]) for kind in ("enc", "auth", "aead") if kind in state}

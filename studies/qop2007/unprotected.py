@@ -1,0 +1,139 @@
+"""Negative controls inside the machine: protection is taken away, and the streams go on without it.
+
+Each is done before the streams begin, while they are captured. Standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from measure import iperf
+from measure.workload import Site
+from topologies.model import HOME_AGENT, Node, Scenario
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+#: The control that nobody verifies authenticators in, and the module that runs such programs.
+UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
+#: Before every policy of charon's.
+_FIRST = "1"
+_MONITOR = "clear0"
+_ALL_SYSTEMS = "01:00:5e:00:00:01"
+
+
+def apply(site: Site, scenario: Scenario) -> None:
+    """What the control that was asked for does in the machine; nothing without one."""
+    if site.fault in _CONTROLS:
+        _CONTROLS[site.fault](site.testbed, scenario)
+
+
+def _bypass(testbed: Testbed, scenario: Scenario) -> None:
+    """The stream's datagrams go around the mobile node's tunnel, at both of its ends."""
+    nodes = scenario.network.nodes
+    source, target = nodes[scenario.mobile_node].address, nodes[scenario.peer].address
+    for node, directions in ((scenario.mobile_node, ("out",)), (scenario.agent, ("in", "fwd"))):
+        for direction in directions:
+            testbed.run(node, ["ip", "xfrm", "policy", "update", "src", source, "dst", target,
+                               "proto", "udp", "dport", str(iperf.PORT), "dir", direction,
+                               "priority", _FIRST])
+
+
+def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
+    """No policy sends the companions' packets through their tunnels any more."""
+    nodes = scenario.network.nodes
+    for name in scenario.companions:
+        for node in (name, nodes[name].agent or ""):
+            _delete_policies(testbed, node, {nodes[name].address})
+
+
+def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
+    """No policy sends anything through the tunnel between the home agents any more."""
+    agents = scenario.network.of_duty(HOME_AGENT)
+    outer = {scenario.network.nodes[name].outer_address for name in agents}
+    for name in agents:
+        _delete_policies(testbed, name, outer, both=True)
+
+
+def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
+                     both: bool = False) -> None:
+    """Delete IPsec policies whose tunnel ends at one of these addresses, or at two of them."""
+    shown = testbed.run(node, ["ip", "xfrm", "policy", "list"])
+    for selector, direction, tunnel in parse_policies(shown):
+        if sum(end in ends for end in tunnel) >= 1 + both:
+            testbed.run(node, ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
+
+
+def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]]:
+    """`ip xfrm policy list` as selector, direction, and both ends of the template's tunnel."""
+    selector: list[str] = []
+    direction = ""
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("src "):
+            selector = words
+        elif words[:1] == ["dir"]:
+            direction = words[1]
+        elif words[:1] == ["tmpl"]:
+            yield selector, direction, (words[2], words[4])
+
+
+def _clear_frame(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame of the mobile node's, from a monitor interface, which no key is for."""
+    _from_station(testbed, scenario, flags=0x01, before=b"")
+
+
+def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
+    """The same, with the mark of an encrypted one and an initialisation vector."""
+    _from_station(testbed, scenario, flags=0x41, before=bytes((0x12, 0x34, 0x56, 0)))
+
+
+def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int, before: bytes) -> None:
+    nodes = scenario.network.nodes
+    station, cell = nodes[scenario.mobile_node], nodes[scenario.roams_to or scenario.home]
+    header = bytes((0x08, flags)) + bytes(2) + _bytes(_mac(cell)) + _bytes(_mac(station)) + \
+        _bytes(_mac(cell))
+    _inject(testbed, scenario.mobile_node, station, header, before)
+
+
+def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame of the access point's to all that listen, from a monitor interface."""
+    name = scenario.roams_to or scenario.home
+    cell = scenario.network.nodes[name]
+    from_access_point = bytes((0x08, 0x02))
+    _inject(testbed, name, cell, from_access_point + bytes(2) + _bytes(_ALL_SYSTEMS) + _bytes(
+        _mac(cell)) * 2)
+
+
+def _inject(testbed: Testbed, name: str, node: Node, header: bytes, before: bytes = b"") -> None:
+    """Send a data frame with a readable LLC header and an address resolution packet's length."""
+    frame = header + bytes(2) + before + bytes.fromhex("aaaa030000000806") + bytes(28)
+    testbed.run(name, ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
+                       "monitor"])
+    try:
+        testbed.run(name, ["ip", "link", "set", _MONITOR, "up"])
+        testbed.run(name, [sys.executable, "-c", _SEND, _MONITOR, frame.hex()])
+    finally:
+        testbed.run(name, ["iw", "dev", _MONITOR, "del"])
+
+
+#: With a radiotap header that says nothing.
+_SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
+         "to.bind((sys.argv[1], 0)); "
+         "to.send(bytes.fromhex('0000080000000000' + sys.argv[2]))")
+
+
+def _mac(node: Node) -> str:
+    return node.interfaces[node.radio_interface].radio or ""
+
+
+def _bytes(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+_CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
+    "bypass": _bypass, "companion-outside": _companions_outside,
+    "agents-outside": _agents_outside, "clear-frame": _clear_frame,
+    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast}

@@ -1,0 +1,108 @@
+"""The bench of proofs: what counts as a control that failed its own checks, and its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fabricated
+import studies
+from conftest import PROJECT
+from harness.engine.provenance import code_digest
+from harness.selftest import proof_bench
+from harness.selftest.proof_bench import ControlOutcome
+from measure import record
+from measure.record import CheckRecord, Record
+from studies.study import Fault
+
+PAGE = PROJECT / "docs" / "proof.md"
+STUDIES = [studies.load(name) for name in studies.names()]
+CONTROLS = [(study, name, fault) for study in STUDIES for name in study.faults
+            if (fault := study.fault(name)) is not None and fault.on]
+
+
+def repetition(*failed: str, held: tuple[str, ...] = ("captures are complete",),
+               broke_off: bool = False) -> Record:
+    """A repetition by which checks of it do not hold."""
+    evidence = [CheckRecord(check=name, ok=name not in failed, detail="") for name in
+                (*held, *failed)]
+    raw = {"failure": {"stage": "dot1x", "reason": "EAP-Failure"} if broke_off else None}
+    return fabricated.make("P1", status="failed" if failed or broke_off else "ok",
+                           evidence=evidence, raw=raw)
+
+
+@pytest.mark.parametrize(("fails", "made", "is_right"), [
+    (["A", "B"], repetition("B", "A"), True),
+    (["A"], repetition("A", "B"), False),
+    (["A", "B"], repetition("A"), False),
+    (["A"], repetition(), False),
+    (["A"], repetition("A", broke_off=True), False),
+    ([], repetition(broke_off=True), True),
+    ([], repetition("A"), False),
+    ([], repetition(), False),
+])
+def test_a_control_fails_its_own_checks_and_no_others(
+        fails: list[str], made: Record, is_right: bool) -> None:
+    """Too few, too many, or a repetition that broke off before anything was checked: not right."""
+    outcome = ControlOutcome("control", Fault("", fails=fails), made)
+    assert outcome.is_as_declared is is_right
+    assert ("NOT AS DECLARED" in outcome.line()) is not is_right
+
+
+def test_a_cell_without_a_control_is_proven() -> None:
+    """What a control shows is worth nothing where the cell fails by itself."""
+    assert ControlOutcome("", Fault(""), repetition()).is_as_declared
+    assert not ControlOutcome("", Fault(""), repetition("A")).is_as_declared
+
+
+def test_both_tables_say_the_same() -> None:
+    """By control its checks, by check the controls; a check that nothing fails is told."""
+    outcomes = [ControlOutcome("", Fault(""), repetition(held=("A", "B"))),
+                ControlOutcome("first", Fault("what it takes", fails=["A"]),
+                               repetition("A", held=("B",))),
+                ControlOutcome("second", Fault("a secret"), repetition(broke_off=True))]
+    lines = list(proof_bench.rendered("study", outcomes))
+    assert "| `first` | what it takes | P1-N2 | A | 1 |" in lines
+    assert "| `second` | a secret | P1-N2 | none is asked: nothing flows |  |" in lines
+    assert "| A | 1 | `first` |" in lines
+    assert "| B | 1 | no control yet |" in lines
+
+
+def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:
+    """An interrupted bench goes on; another version of the code or of the plan begins anew."""
+    study, name, fault = CONTROLS[0]
+    plan = proof_bench._plan(study, fault.on, name)
+    assert (plan.settings.warm_up, plan.settings.clock, len(plan.steps())) == (0, "virtual", 1)
+    made = fabricated.make("P1", environment={
+        "plan": plan.digest, "code_sha256": code_digest(study.id)})
+    place = record.write(made, tmp_path)
+    assert proof_bench._done(plan, place) == made
+    assert proof_bench._done(proof_bench._plan(study, fault.on, None), place) is None
+    record.write(fabricated.changed(made, environment={"plan": plan.digest, "code_sha256": "x"}),
+                 tmp_path)
+    assert proof_bench._done(plan, place) is None
+    assert proof_bench._done(plan, tmp_path / "none.json") is None
+
+
+@pytest.mark.parametrize(("study", "name", "fault"), CONTROLS,
+                         ids=[name for _, name, _ in CONTROLS])
+def test_the_page_has_each_control_as_it_is_declared(
+        study: studies.Study, name: str, fault: Fault) -> None:
+    """The table that the bench made names the control, its cell, and exactly its checks."""
+    cell = proof_bench._plan(study, fault.on, name).cells[0]
+    [row] = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |")]
+    _, _, title, on, fails, _, _ = (column.strip() for column in row.split("|"))
+    assert (title, on) == (fault.title, cell.name)
+    expected = sorted(fault.fails) or ["none is asked: nothing flows"]
+    assert sorted(fails.split(", ")) == expected
+
+
+def test_a_policy_in_force_is_not_the_one_that_is_judged_by() -> None:
+    """A control changes what nodes get and leaves the cell as it is; other policies stay equal."""
+    for study, name, fault in CONTROLS:
+        if fault.policy is not None:
+            policy = proof_bench._plan(study, fault.on, name).cells[0].value("policy")
+            in_force = fault.policy(policy)
+            assert in_force.id == policy.id and in_force.layers != policy.layers
+            assert policy == proof_bench._plan(study, fault.on, None).cells[0].value("policy")

@@ -1,0 +1,208 @@
+"""Judging anew: kept records agree with their captures, and whatever was altered is named."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import recorded
+from harness.commands import prune
+from harness.commands.verify import command
+from harness.engine import packing, recording
+from harness.engine.plan import Step
+from harness.engine.results import ResultsFolder
+from harness.portable import exporting, importing, redoing, verifying
+from measure import record
+from plans import plan_of, with_levels
+from policies import Policy
+from studies.qop2007.factors import policy_level
+from studies.study import Repetition
+
+#: A policy of a user's own that is P2 by another name: its file is nowhere.
+OWN = "OWN-WEP"
+SECRETS = {"network": {"wep_key": recorded.WEP_KEY, "passphrase": "not to be kept"}}
+NAME = f"{OWN}-N2-001"
+RECORD, CAPTURE = f"records/{NAME}.json", f"captures/{NAME}/traffic-air.pcap.gz"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder of a recorded repetition, judged and kept as a run does it."""
+    folder = tmp_path_factory.mktemp("run") / "results"
+    own = policy_level(Policy(id=OWN, name="own", layers=recorded.POLICIES["P2"].layers))
+    plan = with_levels(plan_of("P1", asked={"authentications": "1"}), policy=[own])
+    [cell] = plan.cells
+    out = Path(shutil.copytree(recorded.FOLDER / "P2", folder.parent / "out"))
+    with ResultsFolder(folder) as results:
+        results.adopt(plan)
+        verdict = plan.study.judge(Repetition(cell, plan.asked, out, SECRETS))
+        with pytest.MonkeyPatch.context() as patch:
+            # Of the recording's run no other secret is known.
+            patch.setattr("studies.qop2007.study.Qop2007.judged_with", ("network.wep_key",))
+            entry = recording.judged(plan, Step(cell, 1), verdict, attempt=1, secrets=SECRETS,
+                                     environment={"plan": plan.digest})
+        sums = packing.pack(out, [capture["file"] for capture in entry.captures], [],
+                            keeps_captures=True)
+        results.keep(entry.model_copy(update={"sha256": sums}), out)
+    assert entry.status == "ok"
+    return folder
+
+
+@pytest.fixture
+def copied(run: Path, tmp_path: Path) -> Path:
+    """A copy of the folder, to be altered."""
+    return Path(shutil.copytree(run, tmp_path / "results"))
+
+
+def redone(folder: Path) -> redoing.Redone:
+    """What comes of the folder's only record."""
+    verdict = verifying.verify(folder)
+    assert verdict.ok
+    return redoing.redo_record(folder, verdict.survey.plan, NAME, verdict.survey.records[NAME])
+
+
+def change(path: Path, alter: Callable[[Any], Any]) -> None:
+    """Alter a JSON document, compressed or not."""
+    packed = path.suffix == ".gz"
+    text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    document = json.loads(text)
+    alter(document)
+    text = json.dumps(document).encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+
+
+def test_an_archive_is_judged_anew_elsewhere(run: Path, tmp_path: Path) -> None:
+    """By content alone: neither the user's policy nor the run's key is anywhere but in it."""
+    packed = exporting.export(run, tmp_path / "run.tar.gz", "all").file
+    imported = importing.import_archive(packed, tmp_path / "there", tmp_path).folder
+    for place in (packed, imported):
+        done = CliRunner().invoke(command, ["--redo", str(place)], standalone_mode=False)
+        assert done.return_value == 0, done.output
+        assert done.output.endswith("; 1 records judged anew say the same\n")
+    assert record.read(run / RECORD).secrets == {"network.wep_key": recorded.WEP_KEY}
+
+
+def test_one_byte_of_a_capture_is_named(copied: Path) -> None:
+    """Compressed anew, it is whole by every other test; and what it does to the record is told."""
+    content = bytearray(gzip.decompress((copied / CAPTURE).read_bytes()))
+    content[-1] ^= 1
+    (copied / CAPTURE).write_bytes(gzip.compress(content))
+    [difference] = redone(copied).differences
+    assert difference == f"{RECORD}: {CAPTURE} is not what was judged, by its SHA-256"
+
+
+def half(capture: bytes) -> bytes:
+    """The first half of a capture, cut where a packet ends."""
+    at = 24
+    while at < len(capture) // 2:
+        at += 16 + int.from_bytes(capture[at + 8:at + 12], "little")
+    return capture[:at]
+
+
+def test_a_capture_whose_checksum_was_altered_with_it_does_not_bear_the_record_out(
+        copied: Path) -> None:
+    """Frames that are gone are missed by the evidence, however well their capture is sealed."""
+    short = half(gzip.decompress((copied / CAPTURE).read_bytes()))
+    (copied / CAPTURE).write_bytes(gzip.compress(short))
+    (copied / "short.pcap").write_bytes(short)
+    change(copied / RECORD, lambda entry: entry["sha256"].update(
+        {"traffic-air.pcap": packing.digest_of(copied / "short.pcap")}))
+    differences = redone(copied).differences
+    assert differences
+    assert all(line.startswith(f"{RECORD}: evidence[") for line in differences)
+
+
+def numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a document has numbers."""
+    if isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers(entry, (*path, key))
+    elif isinstance(value, int | float):
+        yield path
+
+
+def test_each_number_of_a_record_is_compared(run: Path) -> None:
+    """Any number of the body or of the raw values, altered by a millionth or turned, is named."""
+    entry = record.read(run / RECORD).model_dump(mode="json", by_alias=True)
+    places = [place for field in redoing._COMPARED for place in numbers(entry[field], (field,))]
+    assert len(places) > 100
+    for place in places:
+        altered = copy.deepcopy(entry)
+        *above, last = place
+        target: Any = altered
+        for key in above:
+            target = target[key]
+        value = target[last]
+        target[last] = not value if isinstance(value, bool) else (
+            value * (1 + 1e-6) if isinstance(value, float) and value else value + 1)
+        [said] = [line for field in redoing._COMPARED
+                  for line in redoing._differences(altered[field], entry[field], field)]
+        assert said.startswith(place[0]), said
+
+
+@pytest.mark.parametrize(("file", "alter", "said"), [
+    (RECORD, lambda entry: entry["measured"]["tcp"].update(goodput_bps=7e6),
+     "measured.tcp.goodput_bps is 7000000.0, and "),
+    (RECORD, lambda entry: entry["evidence"][0].update(detail="9 packets, 0 dropped"),
+     'evidence[captures are complete].detail is "9 packets'),
+    (RECORD, lambda entry: entry.update(secrets={"network.wep_key": "00" * 13}),
+     "evidence[static WEP key in use].ok is true, and false by"),
+    (f"files/{NAME}/raw.json.gz",
+     lambda raw: raw["iperf_tcp"]["end"]["sum_received"].update(bytes=9),
+     f"files/{NAME}/raw.json.gz is not what was judged"),
+])
+def test_what_was_altered_is_named(copied: Path, file: str, alter: Callable[[Any], Any],
+                                   said: str) -> None:
+    """A number, the evidence's words, the key, the raw values: exit status 1, and a line."""
+    change(copied / file, alter)
+    done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
+    assert done.return_value == 1
+    assert any(line.startswith(f"{RECORD}: {said}") for line in done.output.splitlines()), \
+        done.output
+
+
+@pytest.mark.parametrize(("alter", "reason"), [
+    (lambda entry: entry.update(files=[]), "was measured before raw.json.gz was kept"),
+    (lambda entry: entry.update(evidence=[], captures=[], files=[], measured=None),
+     "came to no judgement"),
+    (lambda entry: entry["study"].update(version=7), "is of version 7 of qop2007, which is of"),
+    (lambda entry: entry["files"].append("../../x"), "names a file that cannot be one"),
+    (lambda entry: entry["asked"].update(new=1), "of its cell too little is kept"),
+])
+def test_what_cannot_be_judged_anew_says_why(
+        copied: Path, alter: Callable[[Any], Any], reason: str) -> None:
+    """A line with the reason, and no agreement."""
+    survey = verifying.verify(copied).survey
+    change(copied / RECORD, alter)
+    entry = redoing.redo_record(copied, survey.plan, NAME, record.read(copied / RECORD))
+    assert reason in entry.not_redone
+    assert not entry.differences
+
+
+def test_pruned_captures_and_studies_that_cannot_are_notes(
+        copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is absent by choice is no damage; but with nothing judged nothing is confirmed."""
+    entry = record.read(copied / RECORD)
+    plan = verifying.verify(copied).survey.plan
+    monkeypatch.setattr("studies.qop2007.study.Qop2007.not_redone", "needs what nobody keeps")
+    assert redoing.redo_record(copied, plan, NAME, entry).not_redone == "needs what nobody keeps"
+    monkeypatch.undo()
+    CliRunner().invoke(prune.command, [str(copied), "--captures", "none"])
+    done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
+    assert done.return_value == 1
+    assert f"{RECORD}: not judged anew: needs captures/{NAME}/" in done.output
+
+
+def test_a_level_that_is_not_what_its_digest_says_is_refused(copied: Path) -> None:
+    """The plan's own word on a policy is compared with its digest, which every record bears."""
+    change(copied / "plan.json",
+           lambda plan: plan["levels"]["policy"][OWN]["content"].update(layers={}))
+    assert "policy OWN-WEP is not what its digest says" in redone(copied).not_redone

@@ -1,0 +1,56 @@
+"""Keys for frames on the air, by where a policy has them from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import recorded
+from measure import decryption, dissect
+from policies.layers import LinkLayer
+
+SECRETS = {"wep_key": "00" * 13, "passphrase": "of many words", "radius_secret": "not the run's"}
+
+
+def link(cipher: str, keys: str, pmf: int = 0) -> LinkLayer:
+    """A link layer."""
+    return LinkLayer.model_validate({"cipher": cipher, "keys": keys, "pmf": pmf})
+
+
+def test_keys_that_the_run_made() -> None:
+    """A static key, and a passphrase with each network's name."""
+    nowhere = Path("/nonexistent")
+    assert decryption.keys_in_force(link("WEP-104", "static"), SECRETS, nowhere,
+                                    parts=["auth"], ssids=["qop"]) == [
+        f"wep:{'00' * 13}"]
+    assert decryption.keys_in_force(link("CCMP", "psk"), SECRETS, nowhere,
+                                    parts=["auth"], ssids=["qop", "qop-b"]) == [
+        "wpa-pwd:of many words:qop", "wpa-pwd:of many words:qop-b"]
+
+
+@pytest.mark.parametrize("layer", [link("CCMP", "sae", 2), link("WEP-104", "eap"),
+                                   link("CCMP", "psk"), link("WEP-104", "static")])
+def test_keys_that_nobody_can_know(layer: LinkLayer) -> None:
+    """SAE's come of no secret alone, and others need the run's."""
+    secrets = SECRETS if layer.keys == "sae" else {}
+    assert decryption.keys_in_force(layer, secrets, Path("/nonexistent"),
+                                    parts=["auth"], ssids=["qop"]) is None
+
+
+@pytest.mark.parametrize("cipher", ["WEP-104", "CCMP"])
+def test_without_the_runs_secret_captures_give_no_key_that_opens_a_frame(cipher: str) -> None:
+    """From a real recording under another secret: no WEP key, and master keys that are none."""
+    folder = recorded.FOLDER / "P8"
+    keys = decryption.keys_in_force(link(cipher, "eap"), SECRETS, folder, parts=["auth"],
+                                    ssids=["qop"])
+    assert keys is not None
+    assert cipher != "WEP-104" or keys == []
+    frames = [p for p in dissect.read(folder / "auth-air.pcap", keys) if p.protected]
+    assert frames and not any(frame.has_llc for frame in frames)
+
+
+def test_a_repetition_that_ended_early_has_no_keys(tmp_path: Path) -> None:
+    """Without captures there is nothing to derive one from, and no error."""
+    assert decryption.keys_in_force(link("WEP-104", "eap"), SECRETS, tmp_path,
+                                    parts=["auth"], ssids=["qop"]) == []

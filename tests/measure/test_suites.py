@@ -1,0 +1,78 @@
+"""Suites by strongSwan's words: whatever a policy may say has its number, and its kernel's name."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import recorded
+from measure import kernel, suites
+from policies import proposals
+
+PLAIN = [*itertools.product(proposals.CIPHERS, proposals.INTEGRITY, proposals.GROUPS)]
+
+
+def number(table: dict[str, str], word: str) -> str:
+    """The number that stands for a word."""
+    [found] = [number for number, name in table.items() if name == word]
+    return found
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_plain_suite_is_told_from_every_other(version: int) -> None:
+    """Cipher, size of its key, integrity and group, of either version of IKE."""
+    told = set()
+    for cipher, integrity, group in PLAIN:
+        name, bits = ("aes", cipher[3:]) if cipher.startswith("aes") else (cipher, "")
+        groups = number(suites._GROUPS, group)
+        if version == 1:
+            told.add(suites.ike_1(number(suites._CIPHERS_1, name),
+                                  number(suites._HASHES_1, integrity), groups, bits))
+        else:
+            told.add(suites.ike_2(number(suites._CIPHERS_2, name),
+                                  number(suites._INTEGRITY_2, integrity), "5", groups, bits))
+    assert told == {"-".join(suite) for suite in PLAIN}
+
+
+def test_suites_that_authenticate_by_themselves() -> None:
+    """The pseudo-random function stands where integrity stands otherwise."""
+    for cipher, prf, group in itertools.product(proposals.AEADS, proposals.PRFS,
+                                                proposals.GROUPS):
+        code, bits = ("28", "") if cipher.startswith("chacha") else ("20", cipher[3:6])
+        assert suites.ike_2(code, "", number(suites._PRFS_2, prf),
+                            number(suites._GROUPS, group), bits) == f"{cipher}-{prf}-{group}"
+
+
+def test_what_is_not_known_is_no_suite_of_a_policy() -> None:
+    """An unknown number, several of them, or none can match nothing that a policy may say."""
+    for suite in (suites.ike_1("9", "2", "2", ""), suites.ike_1("5,7", "2", "2", ""),
+                  suites.ike_2("12", "2", "", "99", "128"), suites.ike_2("12", "", "", "2", "")):
+        assert "?" in suite or suite.startswith("aes-")
+
+
+def test_every_esp_cipher_has_its_kernel_name() -> None:
+    """No word of a proposal is passed over, but a group; keys of different size are different."""
+    words = [*proposals.CIPHERS, *proposals.AEADS, *proposals.INTEGRITY]
+    names = [suites.of_kernel(word) for word in words]
+    assert all(len(name) == 1 for name in names)
+    assert len(set.union(*names)) == len(words)
+    assert suites.of_kernel("aes256-sha256-modp2048") == suites.of_kernel("aes256-sha256")
+
+
+def test_keys_are_measured_and_not_kept() -> None:
+    """Their sizes tell ciphers of one name apart; where keys are hidden, nothing does."""
+    text = recorded.text("ip-xfrm-state-aead.txt")
+    [hidden, *_] = kernel.parse_xfrm_state(text)
+    assert suites.in_kernel(hidden) == {"rfc4106(gcm(aes)) ?"}
+    key = "0x" + 20 * "ab"
+    [shown, *_] = kernel.parse_xfrm_state(text.replace("<<Keys hidden>>", key))
+    assert suites.in_kernel(shown) == suites.of_kernel("aes128gcm16")
+    assert key not in str(shown) and "abab" not in str(shown)
+
+
+def test_a_cipher_without_a_key_is_read() -> None:
+    """The kernel shows nothing behind the name of one that encrypts nothing."""
+    text = recorded.text("ip-xfrm-state.txt").replace("cbc(des3_ede) <<Keys hidden>>",
+                                                      "ecb(cipher_null) ")
+    assert kernel.parse_xfrm_state(text)[0]["enc"] == "ecb(cipher_null)"
