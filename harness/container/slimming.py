@@ -29,8 +29,10 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{SITE}/plotly/graph_objs", f"{SITE}/plotly/validators", f"{SITE}/plotly/labextension",
         f"{SITE}/plotly/package_data/widgetbundle.js", f"{SITE}/narwhals",
         "opt/qop/python/share/jupyter"),
-    "Arrow's network services and foreign stores: tables are written to files": (
-        f"{SITE}/pyarrow/*_flight*", f"{SITE}/pyarrow/libarrow_s3*", f"{SITE}/pyarrow/_s3fs*"),
+    "Arrow's network services, foreign stores and formats: tables are written to files": tuple(
+        f"{SITE}/pyarrow/{part}*" for part in (
+            "*_flight", "libarrow_s3", "_s3fs", "_gcsfs", "_azurefs", "_hdfs", "_orc",
+            "_dataset_orc", "_pyarrow_cpp_tests")),
     "second and third copies of one library: the loader wants the first": (
         f"{SITE}/pyarrow/libarrow_python.so", f"{SITE}/pyarrow/libarrow_python.so.*.*.*"),
     "SciPy but for its special functions, all that the analysis takes": tuple(
@@ -45,9 +47,14 @@ RULES: dict[str, tuple[str, ...]] = {
     "fonts of formulas, and windows and examples of Matplotlib's": (
         f"{SITE}/matplotlib/mpl-data/fonts/ttf/STIX*", f"{SITE}/matplotlib/mpl-data/images",
         f"{SITE}/matplotlib/mpl-data/sample_data"),
-    "photographs' formats": (f"{SITE}/PIL/_avif*", f"{SITE}/pillow.libs/libavif*"),
+    "photographs' formats, and text in pictures but Matplotlib's": (
+        *(f"{SITE}/PIL/_{part}*" for part in ("avif", "webp", "imagingft")),
+        *(f"{SITE}/pillow.libs/lib{part}*" for part in (
+            "avif", "webp", "sharpyuv", "freetype", "harfbuzz", "brotli"))),
     "Ansible's vault, which nothing here is in": (
         f"{SITE}/cryptography", f"{SITE}/cffi", f"{SITE}/_cffi_backend*", f"{SITE}/pycparser"),
+    "messages in ASN.1, which only a judge reads that verifies signatures, too": (
+        f"{SITE}/asn1tools", f"{SITE}/bitstruct"),
     "highlighting of source code": (f"{SITE}/pygments/lexers", f"{SITE}/pygments/styles"),
     "Python's help, tests and turtles": (
         "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3",

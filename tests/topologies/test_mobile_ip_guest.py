@@ -200,8 +200,9 @@ def node(**changes: Any) -> dict[str, Any]:
 async def network(folder: Path) -> AsyncIterator[Bed]:
     """A guest with the network and both agents' namespaces, no daemon yet."""
     job = folder / "job"
-    shutil.copytree(PROJECT / "topologies", job / "code/topologies",
-                    ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("topologies", "protocols"):
+        shutil.copytree(PROJECT / room, job / "code" / room,
+                        ignore=shutil.ignore_patterns("__pycache__"))
     guest = await boot(ensure(), job, console_log=folder / "console.log",
                        scratch=folder / "scratch", command=["python3", "-c", REMOTE])
     async with asyncio.timeout(PATIENCE_S), guest:

@@ -202,7 +202,8 @@ async def run(image: Image, folder: Path, mobile: str, agent: str, *command: str
     """Run a command on a checkout in a guest, observed from outside of its nodes."""
     job = folder / "job"
     job.mkdir()
-    shutil.copytree(PROJECT / "topologies", job / "code/topologies")
+    for room in ("topologies", "protocols"):
+        shutil.copytree(PROJECT / room, job / "code" / room)
     shutil.copy(OBSERVER, job)
     # Machines have Debian's; the guest's image does without.
     shutil.copytree(Path(yaml.__file__).parent, job / "code/yaml")
