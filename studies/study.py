@@ -210,17 +210,21 @@ class Study:
 
         return run_table.table(cells)
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Tables, figures and claims of a results folder, made of the toolkit's parts.
 
-        `options` are `baseline` and the study's own, by their keys. `results` is None where one of
-        them needs none. By default, what every study gets. Raises StudyError, with one line for
-        the user, for an option that makes no sense.
+        `options` are `baseline` and the study's own, by their keys. By default, what every study
+        gets. Raises StudyError, with one line for the user, for an option that makes no sense.
         """
         from analysis import standard_report
         from analysis.cells import Cells
 
-        if results is None:
-            raise StudyError(f"the study {self.id} has no report without results")
         cells = Cells(results, options.get("baseline", ""))
         return standard_report.report(cells, self.run_table(cells))
+
+    def report_alone(self, options: Mapping[str, Any]) -> Report:
+        """The report of an option that needs no results (`ReportOption.without_results`).
+
+        Raises StudyError as `report` does.
+        """
+        raise NotImplementedError

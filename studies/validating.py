@@ -44,7 +44,8 @@ Problems = Iterator[str]
 def validate(study: Study, root: Path) -> None:
     """Raise StudyError for the first thing that is wrong; `root` has the folder of `studies/`."""
     checks: tuple[Callable[[Study], Problems], ...] = (
-        _title, _factors, _metrics, _declared, _classes, _methods, _settings, _options, _baseline)
+        _title, _factors, _metrics, _declared, _classes, _methods, _settings, _options, _alone,
+        _baseline)
     for check in checks:
         try:
             problem = next(check(study), "")
@@ -175,6 +176,12 @@ def _methods(study: Study) -> Problems:
     for name in _OVERRIDDEN:
         if getattr(type(study), name) is getattr(Study, name):
             yield f"its STUDY has no {name}"
+
+
+def _alone(study: Study) -> Problems:
+    for option in study.report_options:
+        if option.without_results and type(study).report_alone is Study.report_alone:
+            yield f"its STUDY has no report_alone, which {option.name} asks for"
 
 
 def _settings(study: Study) -> Problems:

@@ -47,7 +47,7 @@ def _report(folder: Path | None, form: str, tables: tuple[str, ...], baseline: s
     alone = next((option for option in chosen if option.without_results), None)
     if alone is not None:
         place = folder or folders.RESULTS / alone.key
-        report = _asked(lambda: reported.report(None, options), reported, place)
+        report = _asked(lambda: reported.report_alone(options), reported, place)
         _finish(report, place, form, tables)
         return
     place = folder or folders.latest(folders.RESULTS)

@@ -91,7 +91,7 @@ class Adp1987(Study):
         columns["overloaded"] = float(measured.overloaded)
         return columns
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """The paper's tables and figures with published beside measured, and its claims."""
         from studies.adp1987.report import report
 

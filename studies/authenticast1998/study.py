@@ -107,7 +107,7 @@ class Authenticast1998(Study):
         return {**super().series(measured), timelines.FATES: timelines.fates(
             measured.lost_runs, measured.clients[0].sent)}
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Figures 3 to 9, Table 1, what 1998 did not have, and the claims."""
         from studies.authenticast1998.report import report
 

@@ -145,7 +145,7 @@ class EapLoad2004(Study):
 
         return modelled.model(Cells(results))
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Table 1 and Fig. 5 with published, measured and modelled; the claims; K1."""
         from studies.eapload2004.report import report
 

@@ -122,7 +122,7 @@ class Kerberos2002(Study):
                                                  if name.endswith(f"-{kind}"))
         return row
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """The paper's tables and figures with published beside measured, and its claims."""
         from studies.kerberos2002.report import report
 

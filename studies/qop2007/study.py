@@ -138,11 +138,17 @@ class Qop2007(Study):
 
         return run_notes.run_table(cells)
 
-    def report(self, results: Results | None, options: Mapping[str, Any]) -> Report:
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """The paper's tables and figures, claims, advice and what bounds the throughput."""
         from studies.qop2007.report import report
 
         return report(results, options)
+
+    def report_alone(self, options: Mapping[str, Any]) -> Report:
+        """The same of the published values: `--published`."""
+        from studies.qop2007.report import of_paper
+
+        return of_paper(options)
 
 
 STUDY = Qop2007()

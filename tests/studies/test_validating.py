@@ -77,6 +77,9 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
     "an option without dashes": (changed(STUDY, '"--requests"', '"requests"'), "two dashes"),
     "a setting with a profile's key": (
         changed(STUDY, SETTING, "repetitions: int = Field(50, ge=2,"), "profiles have a key"),
+    "an option without results, and no report for it": (
+        changed(STUDY, CLASSES, '    report_options = (study.ReportOption("--printed", "in print", '
+                'without_results=True),)\n' + CLASSES), "no report_alone, which --printed asks"),
     "a clock that there is not": (
         changed(STUDY, CLASSES, '    clock = "sundial"\n' + CLASSES), "clock is 'sundial'"),
     "no study.py": ({name: text for name, text in FILES.items() if name != STUDY}, "no study.py"),

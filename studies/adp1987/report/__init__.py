@@ -11,7 +11,6 @@ from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.adp1987 import published
 from studies.adp1987.report import claims, figures, paper_tables, ranking
-from studies.study import StudyError
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -25,10 +24,8 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
           "Tables 2 and 3. Tables 4 and 6, ND in Table 5 and the utilisations are predictions.")
 
 
-def report(study: Study, results: Results | None, options: Mapping[str, Any]) -> Report:
-    """Tables 2 to 6, Figures 3 to 7, claims. Raises ValueError."""
-    if results is None:
-        raise StudyError(f"the study {study.id} has no report without results")
+def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
+    """Tables 2 to 6, Figures 3 to 7, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper))

@@ -9,7 +9,6 @@ from analysis import standard_report
 from analysis.cells import Cells
 from analysis.present.report import Report
 from studies.authenticast1998.report import claims, figures, tables
-from studies.study import StudyError
 
 if TYPE_CHECKING:
     from analysis.results import Results
@@ -20,10 +19,8 @@ _BY_CONSTRUCTION = ("A7, and that a gap of 100 packets is the limit in A6, hold 
                     "so.")
 
 
-def report(results: Results | None, options: Mapping[str, Any], study: Study) -> Report:
-    """The report of a results folder. Raises ValueError without one."""
-    if results is None:
-        raise StudyError(f"the study {study.id} has no report without results")
+def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
+    """The report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
     return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
         tables=[*tables.all_of(cells)], figures=[*figures.all_of(cells)],

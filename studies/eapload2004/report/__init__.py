@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from studies.study import Study
 
 
-def report(results: Results | None, options: Mapping[str, Any], study: Study) -> Report:
-    """The report of a results folder. Raises ValueError without one."""
-    if results is None:
-        raise ValueError(f"the study {study.id} has no report without results")
+def report(results: Results, options: Mapping[str, Any], study: Study) -> Report:
+    """The report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     try:

@@ -11,29 +11,35 @@ from functools import partial
 from typing import Any
 
 from analysis.cells import Cells
-from analysis.errors import NothingToReport
 from analysis.present.report import Report
 from analysis.results import Results
-from policies import load_weights
+from policies import Weights, load_weights
 
-__all__ = ["report"]
+__all__ = ["of_paper", "report"]
 
 
-def report(results: Results | None, options: Mapping[str, Any]) -> Report:
+def report(results: Results, options: Mapping[str, Any]) -> Report:
     """The report that the options ask for; raises StudyError or NothingToReport, in one line."""
     from studies.qop2007.report import assembling
 
-    path = options.get("weights")
-    weights = load_weights(path) if path else None
-    applications = tuple(options.get("application") or ())
-    if options.get("published"):
-        return assembling.of_paper(weights, applications)
-    if results is None:
-        raise NothingToReport("only --published needs no results; give a results folder")
+    weights, applications = _scored_by(options)
     cells = Cells(results, options.get("baseline") or "")
     if options.get("handoff"):
         return _handoffs(cells)
     return assembling.of_run(cells, weights, applications)
+
+
+def of_paper(options: Mapping[str, Any]) -> Report:
+    """The report of the published values alone; raises StudyError in one line."""
+    from studies.qop2007.report import assembling
+
+    return assembling.of_paper(*_scored_by(options))
+
+
+def _scored_by(options: Mapping[str, Any]) -> tuple[Weights | None, tuple[str, ...]]:
+    """The weights and the applications that the options name."""
+    path = options.get("weights")
+    return load_weights(path) if path else None, tuple(options.get("application") or ())
 
 
 def _handoffs(cells: Cells) -> Report:
