@@ -17,10 +17,12 @@ _IPV4, _EAPOL = 0x0800, 0x888E
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """An Ethernet frame, with the wall clock at which it was captured (s)."""
+    """An Ethernet frame, or its head, with the wall clock at which it was captured (s)."""
 
     at_s: float
     data: bytes
+    #: What it had on the wire.
+    wire_bytes: int
 
     @property
     def kind(self) -> int:
@@ -52,11 +54,11 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
         raise MeasureError("data", f"{file.name} is no capture of Ethernet frames")
     place = _HEAD_BYTES
     while place + _RECORD.size <= len(data):
-        seconds, micros, size, _ = _RECORD.unpack_from(data, place)
+        seconds, micros, size, wire_bytes = _RECORD.unpack_from(data, place)
         place += _RECORD.size
         if place + size > len(data):
             return  # what wrote it was cut off
-        yield CapturedFrame(seconds + micros / 1e6, data[place:place + size])
+        yield CapturedFrame(seconds + micros / 1e6, data[place:place + size], wire_bytes)
         place += size
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from measure.errors import MeasureError
+from measure import pcap
 
-_PCAP_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
-_ETHERNET_BYTES, _IP_BYTES, _UDP = 14, 20, struct.Struct("!HHHH")
+_IP_BYTES, _UDP_BYTES = 20, 8
 _HEADER = struct.Struct("!BBBBIQQIIHHH")
 DATA, BUNDLE, REPORT, CONTROL, CHANGE, ACK, HELLO, HELLO_ACK, BYE, DISCLOSE = range(0x11, 0x1B)
 PERCENTAGE, DELAYED, SECRET_KEY, TREE, TESLA = range(1, 6)
@@ -59,20 +58,11 @@ class DataPacket:
 
 def read(file: Path) -> Iterator[WireDatagram]:
     """All UDP datagrams of a capture on Ethernet. Raises MeasureError."""
-    data = file.read_bytes()
-    if len(data) < _PCAP_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
-            struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
-        raise MeasureError("evidence", f"{file.name} is no capture of Ethernet frames")
-    at = _PCAP_BYTES
-    while at + _RECORD.size <= len(data):
-        _, _, held, _ = _RECORD.unpack_from(data, at)
-        at += _RECORD.size
-        frame = data[at:at + held]
-        at += held
-        ip = frame[_ETHERNET_BYTES:]
-        if len(ip) < _IP_BYTES + _UDP.size or ip[9] != 17:
+    for frame in pcap.frames(file):
+        ip = frame.payload
+        if len(ip) < _IP_BYTES + _UDP_BYTES or ip[9] != 17:
             continue
-        start = (ip[0] & 15) * 4 + _UDP.size
+        start = (ip[0] & 15) * 4 + _UDP_BYTES
         yield WireDatagram(_address(ip[12:16]), _address(ip[16:20]), ip[start:])
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure.errors import MeasureError
+from measure import pcap
 
-_PCAP_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
-_ETHERNET_BYTES, _IP_BYTES, _UDP_BYTES, _TCP, _UDP = 14, 20, 8, 6, 17
+_IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
 _LENGTH_BYTES = 4
 _SYN = 2
 
@@ -53,14 +52,14 @@ def read(file: Path) -> Traffic:
     """Everything in a capture of Ethernet. Raises MeasureError."""
     traffic, streams = Traffic(), dict[tuple[str, str, int, int], _Stream]()
     ended: list[tuple[str, str, _Stream]] = []
-    for at_s, size, frame in _frames(file):
-        ip = frame[_ETHERNET_BYTES:]
+    for frame in pcap.frames(file):
+        at_s, ip = frame.at_s, frame.payload
         if len(ip) < _IP_BYTES or ip[9] not in (_TCP, _UDP):
             continue
         source, target = (".".join(map(str, ip[place:place + 4])) for place in (12, 16))
         length = int.from_bytes(ip[2:4], "big")
         segment = ip[(ip[0] & 15) * 4:length]
-        traffic.packets.append((at_s, size))
+        traffic.packets.append((at_s, frame.wire_bytes))
         traffic.pairs.add(frozenset((source, target)))
         if ip[9] == _UDP:
             traffic.messages.append(WireMessage(source, target, "udp", segment[_UDP_BYTES:], at_s,
@@ -76,19 +75,6 @@ def read(file: Path) -> Traffic:
         traffic.messages += _messages(source, target, stream)
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
-
-
-def _frames(file: Path) -> Iterator[tuple[float, int, bytes]]:
-    data = file.read_bytes()
-    if len(data) < _PCAP_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
-            struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
-        raise MeasureError("evidence", f"{file.name} is no capture of Ethernet frames")
-    at = _PCAP_BYTES
-    while at + _RECORD.size <= len(data):
-        seconds, fraction, held, size = _RECORD.unpack_from(data, at)
-        at += _RECORD.size
-        yield seconds + fraction / 1e6, size, data[at:at + held]
-        at += held
 
 
 def _begins_another(stream: _Stream, segment: bytes) -> bool:
