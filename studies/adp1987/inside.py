@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.capture import WHOLE, Detail, Point, capturing, settle
-from measure.errors import MeasureError
+from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.adp.keys import generate
 from studies.adp1987 import attacks, traces
@@ -155,59 +154,6 @@ class HostPrograms:
         argv = [sys.executable, "-m", f"studies.adp1987.{role}",
                 str(self.job(role, host, **changes))]
         return HostProgram(role, self.site.testbed.command(host, argv), self.site.log(role, host))
-
-
-class HostProgram:
-    """A running program: told what to do by lines, which it answers. A context manager."""
-
-    def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
-        self._name, self._log = name, log
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=errors, text=True)
-        self.expect("ready")
-
-    def __enter__(self) -> HostProgram:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-
-    def do(self, command: str) -> None:
-        """Have it do something to its end. Raises MeasureError."""
-        self.tell(command)
-        self.expect(f"done {command}")
-
-    def tell(self, command: str) -> None:
-        """Have it begin something. Raises MeasureError."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(f"{command}\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise self._gone() from None
-
-    def end(self) -> None:
-        """Have it write its log and end. Raises MeasureError."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        if self._process.wait():
-            raise self._gone()
-
-    def expect(self, line: str) -> None:
-        """Wait for what it says. Raises MeasureError."""
-        assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != line:
-            raise self._gone()
-
-    def _gone(self) -> MeasureError:
-        last = (self._log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
-        return MeasureError("data", f"the {self._name} has ended: {last} (log: {self._log.name})")
 
 
 def _quiet(site: Site) -> None:

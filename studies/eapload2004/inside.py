@@ -6,10 +6,8 @@ Captures and the generator's journal are left behind; nothing is judged.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,8 @@ from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
 from measure.services.hostapd import Hostapd
+from measure.services.launcher import environment
+from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from studies.eapload2004 import network
 from studies.eapload2004.daemons import EmulatedProcessors, EmulatedServer, EmulatedSupplicant
@@ -157,29 +157,21 @@ class Workload:
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))
         argv = site.testbed.command(network.LOAD, [sys.executable, "-m", "measure.load",
                                                    str(target)])
-        program = LoadProgram(argv, site.log("generator", network.LOAD), out)
-        try:
-            yield program
-        finally:
-            program.stop()
+        with HostProgram("load generator", argv, site.log("generator", network.LOAD),
+                         environment()) as program:
+            yield LoadProgram(program, out)
 
 
 class LoadProgram:
-    """The generator's process, told what to do by lines."""
+    """The generator in its program, by commands."""
 
-    def __init__(self, argv: Sequence[str], log: Path, out: Path) -> None:
-        self._log, self._out = log, out
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]),
-                     "PYTHONDONTWRITEBYTECODE": "1"})
-        self._expect("ready")
+    def __init__(self, program: HostProgram, out: Path) -> None:
+        self._program, self._out = program, out
 
     def do(self, what: str, name: str = "", **arguments: Any) -> None:
         """Have it do something to its end; what came of it is in `NAME.json`."""
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
-        self._expect("done")
+        self._program.expect("done")
 
     def begin(self, task: Mapping[str, Any], seed: int, *, rate: float) -> None:
         """Have it load the server on schedule from now on."""
@@ -187,39 +179,15 @@ class LoadProgram:
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
         self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=task["load"], seed=seed,
                    stations=asked["stations"], offering_share=share, rate=rate)
-        self._expect("open")
+        self._program.expect("open")
 
     def end(self) -> None:
         """No more arrivals; wait until those under way have their answers."""
         self._tell(do="stop")
-        self._expect("done")
-
-    def stop(self) -> None:
-        """End the process, whatever it does."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        self._program.expect("done")
 
     def _tell(self, **command: Any) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise self._gone() from None
-
-    def _expect(self, word: str) -> None:
-        assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != word:
-            raise self._gone()
-
-    def _gone(self) -> MeasureError:
-        last = (self._log.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
-        return MeasureError("data", f"the load generator has ended: {last} "
-                            f"(log: {self._log.name})")
+        self._program.tell(json.dumps(command))
 
 
 def _difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:
