@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from measure import eap_keys, pcap
-from policies.layers import LinkLayer
+from policies import LinkLayer
 
 _PMK_BYTES = 32
 #: Where the mobile node's RADIUS passes, at home and in the visited network; and where it listens.

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from measure import dissect, suites
 from measure.dissect import Packet
 from measure.observed import Check, Observed
-from policies import Policy
-from policies.layers import Dot1xLayer, IpsecLayer, LinkLayer
+from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
