@@ -20,6 +20,7 @@ from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, MeasuredStation
 from measure.workload import Service, Session, Site
+from measure.wpa_ctrl import has_handshake
 from topologies.model import HOME_AGENT, Network, Scenario
 
 #: What a mobile node's interface is watched for while it gets on.
@@ -39,7 +40,7 @@ class Access:
 
     def __init__(self, site: Site, settings: MobileIp) -> None:
         self.site = site
-        self._freeradius = FreeRadius(site)
+        self._freeradius = FreeRadius(site, tells_keys=True)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
         self._supplicants = WpaSupplicant(site)
@@ -86,7 +87,7 @@ class Access:
         for name in set(scenario.companions) - staying:
             # From nothing: an attempt that failed may have left it halfway.
             self.take_off(name)
-            self.station(name).connect(self.site.network.nodes[scenario.home_of(name)])
+            self.attach(name, scenario.home_of(name))
             self._at_home.add(name)
 
     def take_off(self, name: str) -> None:
@@ -143,8 +144,42 @@ class Access:
     def connect(self, scenario: Scenario) -> MeasuredStation:
         """Authenticate from nothing and stay connected; nothing is captured."""
         station = self.reset(scenario)
-        station.connect(self.site.network.nodes[scenario.home])
+        self.attach(station.name, scenario.home)
         return station
+
+    def attach(self, name: str, access_point: str) -> None:
+        """All steps of a station onto the network, at one access point. Raises MeasureError."""
+        station = self.station(name)
+        self.join(station, access_point)
+        station.register()
+        station.tunnel()
+
+    def join(self, station: MeasuredStation, access_point: str) -> None:
+        """Associate and authenticate with one access point, until both sides say so.
+
+        Of a four-way handshake, the station has seen the end before the access point has: what it
+        sends in between is lost. Raises MeasureError.
+        """
+        station.join(self.site.network.nodes[access_point])
+        if has_handshake(station.supplicant.status()) and not self._admitted(station, access_point):
+            raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
+                               "let it pass")
+
+    def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
+        """Whether an access point lets a station pass: its daemon says so, and then its kernel."""
+        until = time.monotonic() + LINK_S
+        if not self._hostapd.admitted(access_point, station.mac, until):
+            return False
+        radio = self.site.network.nodes[access_point].radio_interface
+        while time.monotonic() < until:
+            flags = kernel.station_flags(self.site.testbed, access_point, radio)
+            if flags.get(station.mac, {}).get("authorized") == "yes":
+                return True
+        return False
+
+    def tls_keys(self, agent: str) -> list[str]:
+        """What an agent's authentication server used as keys of TLS so far."""
+        return self._freeradius.tls_keys(agent)
 
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:
@@ -167,6 +202,7 @@ class Arrival:
         self._session = session
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
+        self._keys_before = 0
         session.raw.update(events=[], kernel={})
 
     @property
@@ -178,13 +214,14 @@ class Arrival:
         """From nothing: take off what was there, and note what is left all the same."""
         self.access.reset(self.scenario)
         self._session.raw["left"] = self.access.left(self.scenario)
+        self._keys_before = len(self.access.tls_keys(self.scenario.agent))
 
     def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
         try:
-            station.join(self._nodes[access_point])
+            self.access.join(station, access_point)
         finally:
             self._session.stamp(f"{prefix}link")
             raw["kernel"][f"{prefix}station"] = self._flags(access_point)
@@ -249,6 +286,8 @@ class Arrival:
         """Note what is only complete when the repetition ends."""
         self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
         self._session.raw["ike_sas"] = self.station.ike_sas
+        self._session.raw["tls_keys"] = self.access.tls_keys(self.scenario.agent)[
+            self._keys_before:]
 
     def _port_closed(self) -> dict[str, Any]:
         """Associate while the authentication server is held still: nothing may pass the port."""

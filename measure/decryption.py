@@ -9,6 +9,8 @@ from measure import eap_keys, pcap
 from policies import LinkLayer
 
 _PMK_BYTES = 32
+#: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
+_LONG_PMK_BYTES = 48
 #: Where the mobile node's RADIUS passes, at home and in the visited network; and where it listens.
 _WIRES, _STATION = ("wire", "foreign"), "mn"
 
@@ -33,7 +35,8 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         frames = [frame for file in _files(out, parts, [_STATION])
                   for _, frame in pcap.eapol(file)]
         return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
-    return [f"wpa-psk:{session.receive[:_PMK_BYTES].hex()}" for session in sessions]
+    size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES
+    return [f"wpa-psk:{(session.receive + session.send)[:size].hex()}" for session in sessions]
 
 
 def _files(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:

@@ -227,7 +227,7 @@ def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
     return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
-            *_LEFT_OUT, *_decryption(keys)]
+            *_LEFT_OUT, *decryption(keys)]
 
 
 def refuse_others(capture: Path) -> None:
@@ -241,7 +241,8 @@ def refuse_others(capture: Path) -> None:
         raise MeasureError("testbed", f"tshark cannot read {capture}: not a pcap file")
 
 
-def _decryption(keys: Sequence[str]) -> list[str]:
+def decryption(keys: Sequence[str]) -> list[str]:
+    """Options of tshark by which frames under one of these keys are opened."""
     if not keys:
         return ["-o", "wlan.enable_decryption:FALSE"]
     pairs = (key.partition(":") for key in keys)

@@ -17,10 +17,17 @@ from typing import Any
 from measure import dissect
 from measure.dissect import Packet
 from measure.errors import MeasureError
+from measure.inside import Inside
+from measure.management import Management
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
+
+
+def listed(values: Sequence[object]) -> str:
+    """One value a stay: at home, and where the mobile node visits."""
+    return " and ".join(map(str, values))
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,21 @@ class Observed:
     companions: tuple[str, ...] = ()
     #: Whether captures were dissected with all keys that the link layer has.
     has_link_keys: bool = False
+    #: Management frames on the air while it got on, where the link layer is negotiated by them.
+    management: Sequence[Management] = ()
+    #: What EAP said inside TLS, where keys of the server's show it.
+    inside: Sequence[Inside] = ()
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
+
+    def management_by_stay(self) -> list[list[Management]]:
+        """Management frames at home and, where the mobile node visits a network, those there."""
+        home = [frame for frame in self.management if frame.time_s < self.moved_s]
+        away = [frame for frame in self.management if frame.time_s >= self.moved_s]
+        return [home, away] if self.care_of else [home]
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""

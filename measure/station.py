@@ -101,12 +101,6 @@ class MeasuredStation:
             self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
             self.ike_sas = ike.security_associations(session)
 
-    def connect(self, access_point: Node) -> None:
-        """All steps in their order."""
-        self.join(access_point)
-        self.register()
-        self.tunnel()
-
     def ping(self, address: str, seconds: int) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""
         argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]

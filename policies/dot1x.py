@@ -37,8 +37,8 @@ def _same_as_eap(data: dict[str, Any]) -> Any:
 class TlsSettings(BaseModel):
     """What EAP-TLS is done with; without these settings as the twelve policies have it.
 
-    With them, the server also asks that a certificate's name is the identity that is claimed (unless
-    that is anonymous), and is ready for many requests at once.
+    With them, the server also asks that a certificate's name is the identity that is claimed,
+    unless that is anonymous, and is ready for many requests at once.
     """
 
     model_config = _CONFIG
@@ -58,6 +58,22 @@ class TlsSettings(BaseModel):
     sessions: Literal["full", "resumed"] = Field(
         default="full", description="Whether server and station keep sessions, so that a repeated "
         "authentication resumes the last one.")
+    group: Literal["p-256", "x25519"] | None = Field(
+        default=None, description="Group of the key exchange. Left out: p-256, which costs TLS 1.3 "
+        "a round trip, as stations guess x25519; p-384 with such keys.")
+
+    @model_validator(mode="after")
+    def _group_fits(self) -> Self:
+        if self.group == "x25519" and (self.version == "1.2" or self.key == "p-384"):
+            raise fault("the group x25519 goes with TLS 1.3, and with other keys than p-384",
+                        "leave out group", ("group",))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The fields that came first have said nothing as null since.
+        said: dict[str, Any] = handler(self)
+        return {key: value for key, value in said.items() if key != "group" or value is not None}
 
 
 class Dot1xLayer(BaseModel):

@@ -40,6 +40,9 @@ CREDENTIALS = {
 }
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
+#: For which nothing means all that the library has.
+MAY_BE_EMPTY = {"ecdh_curve"}
+
 
 def check_value(line: int, key: str, value: str) -> str:
     """Return `value` without its quotes; refuse what no daemon is meant to read."""
@@ -49,7 +52,7 @@ def check_value(line: int, key: str, value: str) -> str:
     if quote == "'" and "'" in value[1:-1]:
         raise ConfigError(line, f"{key}: a quote inside quotes")
     text = value[1:-1] if quote else value
-    if not text.strip():
+    if not text.strip() and key not in MAY_BE_EMPTY:
         raise ConfigError(line, f"{key} has no value")
     if text in PYTHON_WORDS or UNRENDERED.search(text):
         raise ConfigError(line, f"{key} has the value {text}, which was never rendered to text")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from measure.manifest import LevelRecord
-from policies import Policy, PolicyError, load, load_all
+from policies import Policy, PolicyError, load, load_all, load_named, named
+from policies.loader import PAPER_IDS
 from studies.study import Factor, Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_scenario, scenario_ids, to_json
 from topologies.model import Scenario, from_json
@@ -20,19 +21,18 @@ BASELINE = "P1"
 
 
 def policies(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """The twelve, a choice of them, or the user's own beside the baseline they are compared to."""
-    twelve = {policy.id: policy for policy in load_all()}
+    """The twelve, a choice of all that there are, or the user's own beside the baseline."""
     for name in names:
-        if name not in twelve:
-            raise LevelError(f"{name}: no such policy; choose from {', '.join(twelve)}, or give a "
+        if name not in named():
+            raise LevelError(f"{name}: no such policy; choose from {', '.join(named())}, or give a "
                              "file with --policy")
     try:
         own = [load(path) for path in files]
     except PolicyError as error:
         raise StudyError(str(error)) from None
     if not names and not own:
-        return [policy_level(policy) for policy in twelve.values()]
-    chosen = [twelve[name] for name in names] or [twelve[BASELINE]]
+        return [policy_level(policy) for policy in load_all()]
+    chosen = [load_named(name) for name in names or (BASELINE,)]
     for policy in own:
         if policy.id in {other.id for other in chosen}:
             raise StudyError(f"policy {policy.id} is there twice; give your file an id of its own")
@@ -96,7 +96,8 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
 
 FACTORS = (
     Factor("policy", "Policy", policies, plural="policies", option="--policies",
-           file_option="--policy", help="Comma-separated names out of P1 to P12; default: all.",
+           file_option="--policy", help="Comma-separated names out of P1 to P12 and today's "
+           f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",
            file_help="A policy file of your own, measured beside P1; may be repeated."),
     Factor("scenario", "Scenario", scenarios, option="--scenarios",
            help="Comma-separated names or .yml files; default: all of "

@@ -172,7 +172,7 @@ class Workload:
     def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Move while a TCP connection is in use; see `survival`."""
         scenario = _scenario(task)
-        return survival.survive(self._site.testbed, self._access.connect(scenario), scenario)
+        return survival.survive(self._site.testbed, self._access, scenario)
 
 
 def _scenario(task: Mapping[str, Any]) -> Scenario:

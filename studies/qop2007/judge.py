@@ -8,12 +8,23 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from measure import clock, decryption, iperf, mobility, observed, pcap, phases
+from measure import (
+    clock,
+    decryption,
+    inside,
+    iperf,
+    management,
+    mobility,
+    observed,
+    pcap,
+    phases,
+)
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
 from measure.record import CheckRecord
-from policies import Policy
+from policies import Layers, Policy
+from policies.dot1x import TUNNELS
 from studies.qop2007 import evidence
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
@@ -55,7 +66,7 @@ def judge(repetition: Repetition) -> Judged:
         link, repetition.secrets["network"], repetition.out, parts=[*earlier_parts, LAST],
         ssids=list(dict.fromkeys(ssids))) if link else None
     packets = observed.captures(raw, repetition.out, keys or ())
-    known = partial(_with_keys, repetition, has_link_keys=keys is not None)
+    known = partial(_with_keys, repetition, policy.layers, keys=keys)
     seen = known(observed.observe(scenario, raw, packets), LAST)
     # Those before the last one are at home, wherever the mobile node goes then.
     earlier = [known(observed.observe_part(replace(scenario, roams_to=None), raw, name, packets),
@@ -71,15 +82,22 @@ def judge(repetition: Repetition) -> Judged:
         raw=_recorded(raw))
 
 
-def _with_keys(repetition: Repetition, seen: Observed, part: str, *,
-               has_link_keys: bool) -> Observed:
+def _with_keys(repetition: Repetition, layers: Layers, seen: Observed, part: str, *,
+               keys: Sequence[str] | None) -> Observed:
     """What was seen of an authentication, with the run's keys to judge it by."""
-    seen = replace(seen, has_link_keys=has_link_keys)
+    air, node = (repetition.out / f"{part}-{point}.pcap" for point in ("air", "mn"))
+    has_rsn = layers.link is not None and not layers.link.is_wep
+    speaks_tls = layers.dot1x is not None and (
+        layers.dot1x.tls is not None or layers.dot1x.eap in TUNNELS)
+    seen = replace(
+        seen, has_link_keys=keys is not None,
+        management=management.read(air, keys or ()) if has_rsn and air.exists() else (),
+        inside=inside.read(node, seen.raw.get("tls_keys", ())) if speaks_tls and node.exists()
+        else ())
     key = repetition.secrets.get("mobile_ip", {}).get("key_hex")
-    file = repetition.out / f"{part}-mn.pcap"
     if not key:
         return seen
-    passed = pcap.udp_payloads(file, mobility.PORT) if file.exists() else []
+    passed = pcap.udp_payloads(node, mobility.PORT) if node.exists() else []
     return replace(seen, registration_key=bytes.fromhex(key),
                    registrations=[message for message in passed if message[1]])
 
