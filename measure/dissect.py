@@ -26,7 +26,7 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
-           *_IKE_1, *_IKE_2)
+           "eap.id", *_IKE_1, *_IKE_2)
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -95,6 +95,7 @@ class Packet:
     radiotap_bytes: int = 0
     #: What it proposes or chooses for IKE, in strongSwan's words; "" where that is not to be seen.
     ike_suite: str = ""
+    eap_id: int | None = None
     tkip_iv: str = ""
 
     @property
@@ -268,7 +269,7 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
                                         "isakmp.exchangetype")),
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
-        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c))
+        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]))
 
 
 def _suite(c: Mapping[str, str]) -> str:

@@ -33,10 +33,11 @@ class FreeRadius(Daemons):
     def _key_log(self, node: str) -> Path:
         return self.site.run_folder(node) / "tls-keys.log"
 
-    def tls_keys(self, node: str) -> list[str]:
-        """What a node's server used as keys of TLS so far, a line each as Wireshark takes them."""
-        file = self._key_log(node)
-        return file.read_text().splitlines() if file.exists() else []
+    def tls_keys(self) -> dict[str, list[str]]:
+        """What each server used as keys of TLS so far, a line each as Wireshark takes them."""
+        logs = {node: self._key_log(node) for node in self.daemons}
+        return {node: log.read_text().splitlines() if log.exists() else []
+                for node, log in logs.items()}
 
     @contextmanager
     def silent(self, node: str) -> Iterator[None]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from measure import capture, iperf, sampling
-from measure.access import AIR, Access, Arrival, auth_points, wire_point
+from measure.access import Access
+from measure.arrival import AIR, Arrival, auth_points, wire_point
 from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
 from measure.services.iperf3 import Iperf3

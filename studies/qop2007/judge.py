@@ -18,6 +18,7 @@ from measure import (
     observed,
     pcap,
     phases,
+    retransmissions,
 )
 from measure.dissect import Packet
 from measure.observed import Check, Observed
@@ -74,12 +75,13 @@ def judge(repetition: Repetition) -> Judged:
     checks = [*evidence.verify(policy, seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
+    again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
     return Judged(
         measured=_measured(policy, scenario, seen, earlier, is_proven=not reason),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
-        elapsed_s=raw["elapsed_s"],
-        raw=_recorded(raw))
+        elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
+        raw=_recorded(raw) | ({"retransmissions": again} if again else {}))
 
 
 def _with_keys(repetition: Repetition, layers: Layers, seen: Observed, part: str, *,
@@ -115,8 +117,9 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
     raw = seen.raw
     was_set = bool(clock.was_set(raw))
     took_place = [] if was_set else _phases(seen)
-    authentications = [_authentication([] if was_set else _phases(each)) for each in earlier]
-    authentications.append(_authentication(took_place))
+    authentications = [_authentication(policy, [] if was_set else _phases(each))
+                       for each in earlier]
+    authentications.append(_authentication(policy, took_place))
     parts = mean_components_s([each.components_s for each in authentications])
     summed = table_4(policy, roaming=scenario.roams_to is not None)
     handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
@@ -135,8 +138,8 @@ def _phases(seen: Observed) -> list[Phase]:
     return phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
 
 
-def _authentication(took_place: Sequence[Phase]) -> AuthenticationRecord:
-    return AuthenticationRecord(components_s=components(took_place),
+def _authentication(policy: Policy, took_place: Sequence[Phase]) -> AuthenticationRecord:
+    return AuthenticationRecord(components_s=components(policy, took_place),
                                 phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
 
 

@@ -29,9 +29,9 @@ def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, A
     """Move to the visited network in the middle of a stream. Raises MeasureError.
 
     The mobile node is connected at home first. `connection` is its end of the stream's TCP
-    connection; `received_before`, `received_arriving` and `received_after` are what the peer had of it before
-    the node left, when it was registered again, and at the end; `outage_s` is how long nothing
-    came after leaving.
+    connection; `received_before`, `received_arriving` and `received_after` are what the peer had
+    of it before the node left, when it was registered again, and at the end; `outage_s` is how
+    long nothing came after leaving.
     """
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")

@@ -1,0 +1,169 @@
+"""Arrival is how one mobile node gets onto the network, step by step, and what that leaves behind.
+
+Times are on the wall clock of the machine, which also stamps the captures. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from measure import kernel
+from measure.access import Access
+from measure.capture import Point
+from measure.errors import MeasureError
+from measure.station import LINK_S
+from measure.workload import Session
+from topologies.model import HOME_AGENT, Network, Scenario
+
+#: What a mobile node's interface is watched for while it gets on.
+AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
+               "or udp port 4500")
+#: The interface that shows every frame on the air.
+AIR = "hwsim0"
+#: How long the first packet may take.
+DATA_S = 2
+_GATE_S = 0.25
+
+
+class Arrival:
+    """The steps of one mobile node onto the network; raw values and stamps go to a session.
+
+    `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
+    prefix `foreign_`.
+    """
+
+    def __init__(self, access: Access, scenario: Scenario, session: Session) -> None:
+        self.access = access
+        self.scenario = scenario
+        self.station = access.station(scenario.mobile_node)
+        self._session = session
+        self._testbed = access.site.testbed
+        self._nodes = access.site.network.nodes
+        self._keys_before: dict[str, int] = {}
+        session.raw.update(events=[], kernel={})
+
+    @property
+    def peer(self) -> str:
+        """The address of the node that the mobile node talks to."""
+        return self._nodes[self.scenario.peer].address
+
+    def begin(self) -> None:
+        """From nothing: take off what was there, and note what is left all the same."""
+        self.access.reset(self.scenario)
+        self._session.raw["left"] = self.access.left(self.scenario)
+        self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
+
+    def get_on(self, access_point: str, prefix: str = "") -> None:
+        """Everything from the first probe to the first answered packet, at one access point."""
+        raw, station = self._session.raw, self.station
+        self._session.stamp(f"{prefix}start")
+        try:
+            self.access.join(station, access_point)
+        finally:
+            self._session.stamp(f"{prefix}link")
+            raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        station.register()
+        self._session.stamp(f"{prefix}registered")
+        raw[f"{prefix}registration"] = station.registration.history
+        station.tunnel()
+        self._session.stamp(f"{prefix}tunnel")
+        answered = station.ping(self.peer, DATA_S)
+        self._session.stamp(f"{prefix}first_packet")
+        # Once more: the access point opens its port a frame later than the station.
+        raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        if not answered:
+            raise MeasureError("data", f"{station.name}: associated, but no packet "
+                               f"comes back from {self.peer} within {DATA_S:g} s")
+
+    def arrive(self) -> None:
+        """At home, and where the scenario says so, from there to the visited network."""
+        self.get_on(self.scenario.home)
+        if self.scenario.roams_to:
+            self._session.stamp("handoff")
+            self.station.leave()
+            self.get_on(self.scenario.roams_to, "foreign_")
+
+    def check_port(self) -> dict[str, Any]:
+        """What passes an access point that has not authorized the mobile node; asked once each."""
+        known = self.access.port_checks
+        if self.station.name not in known:
+            known[self.station.name] = self._port_closed()
+        return known[self.station.name]
+
+    def ipsec_state(self, moment: str) -> None:
+        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
+        if self.access.has_ipsec:
+            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
+
+    def rest_of_the_path(self) -> None:
+        """Note what the kernels say of the companions, and of the tunnel between the agents."""
+        of_nodes, agents = self._session.raw["kernel"], self._nodes_of(HOME_AGENT)
+        of_nodes["companions"] = {
+            name: {"station": self._flags(self.scenario.home_of(name), name),
+                   "sas": self._pair(name, self._nodes[name].agent or "")
+                   if self.access.has_ipsec else {}}
+            for name in self.scenario.companions}
+        if self.access.has_ipsec and len(agents) > 1:
+            of_nodes["agents"] = self._between(
+                agents, {self._nodes[agent].outer_address for agent in agents})
+
+    def _nodes_of(self, duty: str) -> list[str]:
+        return self.scenario.network.of_duty(duty)
+
+    def _pair(self, station: str, agent: str) -> dict[str, Any]:
+        return self._between((station, agent), {self._nodes[station].address,
+                                                self._nodes[agent].address})
+
+    def _between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
+        """The SAs of these nodes between two addresses."""
+        return {node: [state for state in kernel.xfrm_states(self._testbed, node)
+                       if {state["src"], state["dst"]} == ends] for node in nodes}
+
+    def finish(self) -> None:
+        """Note what is only complete when the repetition ends."""
+        self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
+        self._session.raw["ike_sas"] = self.station.ike_sas
+        self._session.raw["tls_keys"] = [
+            line for node, keys in self.access.tls_keys().items()
+            for line in keys[self._keys_before.get(node, 0):]]
+
+    def _port_closed(self) -> dict[str, Any]:
+        """Associate while the authentication server is held still: nothing may pass the port."""
+        self.access.reset(self.scenario)
+        supplicant = self.station.supplicant
+        with self.access.silent_radius(self.scenario.agent):
+            self.station.begin(self._nodes[self.scenario.home])
+            started = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
+            flags = self._flags(self.scenario.home)
+            agent = self._nodes[self.scenario.agent].address
+            answered = started is not None and self.station.resolves(agent, _GATE_S)
+        self.access.reset(self.scenario)
+        return {"associated": started is not None, "answered": answered,
+                "authorized": flags.get("authorized", "unknown")}
+
+    def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
+        """What an access point's kernel says of a station, by default the mobile node."""
+        stations = kernel.station_flags(self._testbed, access_point,
+                                        self._nodes[access_point].radio_interface)
+        return stations.get(self.access.station(station or self.station.name).mac, {})
+
+
+def auth_points(scenario: Scenario) -> Sequence[Point]:
+    """Where getting on shows: the air, the mobile node, the wire behind each access point used."""
+    nodes = scenario.network.nodes
+    points = [Point("air", None, AIR),
+              Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
+                    AUTH_FILTER),
+              wire_point(scenario.network, "wire", scenario.home)]
+    if scenario.roams_to:
+        points.append(wire_point(scenario.network, "foreign", scenario.roams_to))
+    return points
+
+
+def wire_point(network: Network, name: str, node: str, expression: str = "",
+               one_in: int = 1) -> Point:
+    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
+    interface, _ = network.link_of(node)
+    return Point(name, node, interface, expression, one_in)
