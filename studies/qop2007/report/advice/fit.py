@@ -14,7 +14,7 @@ from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
 from studies.qop2007.report.advice.applications import Limits
 from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
 
-Answer = Literal["yes", "no", "undecided"]
+Answer = Literal["yes", "no", "undecided", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
     calls = None
     if limits.rate_bps and throughput:
         calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
-    return Fit(policy, _all(checks.values()), fails, interruptions, loss, throughput, calls,
-               _cost(basis, policy, limits, kind))
+    was_measured = bool(interruptions) or throughput is not None
+    return Fit(policy, _all(checks.values()) if was_measured else "not measured", fails,
+               interruptions, loss, throughput, calls, _cost(basis, policy, limits, kind))
 
 
 def scaled(estimate: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:
