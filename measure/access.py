@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from measure import ike, kernel
@@ -23,6 +24,14 @@ from topologies.model import HOME_AGENT, Scenario
 _AGENT_CHILDREN = ("home", "visit", "subnets")
 
 
+@dataclass(frozen=True)
+class PortCheck:
+    """What was seen of a closed port: raw values, and captures with their summaries."""
+
+    raw: dict[str, Any]
+    captures: list[tuple[dict[str, Any], bytes]]
+
+
 class Access:
     """The services of one policy on a built network, and the stations that use them."""
 
@@ -38,18 +47,13 @@ class Access:
         self._at_home: set[str] = set()
         self._measured: set[str] = set()
         #: What passed the closed port, by mobile node: looked at once each.
-        self.port_checks: dict[str, dict[str, Any]] = {}
+        self.port_checks: dict[str, PortCheck] = {}
 
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         return [self._freeradius, self._charon, self._agents, self._registrations,
                 self._supplicants, self._hostapd,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
-
-    @property
-    def has_dot1x(self) -> bool:
-        """Whether the policy has an authentication server."""
-        return bool(self._freeradius.nodes())
 
     @property
     def has_ipsec(self) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from measure import kernel
-from measure.access import Access
-from measure.capture import Point
+from measure import injection, kernel
+from measure.access import Access, PortCheck
+from measure.capture import WHOLE, Point, capturing
 from measure.errors import MeasureError
 from measure.station import LINK_S
 from measure.workload import Session
@@ -24,7 +25,7 @@ AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 50
 AIR = "hwsim0"
 #: How long the first packet may take.
 DATA_S = 2
-_GATE_S = 0.25
+_KNOCK_S = 0.25
 
 
 class Arrival:
@@ -85,12 +86,19 @@ class Arrival:
             self.station.leave()
             self.get_on(self.scenario.roams_to, "foreign_")
 
-    def check_port(self) -> dict[str, Any]:
-        """What passes an access point that has not authorized the mobile node; asked once each."""
+    def check_port(self, out: Path) -> dict[str, Any]:
+        """What passes an access point that has not authorized the mobile node; asked once each.
+
+        Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
+        """
         known = self.access.port_checks
         if self.station.name not in known:
-            known[self.station.name] = self._port_closed()
-        return known[self.station.name]
+            known[self.station.name] = self._port_closed(out)
+        check = known[self.station.name]
+        for summary, octets in check.captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        return check.raw
 
     def ipsec_state(self, moment: str) -> None:
         """Note the IPsec SAs between the mobile node and its agent, at both ends."""
@@ -129,19 +137,43 @@ class Arrival:
             line for node, keys in self.access.tls_keys().items()
             for line in keys[self._keys_before.get(node, 0):]]
 
-    def _port_closed(self) -> dict[str, Any]:
+    def _port_closed(self, out: Path) -> PortCheck:
         """Associate while the authentication server is held still: nothing may pass the port."""
+        asked_s = time.time()
+        captures: list[tuple[dict[str, Any], bytes]] = []
         self.access.reset(self.scenario)
         supplicant = self.station.supplicant
         with self.access.silent_radius(self.scenario.agent):
             self.station.begin(self._nodes[self.scenario.home])
-            started = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
+            associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
             flags = self._flags(self.scenario.home)
-            agent = self._nodes[self.scenario.agent].address
-            answered = started is not None and self.station.resolves(agent, _GATE_S)
+            if associated:
+                captures = self._knock(out)
         self.access.reset(self.scenario)
-        return {"associated": started is not None, "answered": answered,
-                "authorized": flags.get("authorized", "unknown")}
+        return PortCheck({"at_s": asked_s, "associated": associated,
+                          "authorized": flags.get("authorized", "unknown")}, captures)
+
+    def _knock(self, out: Path) -> list[tuple[dict[str, Any], bytes]]:
+        """Ask everybody on the network something in clear, past the station's own closed port.
+
+        Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
+        interface of the same radio. The captures on the air and on the wire behind it.
+        """
+        home = self.scenario.home
+        station, cell = self._nodes[self.station.name], self._nodes[home]
+        mac = self.station.mac
+        question = injection.asking(mac, station.address, self._nodes[self.scenario.agent].address)
+        frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
+                                       injection.BROADCAST, question)
+        points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
+                        f"wlan addr3 {injection.BROADCAST}"),
+                  wire_point(self.scenario.network, "wire", home, f"arp and ether src {mac}")]
+        taken: list[dict[str, Any]] = []
+        with capturing(self._testbed, points, WHOLE, part="port", out=out,
+                       logs=self.access.site.logs, summaries=taken):
+            injection.inject(self._testbed, self.station.name, station, frame)
+            time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
+        return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
         """What an access point's kernel says of a station, by default the mobile node."""
