@@ -55,7 +55,9 @@ class Observed:
     agents: frozenset[str] = frozenset()
     #: The home agent's address that the mobile node registers with.
     home_agent: str = ""
-    #: The care-of address of the visited network, "" at home.
+    #: Whether the mobile node moves to another access point, and the care-of address that it has
+    #: there; "" where its agent is the same.
+    moves: bool = False
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
@@ -77,7 +79,7 @@ class Observed:
         """Management frames at home and, where the mobile node visits a network, those there."""
         home = [frame for frame in self.management if frame.time_s < self.moved_s]
         away = [frame for frame in self.management if frame.time_s >= self.moved_s]
-        return [home, away] if self.care_of else [home]
+        return [home, away] if self.moves else [home]
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""
@@ -88,13 +90,13 @@ class Observed:
         moved = self.moved_s
         home = [p for p in self.packets(name) if p.time_s < moved]
         away = [p for p in self.packets(name) if p.time_s >= moved]
-        return [home, away] if self.care_of else [home]
+        return [home, away] if self.moves else [home]
 
     def behind_access_points(self, part: str) -> list[list[Packet]]:
         """What was on the wire behind the access point at home and, away, behind that one."""
         home = [p for p in self.packets(f"{part}-wire") if p.time_s < self.moved_s]
         away = [p for p in self.packets(f"{part}-foreign") if p.time_s >= self.moved_s]
-        return [home, away] if self.care_of else [home]
+        return [home, away] if self.moves else [home]
 
     @property
     def moved_s(self) -> float:
@@ -105,7 +107,7 @@ class Observed:
     def stations(self) -> list[Mapping[str, str]]:
         """What access points' kernels said of the mobile node, home and away, and of the others."""
         kernel = self.raw["kernel"]
-        names = ["station", "foreign_station"] if self.care_of else ["station"]
+        names = ["station", "foreign_station"] if self.moves else ["station"]
         return [*(kernel.get(name, {}) for name in names),
                 *(kernel.get("companions", {}).get(name, {}).get("station", {})
                   for name in self.companions)]
@@ -151,7 +153,7 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         raw, packets, _mac(nodes[scenario.mobile_node]),
         macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
-        home_agent=nodes[scenario.agent].address,
+        home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
         companions=tuple(scenario.companions))

@@ -16,6 +16,8 @@ from studies.study import Factor, Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_scenario, scenario_ids, to_json
 from topologies.model import Scenario, from_json
 
+#: What is measured unless others are asked for: the scenarios of the paper.
+PAPER_SCENARIOS = ("N1", "N2", "N3", "R1", "R2")
 #: What the user's own policies are compared to where no others are asked for.
 BASELINE = "P1"
 
@@ -47,8 +49,8 @@ def policy_level(policy: Policy) -> Level:
 
 
 def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """Scenarios by name or file, or all that come with the project."""
-    chosen = [*names, *map(str, files)] or scenario_ids()
+    """Scenarios by name or file, or the paper's five."""
+    chosen = [*names, *map(str, files)] or PAPER_SCENARIOS
     for name in chosen:
         if name not in scenario_ids() and not name.endswith((".yml", ".yaml")):
             raise LevelError(f"{name}: no such scenario; choose from {', '.join(scenario_ids())}, "
@@ -100,6 +102,6 @@ FACTORS = (
            f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",
            file_help="A policy file of your own, measured beside P1; may be repeated."),
     Factor("scenario", "Scenario", scenarios, option="--scenarios",
-           help="Comma-separated names or .yml files; default: all of "
-           f"{', '.join(scenario_ids())}."),
+           help=f"Comma-separated names out of {', '.join(scenario_ids())}, "
+           f"or .yml files; default: {', '.join(PAPER_SCENARIOS)}."),
 )
