@@ -68,7 +68,8 @@ class Arrival:
         station.register()
         self._session.stamp(f"{prefix}registered")
         raw[f"{prefix}registration"] = station.registration.history
-        station.tunnel()
+        if not (prefix and self._stays_in_subnet):
+            station.tunnel()
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
@@ -83,8 +84,13 @@ class Arrival:
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
             self._session.stamp("handoff")
-            self.station.leave()
+            self.station.leave(keeps_tunnel=self._stays_in_subnet)
             self.get_on(self.scenario.roams_to, "foreign_")
+
+    @property
+    def _stays_in_subnet(self) -> bool:
+        """Whether the mobile node keeps its agent, and so its tunnel, where it moves to."""
+        return self.scenario.foreign_agent is None
 
     def check_port(self, out: Path) -> dict[str, Any]:
         """What passes an access point that has not authorized the mobile node; asked once each.

@@ -94,14 +94,15 @@ class Management:
         return self.subtype in (DISASSOCIATION, DEAUTHENTICATION)
 
 
-def read(capture: Path, keys: Sequence[str] = ()) -> list[Management]:
+def read(capture: Path, keys: Sequence[str] = (), subtype: int | None = None) -> list[Management]:
     """The management frames of a capture of the air, in its order; a key opens protected ones.
 
-    Raises MeasureError where tshark is missing or cannot read the file.
+    All, or those of one subtype. Raises MeasureError where tshark is missing or cannot read the
+    file.
     """
+    asked = "wlan.fc.type == 0" if subtype is None else f"wlan.fc.type_subtype == {subtype}"
     return [_frame(dict(zip(_NAMES, row, strict=True)))
-            for row in fields.read(capture, _NAMES, "wlan.fc.type == 0",
-                                   options=dissect.decryption(keys))]
+            for row in fields.read(capture, _NAMES, asked, options=dissect.decryption(keys))]
 
 
 def _frame(c: Mapping[str, str]) -> Management:

@@ -48,14 +48,17 @@ class MeasuredStation:
         self.ike_log: list[str] = []
         self.ike_sas: list[dict[str, Any]] = []
 
-    def leave(self) -> None:
-        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay."""
+    def leave(self, *, keeps_tunnel: bool = False) -> None:
+        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay.
+
+        Where the next link is in the same subnet, the tunnel outlives the move (`keeps_tunnel`).
+        """
         self.supplicant.command("DISABLE_NETWORK 0")
         self.supplicant.command("BSS_FLUSH 0")
         # Or the next authentication would be a four-way handshake with the keys of this one.
         self.supplicant.command("PMKSA_FLUSH")
         self.registration.detached()
-        if self.charon:
+        if self.charon and not keeps_tunnel:
             with ike.session(self.charon) as session:
                 ike.terminate(session)
 

@@ -37,7 +37,12 @@ from studies.qop2007.body import (
     handoff_s,
     mean_components_s,
 )
-from studies.qop2007.phases import authentication_time_s, components, table_4
+from studies.qop2007.phases import (
+    authentication_time_s,
+    components,
+    exchange_of,
+    table_4,
+)
 from studies.study import Judged, Repetition
 from topologies.model import ACCESS_POINT, Scenario
 
@@ -91,9 +96,12 @@ def _with_keys(repetition: Repetition, layers: Layers, seen: Observed, part: str
     has_rsn = layers.link is not None and not layers.link.is_wep
     speaks_tls = layers.dot1x is not None and (
         layers.dot1x.tls is not None or layers.dot1x.eap in TUNNELS)
+    managed = management.read(air, keys or ()) if has_rsn and air.exists() else []
+    streaming = repetition.out / "traffic-air.pcap"
+    if part == LAST and layers.link and layers.link.beacon_protection and streaming.exists():
+        managed += management.read(streaming, subtype=management.BEACON)
     seen = replace(
-        seen, has_link_keys=keys is not None,
-        management=management.read(air, keys or ()) if has_rsn and air.exists() else (),
+        seen, has_link_keys=keys is not None, management=managed,
         inside=inside.read(node, seen.raw.get("tls_keys", ())) if speaks_tls and node.exists()
         else ())
     key = repetition.secrets.get("mobile_ip", {}).get("key_hex")
@@ -139,7 +147,7 @@ def _phases(seen: Observed) -> list[Phase]:
 
 
 def _authentication(policy: Policy, took_place: Sequence[Phase]) -> AuthenticationRecord:
-    return AuthenticationRecord(components_s=components(policy, took_place),
+    return AuthenticationRecord(components_s=components(took_place, exchange_of(policy)),
                                 phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
 
 

@@ -12,12 +12,12 @@ from policies import Policy
 EXCHANGES: Mapping[str, tuple[str, ...]] = {"sae": ("authentication",), "owe": ("association",)}
 
 
-def components(policy: Policy, phases: Sequence[Phase]) -> dict[str, float]:
+def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     """What authentication times are sums of, in seconds, by Table 4's names.
 
-    A registration counts from the first solicitation or request to the accepted reply.
+    A registration counts from the first solicitation or request to the accepted reply. `exchange`
+    is what the link's keys come of (`exchange_of`).
     """
-    exchange = _exchange(policy)
     on_the_link = {exchange: EXCHANGES[exchange]} if exchange else {}
     by_name = {phase.name: phase for phase in phases}
     parts = {}
@@ -44,7 +44,7 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     layers = policy.layers
     has_eap = layers.dot1x is not None or (
         layers.link is not None and layers.link.has_own_handshake)
-    exchange = _exchange(policy)
+    exchange = exchange_of(policy)
     summed = ["mip_registration_home"]
     if exchange:
         summed.append(f"{exchange}_home")
@@ -57,7 +57,7 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     return tuple(summed)
 
 
-def _exchange(policy: Policy) -> str:
+def exchange_of(policy: Policy) -> str:
     """The exchange that the link's keys come of, "" where there is none before the handshake."""
     keys = policy.layers.link.keys if policy.layers.link else ""
     return keys if keys in EXCHANGES else ""
