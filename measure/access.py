@@ -153,6 +153,10 @@ class Access:
         sends in between is lost. Raises MeasureError.
         """
         station.join(self.site.network.nodes[access_point])
+        self.let_in(station, access_point)
+
+    def let_in(self, station: MeasuredStation, access_point: str) -> None:
+        """Wait until an access point lets a station pass that is connected. Raises MeasureError."""
         if has_handshake(station.supplicant.status()) and not self._admitted(station, access_point):
             raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
                                "let it pass")

@@ -16,7 +16,7 @@ from measure.capture import WHOLE, Point, capturing
 from measure.errors import MeasureError
 from measure.station import LINK_S
 from measure.workload import Session
-from topologies.model import HOME_AGENT, Network, Scenario
+from topologies.model import ACCESS_POINT, HOME_AGENT, Network, Scenario
 
 #: What a mobile node's interface is watched for while it gets on.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
@@ -35,8 +35,11 @@ class Arrival:
     prefix `foreign_`.
     """
 
-    def __init__(self, access: Access, scenario: Scenario, session: Session) -> None:
+    def __init__(self, access: Access, scenario: Scenario, session: Session, *,
+                 keeps_keys: bool = False) -> None:
         self.access = access
+        #: Whether it moves on with the keys that it has, and without leaving first.
+        self._keeps_keys = keeps_keys
         self.scenario = scenario
         self.station = access.station(scenario.mobile_node)
         self._session = session
@@ -61,13 +64,14 @@ class Arrival:
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
         try:
-            self.access.join(station, access_point)
+            self._join(access_point, has_moved=bool(prefix))
         finally:
             self._session.stamp(f"{prefix}link")
             raw["kernel"][f"{prefix}station"] = self._flags(access_point)
-        station.register()
+        if not (prefix and self._keeps_keys):
+            station.register()
+            raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
-        raw[f"{prefix}registration"] = station.registration.history
         if not (prefix and self._stays_in_subnet):
             station.tunnel()
         self._session.stamp(f"{prefix}tunnel")
@@ -75,6 +79,7 @@ class Arrival:
         self._session.stamp(f"{prefix}first_packet")
         # Once more: the access point opens its port a frame later than the station.
         raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        raw.setdefault("link_keys", []).extend(kernel.link_keys(station.mac))
         if not answered:
             raise MeasureError("data", f"{station.name}: associated, but no packet "
                                f"comes back from {self.peer} within {DATA_S:g} s")
@@ -84,8 +89,22 @@ class Arrival:
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
             self._session.stamp("handoff")
-            self.station.leave(keeps_tunnel=self._stays_in_subnet)
+            if not self._keeps_keys:
+                self.station.leave(keeps_tunnel=self._stays_in_subnet)
             self.get_on(self.scenario.roams_to, "foreign_")
+
+    def _join(self, access_point: str, *, has_moved: bool) -> None:
+        """Associate with an access point: with it alone, or as one of those to move among."""
+        if not self._keeps_keys:
+            self.access.join(self.station, access_point)
+            return
+        if has_moved:
+            self.station.move(self._nodes[access_point])
+        else:
+            others = [self._nodes[name] for name in self._nodes_of(ACCESS_POINT)
+                      if name != access_point]
+            self.station.join_first(self._nodes[access_point], others)
+        self.access.let_in(self.station, access_point)
 
     @property
     def _stays_in_subnet(self) -> bool:

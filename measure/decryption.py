@@ -7,6 +7,7 @@ from pathlib import Path
 
 from measure import eap_keys, pcap
 from policies import LinkLayer
+from policies.link import EXCHANGED
 
 _PMK_BYTES = 32
 #: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
@@ -16,12 +17,16 @@ _WIRES, _STATION = ("wire", "foreign"), "mn"
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
-                  parts: Sequence[str], ssids: Sequence[str]) -> list[str] | None:
+                  parts: Sequence[str], ssids: Sequence[str],
+                  told: Sequence[str] = ()) -> list[str] | None:
     """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
 
-    That is so of SAE, whose keys come of no secret alone, and where the run's secret is not given.
-    Raises MeasureError for a capture that cannot be read.
+    That is so of SAE and OWE, whose keys come of no secret alone and are only known where a kernel
+    told them (`told`), of fast transition, and where the run's secret is not given. Raises
+    MeasureError for a capture that cannot be read.
     """
+    if layer.keys in EXCHANGED or layer.roaming:
+        return [f"tk:{key}" for key in told] or None
     if layer.keys == "static" and "wep_key" in secrets:
         return [f"wep:{secrets['wep_key']}"]
     if layer.keys == "psk" and "passphrase" in secrets:

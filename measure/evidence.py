@@ -115,12 +115,12 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 def _success_times(seen: Observed) -> list[float]:
     """When EAP succeeded in each stay; never is infinity."""
     return [next((p.time_s for p in stay if p.eap_code == dissect.EAP_SUCCESS), float("inf"))
-            for stay in seen.by_stay("auth-mn")]
+            for stay in seen.full(seen.by_stay("auth-mn"))]
 
 
 def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
     """The EAP method, and the port that it opens."""
-    stays = [[p for p in stay if p.is_eapol] for stay in seen.by_stay("auth-mn")]
+    stays = [[p for p in stay if p.is_eapol] for stay in seen.full(seen.by_stay("auth-mn"))]
     used = [_method(frames) for frames in stays]
     yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]},
                 f"EAP type {listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
@@ -148,13 +148,13 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"{gate.get('authorized', 'unknown')}; {sent} frames sent past its own kernel, "
                 f"{passed} behind the access point")
     times = _success_times(seen)
-    early = [p for stay, success in zip(seen.by_stay("auth-air"), times, strict=True)
+    early = [p for stay, success in zip(seen.full(seen.by_stay("auth-air")), times, strict=True)
              for p in stay if p.time_s < success and p.is_data and not p.is_eapol
              and seen.mac in (p.transmitter, p.receiver)]
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
     authorized = [flags.get("authorized", "no") for flags in seen.stations]
-    wires = seen.behind_access_points("auth")
+    wires = seen.full(seen.behind_access_points("auth"))
     behind = [sum(p.ethernet_src == seen.mac and p.time_s >= success for p in wire)
               for wire, success in zip(wires, times, strict=True)]
     yield Check("port is open after", set(authorized) == {"yes"} and min(behind) > 0,

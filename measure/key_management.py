@@ -10,6 +10,8 @@ from measure.observed import Check, Observed, listed
 from policies import LinkLayer
 
 #: Suites of key management (IEEE 802.11-2020, table 9-151) by where keys come from and the hash.
+#: The same where stations move on by fast transition.
+_FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
 _SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
            ("psk", "sha1"): 2, ("psk", "sha256"): 6, ("sae", "sha1"): 8, ("owe", "sha1"): 18}
 _CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
@@ -33,8 +35,28 @@ def verify(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield _owe(layer, seen)
     keys = [sum(p.eapol_type == dissect.EAPOL_KEY for p in stay)
             for stay in seen.by_stay("auth-mn")]
-    yield Check("four-way handshake", min(keys) >= _HANDSHAKE_FRAMES,
+    yield Check("four-way handshake", min(seen.full(keys)) >= _HANDSHAKE_FRAMES,
                 f"{listed(keys)} EAPOL-Key frames")
+    if seen.keeps_keys:
+        yield _transition(seen, keys)
+
+
+def _transition(seen: Observed, keys: Sequence[int]) -> Check:
+    """After the move: authentication by fast transition both ways, and not a frame of EAPOL."""
+    after = seen.management_by_stay()[-1]
+    exchange = [frame for frame in after if frame.algorithm == management.FAST_TRANSITION
+                and seen.mac in (frame.transmitter, frame.receiver)]
+    associations = [frame for frame in after if frame.is_response and frame.receiver == seen.mac]
+    agreed = [frame for frame in (*exchange, *associations) if frame.mobility_domain is not None]
+    accepted = all(not frame.status for frame in (*exchange, *associations))
+    eap = sum(p.is_eapol for p in seen.by_stay("auth-mn")[-1])
+    return Check("fast transition",
+                 len({frame.transmitter for frame in exchange}) == 2 and bool(associations)
+                 and len(agreed) == len(exchange) + len(associations) and accepted
+                 and not eap and not keys[-1],
+                 f"{len(exchange)} authentication frames of fast transition and "
+                 f"{len(associations)} association responses after the move, {len(agreed)} of "
+                 f"them of a mobility domain; {eap} EAPOL frames")
 
 
 def _cipher(layer: LinkLayer, seen: Observed) -> Check:
@@ -51,7 +73,8 @@ def _requests(seen: Observed) -> list[dissect.Packet]:
 
 def _suite(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     """The one suite that the policy asks for, in what is asked and in all that is offered."""
-    expected = _SUITES[layer.keys, layer.akm or "sha1"]
+    expected = _FAST_SUITES[layer.keys] if layer.roaming else _SUITES[
+        layer.keys, layer.akm or "sha1"]
     asked = {p.rsn_akm for p in _requests(seen)}
     yield Check("key management negotiated", asked == {expected},
                 f"RSN key management suite {sorted(filter(None, asked))} in the association "
@@ -120,7 +143,7 @@ def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     """Commit and confirm of both sides; a station that kept its keys would pass over them."""
     stays = [[frame for frame in stay if frame.algorithm == management.SAE
               and seen.mac in (frame.transmitter, frame.receiver)]
-             for stay in seen.management_by_stay()]
+             for stay in seen.full(seen.management_by_stay())]
     commits = [_from_both(stay, _COMMIT, (_SUCCESS, _HASH_TO_ELEMENT)) for stay in stays]
     confirms = [_from_both(stay, _CONFIRM, (_SUCCESS,)) for stay in stays]
     yield Check("SAE exchange", all(commits) and all(confirms),

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from measure import dissect
 from measure.dissect import Packet
@@ -21,6 +21,7 @@ from measure.inside import Inside
 from measure.management import Management
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
+Stay = TypeVar("Stay")
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
 #: And so are captures of this part.
@@ -58,6 +59,8 @@ class Observed:
     #: Whether the mobile node moves to another access point, and the care-of address that it has
     #: there; "" where its agent is the same.
     moves: bool = False
+    #: Whether it moves on with the keys that it has, negotiating none anew.
+    keeps_keys: bool = False
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
@@ -80,6 +83,10 @@ class Observed:
         home = [frame for frame in self.management if frame.time_s < self.moved_s]
         away = [frame for frame in self.management if frame.time_s >= self.moved_s]
         return [home, away] if self.moves else [home]
+
+    def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
+        """Of things by stay those of stays in which all was negotiated from the beginning."""
+        return stays[:1] if self.keeps_keys else stays
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""

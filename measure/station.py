@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-AUTH-REJECT": "802.11 authentication refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+
+
+def _bssid(access_point: Node) -> str:
+    return access_point.interfaces[access_point.radio_interface].radio or ""
 
 
 class MeasuredStation:
@@ -64,13 +69,33 @@ class MeasuredStation:
 
     def begin(self, access_point: Node) -> None:
         """Have the supplicant look for one access point and join it; wait for nothing."""
-        bssid = access_point.interfaces[access_point.radio_interface].radio
-        self.supplicant.command(f"SET_NETWORK 0 bssid {bssid}")
+        self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
         self.supplicant.command("ENABLE_NETWORK 0")
 
     def join(self, access_point: Node) -> None:
         """Scan, associate and authenticate with one access point. Raises MeasureError."""
         self.begin(access_point)
+        self._wait_until_up()
+
+    def join_first(self, access_point: Node, others: Sequence[Node]) -> None:
+        """The same where it may move on to another one: it knows them all, and takes this one.
+
+        A supplicant that is told to stay with one access point does not move by itself.
+        """
+        self.supplicant.command("SET_NETWORK 0 bssid any")
+        self.supplicant.command("BSSID_IGNORE clear")
+        for other in others:
+            self.supplicant.command(f"BSSID_IGNORE {_bssid(other)}")
+        self.supplicant.command("ENABLE_NETWORK 0")
+        self._wait_until_up()
+        self.supplicant.command("BSSID_IGNORE clear")
+
+    def move(self, access_point: Node) -> None:
+        """Move on to an access point that it knows, with the keys that it has."""
+        self.supplicant.command(f"ROAM {_bssid(access_point)}")
+        self._wait_until_up()
+
+    def _wait_until_up(self) -> None:
         event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
             self._wait_for_port()

@@ -7,7 +7,7 @@ from typing import get_args
 
 from policies.dot1x import EapMethod, Identity, Inner
 from policies.layers import IpsecLayer
-from policies.link import Akm, Cipher, GroupManagement, Keys, Sae
+from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY
 
@@ -22,6 +22,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "link.akm": get_args(Akm),
     "link.sae": get_args(Sae),
     "link.group": ("19", "20", "21"),
+    "link.roaming": get_args(Roaming),
     "link.group_mgmt": get_args(GroupManagement),
     "link.beacon_protection": ("1",),
     "link.ocv": ("1",),
@@ -59,8 +60,8 @@ def facts(policy: Policy) -> dict[str, str]:
 
 
 #: Fields of the link layer that a rule can ask for; one that is off says nothing.
-_OF_LINK = ("cipher", "keys", "pmf", "akm", "sae", "group", "group_mgmt", "beacon_protection",
-            "ocv")
+_OF_LINK = ("cipher", "keys", "pmf", "akm", "sae", "group", "group_mgmt", "roaming",
+            "beacon_protection", "ocv")
 
 
 def _of(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-
 Keys = Literal["static", "eap", "psk", "sae", "owe"]
 Akm = Literal["sha1", "sha256", "suite-b-192"]
 Sae = Literal["loop", "h2e"]
+Roaming = Literal["ft"]
 GroupManagement = Literal["BIP-CMAC-128", "BIP-GMAC-256"]
 
 WEP_CIPHERS = frozenset({"WEP-40", "WEP-104"})
@@ -56,6 +57,9 @@ class LinkLayer(BaseModel):
         default=None, description="Group of SAE or OWE: P-256, P-384 or P-521. Left out: 19.")
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
+    roaming: Roaming | None = Field(
+        default=None, description="How a station moves between access points of one subnet: by "
+        "fast transition (ft). Left out: it leaves and comes back, in full.")
     beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether beacons bear a check of their own.")
     ocv: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -130,6 +134,10 @@ class LinkLayer(BaseModel):
             raise fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "
                         "BIP-GMAC-256", "write cipher: GCMP-256, keys: eap, pmf: 2 and "
                         "group_mgmt: BIP-GMAC-256", ("akm",))
+        if self.roaming and (self.keys not in ("psk", "sae", "eap") or self.akm
+                             or self.is_wep or self.cipher == "TKIP"):
+            raise fault("fast transition is a key management of its own, for keys: psk, sae or eap "
+                        "with CCMP or GCMP", "leave out akm, or roaming", ("roaming",))
         if self.sae and self.keys != "sae":
             raise fault(f"sae says how SAE is done, and keys is {self.keys}",
                         "leave out sae, or write keys: sae", ("sae",), ("keys",))

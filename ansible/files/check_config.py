@@ -22,7 +22,9 @@ class ConfigError(Exception):
 
 
 # Options that hostapd collects instead of replacing.
-HOSTAPD_REPEATABLE = frozenset({"radius_auth_req_attr", "roaming_consortium", "sae_password"})
+HOSTAPD_REPEATABLE = frozenset(
+    {"r0kh", "r1kh", "radius_auth_req_attr", "roaming_consortium", "sae_password"}
+)
 UNRENDERED = re.compile(r"\{\{|\}\}|\{%|AnsibleUndefined|Undefined\(|^\[|^\{")
 PYTHON_WORDS = {"True", "False", "None", "undefined"}
 HEX_KEY = re.compile(r"[0-9a-fA-F]{10}|[0-9a-fA-F]{26}")
@@ -172,7 +174,7 @@ def check_network(network: Mapping[str, str]) -> None:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
     elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
-    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE")):
+    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT")):
         need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
         has_secret = "EAP" not in network["key_mgmt"] and network["key_mgmt"] != "OWE"
         if has_secret and not {"psk", "sae_password"} & network.keys():

@@ -64,7 +64,7 @@ class Workload:
         """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
-        arrival = Arrival(self._access, scenario, session)
+        arrival = Arrival(self._access, scenario, session, keeps_keys=task["keeps_keys"])
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])

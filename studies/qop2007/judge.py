@@ -26,7 +26,7 @@ from measure.phases import Phase
 from measure.record import CheckRecord
 from policies import Layers, Policy
 from policies.dot1x import TUNNELS
-from studies.qop2007 import evidence
+from studies.qop2007 import evidence, matrix
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
@@ -70,10 +70,11 @@ def judge(repetition: Repetition) -> Judged:
     ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
     keys = decryption.keys_in_force(
         link, repetition.secrets["network"], repetition.out, parts=[*earlier_parts, LAST],
-        ssids=list(dict.fromkeys(ssids))) if link else None
+        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
     packets = observed.captures(raw, repetition.out, keys or ())
     known = partial(_with_keys, repetition, policy.layers, keys=keys)
-    seen = known(observed.observe(scenario, raw, packets), LAST)
+    seen = replace(known(observed.observe(scenario, raw, packets), LAST),
+                   keeps_keys=matrix.keeps_keys(policy, scenario))
     # Those before the last one are at home, wherever the mobile node goes then.
     earlier = [known(observed.observe_part(replace(scenario, roams_to=None), raw, name, packets),
                      name) for name in earlier_parts]
@@ -87,6 +88,12 @@ def judge(repetition: Repetition) -> Judged:
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
         raw=_recorded(raw) | ({"retransmissions": again} if again else {}))
+
+
+def _told_keys(raw: Mapping[str, Any]) -> list[str]:
+    """Keys that kernels told, of all authentications."""
+    return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
+                              for key in each.get("link_keys", ())))
 
 
 def _with_keys(repetition: Repetition, layers: Layers, seen: Observed, part: str, *,
