@@ -18,7 +18,7 @@ def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     A registration counts from the first solicitation or request to the accepted reply. `exchange`
     is what the link's keys come of (`exchange_of`).
     """
-    on_the_link = {exchange: EXCHANGES[exchange]} if exchange else {}
+    on_the_link = {exchange: EXCHANGES[exchange]} if exchange in EXCHANGES else {}
     by_name = {phase.name: phase for phase in phases}
     parts = {}
     for place, prefix in (("home", ""), ("foreign", FOREIGN)):
