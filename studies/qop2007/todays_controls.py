@@ -59,6 +59,9 @@ TODAYS: Mapping[str, Fault] = {
         "TLS in the group that FreeRADIUS has by itself",
         policy=changed("dot1x", tls=TlsSettings(version="1.3")), on=on("M5"),
         fails=["TLS group"]),
+    "full-transition": Fault(
+        "a station that moves negotiates all anew", policy=changed("link", roaming=None),
+        on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
