@@ -20,7 +20,7 @@ _DEVIATIONS = 4
 
 
 @dataclass(frozen=True)
-class Tally:
+class PacketCount:
     """What a capture has of something, and the least that it must have."""
 
     what: str
@@ -33,22 +33,22 @@ class Tally:
 
 def verify(seen: Observed) -> Iterator[Check]:
     """The captures of a repetition, or of a part of it, have all that was counted elsewhere."""
-    tallies = [*_files(seen), *_datagrams(seen), *_esp(seen)]
-    short = [tally for tally in tallies if tally.captured < tally.least]
-    yield Check("captures hold what was counted", bool(tallies) and not short,
-                "; ".join(map(str, short or tallies[len(seen.raw["captures"]):]))
-                or f"{len(tallies)} files have the packets that tcpdump counted")
+    counts = [*_files(seen), *_datagrams(seen), *_esp(seen)]
+    short = [count for count in counts if count.captured < count.least]
+    yield Check("captures hold what was counted", bool(counts) and not short,
+                "; ".join(map(str, short or counts[len(seen.raw["captures"]):]))
+                or f"{len(counts)} files have the packets that tcpdump counted")
 
 
-def _files(seen: Observed) -> Iterator[Tally]:
+def _files(seen: Observed) -> Iterator[PacketCount]:
     """Each file has the packets that tcpdump says it wrote."""
     for entry in seen.raw["captures"]:
         name = str(entry["file"]).removesuffix(".pcap")
         packets = seen.packets(name) or seen.packets(f"auth-{name.rpartition('-')[2]}")
-        yield Tally(f"packets in {name}", len(packets), entry["captured"])
+        yield PacketCount(f"packets in {name}", len(packets), entry["captured"])
 
 
-def _datagrams(seen: Observed) -> Iterator[Tally]:
+def _datagrams(seen: Observed) -> Iterator[PacketCount]:
     """The stream's datagrams, as many as iperf3's server has received."""
     if "iperf_udp" not in seen.raw:
         return
@@ -56,10 +56,10 @@ def _datagrams(seen: Observed) -> Iterator[Tally]:
     begun_s = seen.raw["stamps"]["udp_start"]
     arrived = [p for p in seen.packets("traffic-peer")
                if p.udp_dst == iperf.PORT and p.time_s >= begun_s]
-    yield Tally("datagrams at the peer", len(arrived), received)
+    yield PacketCount("datagrams at the peer", len(arrived), received)
     sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
             and p.length >= size_bytes and p.time_s >= begun_s]
-    yield Tally("frames of a datagram's size on the air", len(sent),
+    yield PacketCount("frames of a datagram's size on the air", len(sent),
                 sampled_at_least(received, _one_in(seen, "traffic-air")))
 
 
@@ -69,14 +69,14 @@ def sampled_at_least(total: int, one_in: int) -> int:
     return max(0, math.ceil(total * share - _DEVIATIONS * math.sqrt(total * share * (1 - share))))
 
 
-def _esp(seen: Observed) -> Iterator[Tally]:
+def _esp(seen: Observed) -> Iterator[PacketCount]:
     """Packets of ESP behind the access point, as many as the receiving end has counted."""
     getting_on, stream = seen.behind_access_points("auth")[-1], seen.packets("traffic-wire")
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and (p.ip_src, p.ip_dst) == ends for p in packets)
                           for packets in (getting_on, stream))
         rest = sampled_at_least(max(0, counted - before), _one_in(seen, "traffic-wire"))
-        yield Tally(f"ESP packets from {ends[0]} behind the access point", before + during,
+        yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                     min(before, counted) + rest)
 
 
