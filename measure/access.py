@@ -15,7 +15,7 @@ from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
-from measure.station import LINK_S, MeasuredStation
+from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site
 from measure.wpa_ctrl import has_handshake
 from topologies.model import HOME_AGENT, Scenario
@@ -171,6 +171,7 @@ class Access:
             flags = kernel.station_flags(self.site.testbed, access_point, radio)
             if flags.get(station.mac, {}).get("authorized") == "yes":
                 return True
+            time.sleep(POLL_S)  # or virtual time would stand still, and the kernel never get there
         return False
 
     def tls_keys(self) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 
 LINK_S = 6.0
 REGISTRATION_S = 5.0
-_POLL_S = 0.0005
+POLL_S = 0.0005
 _UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -115,7 +115,7 @@ class MeasuredStation:
         while not port_is_open(self.supplicant.status()):
             if time.monotonic() > until:
                 raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def register(self) -> None:
         """Find the agent of this link and register with it. Raises MeasureError."""

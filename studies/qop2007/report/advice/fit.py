@@ -55,8 +55,10 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
     calls = None
     if limits.rate_bps and throughput:
         calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
-    was_measured = bool(interruptions) or throughput is not None
-    return Fit(policy, _all(checks.values()) if was_measured else "not measured", fails,
+    answer = _all(checks.values())
+    if answer == "undecided" and not interruptions and throughput is None:
+        answer = "not measured"
+    return Fit(policy, answer, fails,
                interruptions, loss, throughput, calls, _cost(basis, policy, limits, kind))
 
 
