@@ -1,4 +1,4 @@
-"""Tasks that end the process they are given to; alone here, as that process imports their module."""
+"""Tasks that end the process they are given to, in a module that is quickly imported there."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter, deque

@@ -76,8 +76,9 @@ def test_predictions_stand_beside_measurements(file: Path) -> None:
 
 def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Path) -> None:
     """What is asked is answered for both networks, and written for papers and programs."""
-    done = qop_here("model", str(file), "--what-if", "radius.speed=2", "--capacity", "mean < 250 ms",
-               "--chain", "logins", "--load", "45", "--out", "answers")
+    done = qop_here("model", str(file), "--what-if", "radius.speed=2",
+                    "--capacity", "mean < 250 ms", "--chain", "logins", "--load", "45",
+                    "--out", "answers")
     assert done.returncode == 0, done.stderr
     assert "As it is: logins: radius saturates first, at 100 a second" in done.stdout
     assert "What if: logins: radius saturates first, at 200 a second" in done.stdout
