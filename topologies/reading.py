@@ -47,7 +47,7 @@ def load(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
 
     A plan asks for the same few files hundreds of times: they are parsed again once they change.
     """
-    return _loaded(cls, path, _text(path), check)
+    return _loaded(cls, path, _text(path), check)  # type: ignore[arg-type]  # classes have a hash
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +97,7 @@ def validate(cls: type[Any], document: Any, path: Path) -> Any:
         raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
                             "in quotes") from None
     try:
-        return _adapter(cls).validate_json(text)
+        return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "top level"
