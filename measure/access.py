@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from measure import ike, kernel
-from measure.capture import Point
 from measure.errors import MeasureError
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
@@ -20,13 +19,8 @@ from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, MeasuredStation
 from measure.workload import Service, Session, Site
-from topologies.model import HOME_AGENT, Network, Scenario
+from topologies.model import HOME_AGENT, Scenario
 
-#: What a mobile node's interface is watched for while it gets on.
-AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
-               "or udp port 4500")
-#: The interface that shows every frame on the air.
-AIR = "hwsim0"
 #: How long the first packet may take.
 DATA_S = 2
 _GATE_S = 0.25
@@ -205,12 +199,21 @@ class Arrival:
         """At home, and where the scenario says so, from there to the visited network."""
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
-            self._session.stamp("handoff")
-            self.station.leave()
-            self.get_on(self.scenario.roams_to, "foreign_")
+            self.move(self.scenario.roams_to)
 
-    def check_port(self) -> dict[str, Any]:
-        """What passes an access point that has not authorized the mobile node; asked once each."""
+    def move(self, access_point: str) -> None:
+        """From home to the visited network: give the link up, and get on from nothing."""
+        self._session.stamp("handoff")
+        self.station.leave()
+        self.get_on(access_point, "foreign_")
+
+    def check_port(self) -> dict[str, Any] | None:
+        """What passes an access point that has not authorized the mobile node; asked once each.
+
+        None where there is no port to be closed, or no server to hold still for that.
+        """
+        if not self.access.has_dot1x or self.access.site.withhold:
+            return None
         known = self.access.port_checks
         if self.station.name not in known:
             known[self.station.name] = self._port_closed()
@@ -269,22 +272,3 @@ class Arrival:
         stations = kernel.station_flags(self._testbed, access_point,
                                         self._nodes[access_point].radio_interface)
         return stations.get(self.access.station(station or self.station.name).mac, {})
-
-
-def auth_points(scenario: Scenario) -> Sequence[Point]:
-    """Where getting on shows: the air, the mobile node, the wire behind each access point used."""
-    nodes = scenario.network.nodes
-    points = [Point("air", None, AIR),
-              Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
-                    AUTH_FILTER),
-              wire_point(scenario.network, "wire", scenario.home)]
-    if scenario.roams_to:
-        points.append(wire_point(scenario.network, "foreign", scenario.roams_to))
-    return points
-
-
-def wire_point(network: Network, name: str, node: str, expression: str = "",
-               one_in: int = 1) -> Point:
-    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
-    interface, _ = network.link_of(node)
-    return Point(name, node, interface, expression, one_in)

@@ -7,19 +7,20 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from measure import in_force, points
 from measure.record import CheckRecord
-from studies.authenticast1998 import captures, checks, timelines
+from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.verify import Key, Verified, verify
 from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
-        "clock_step_s", "failure")
+        "clock_step_s", "failure", "parts")
 
 
 @dataclass(frozen=True)
@@ -93,35 +94,57 @@ def judge(repetition: Repetition) -> Judged:
     raw_kept = {name: raw[name] for name in _RAW if name in raw}
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=raw.get("captures", ()), raw=raw_kept)
+                      captures=_captures(raw), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=raw_kept,
+        return Judged(None, reason="; ".join(said), captures=_captures(raw), raw=raw_kept,
                       status="failed")
-    seen = list(_seen(raw, repetition.out))
-    heads = list(captures.read(repetition.out / "heads-server.pcap"))
-    heuristic, load = repetition.cell.value("heuristic"), repetition.cell.value("load")
+    heads = list(captures.read(repetition.out / "heads-server.pcap", _esp_keys(raw)))
+    seen = list(_seen(raw, repetition.out, heads))
+    heuristic, load = factors.heuristic(repetition.cell), repetition.cell.value("load")
     evidence = checks.evidence(seen, heads, raw["addresses"],
                                checks.Expectation.of(heuristic, load))
+    if factors.is_on_air(repetition.cell):
+        evidence += _of_the_policy(repetition, raw)
     failed = [check for check in evidence if not check.ok]
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
     if measured is None and not failed:
         failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
     reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=raw["captures"], raw=raw_kept,
+                  status="failed" if reason else "ok", captures=_captures(raw), raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
 
 
-def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
-    heads = [datagram for datagram in captures.read(out / "heads-server.pcap")
-             if datagram.kind == captures.DATA]
+def _of_the_policy(repetition: Repetition, raw: dict[str, Any]) -> list[CheckRecord]:
+    """What today's checks say of the layers below."""
+    policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
+    seen = in_force.dissected(policy, scenario, repetition.out, raw["parts"][points.PART],
+                              repetition.secrets).last()
+    return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
+
+
+def _captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The study's own, and those of the air."""
+    return [*raw.get("captures", ()), *raw.get("parts", {}).get(points.PART, {}).get(
+        "captures", ())]
+
+
+def _esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+    """Of the IPsec SAs at both ends, if there are any."""
+    keys: Sequence[Mapping[str, str]] = raw.get("parts", {}).get(points.PART, {}).get(
+        "esp_keys", ())
+    return keys
+
+
+def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> Iterator[Seen]:
+    heads = [datagram for datagram in said if datagram.kind == captures.DATA]
     server = Key(raw["keys"]["server"])
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        whole = list(captures.read(out / f"whole-{name}.pcap"))
+        whole = list(captures.read(out / f"whole-{name}.pcap", _esp_keys(raw)))
         arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
+PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
 FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.

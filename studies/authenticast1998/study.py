@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure.manifest import LevelRecord
+from studies import mobile
 from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import Measured
@@ -23,7 +25,8 @@ from studies.study import (
     StudyError,
 )
 from studies.study import TestbedSpec as Spec
-from topologies.loader import TopologyError, load_device
+from topologies.loader import TopologyError, load_device, to_json
+from topologies.model import Scenario
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -56,25 +59,45 @@ class Authenticast1998(Study):
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.authenticast1998.inside"
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Those behind a figure, a table or a claim."""
         return factors.cells(levels)
 
+    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+        """Of its content, where it may be the user's: policies and scenarios."""
+        if factor.name in ("policy", "scenario") and name not in (
+                factors.NO_POLICY, factors.WIRES):
+            return mobile.level(factor.name, name, entry)
+        return super().level(factor, name, entry)
+
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Server and clients on wires; percentages apart, so that two processors have work."""
+        """Server and clients on wires; percentages apart, so that two processors have work.
+
+        On the air, a policy in a scenario: its peer streams to its mobile node.
+        """
+        for setting in DEVICES:
+            _check_device(setting, getattr(asked, setting))
+        if factors.is_on_air(cell):
+            scenario: Scenario = cell.value("scenario")
+            return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+                        {scenario.peer: asked.server_device,
+                         scenario.mobile_node: asked.client_device})
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
         nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
-        for setting in DEVICES:
-            _check_device(setting, getattr(asked, setting))
         return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
                     options={"group": kind})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Heuristic, clients, load, and what was asked."""
-        return {"heuristic": asdict(cell.value("heuristic")), "clients": cell.ids["clients"],
-                "load": asdict(cell.value("load")), "asked": asked.model_dump(mode="json")}
+        scenario = to_json(cell.value("scenario")) if factors.is_on_air(cell) else None
+        said = asked.model_dump(mode="json")
+        if scenario is not None:
+            said["payload_bytes"] = min(asked.payload_bytes, asked.air_payload_bytes)
+        return {"heuristic": asdict(factors.heuristic(cell)), "clients": cell.ids["clients"],
+                "load": asdict(cell.value("load")), "asked": said, "scenario": scenario}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""

@@ -16,6 +16,7 @@ from studies.authenticast1998.metrics import (
     LEVEL,
     RETENTION,
 )
+from studies.authenticast1998.report import wired
 
 #: The rows of the paper's Table 1 and what it says; then what it does not have.
 _TABLE_1 = {"p20": ("by percentage", "low", "0 to 100 %"),
@@ -69,7 +70,7 @@ def _table_1(cells: Cells) -> Table | None:
 
 
 def _counts(cells: Cells, heuristic: str, name: str) -> float:
-    observed = cells.blocks(name, (heuristic, "1", "tampered"))
+    observed = cells.blocks(name, wired.cell(cells, (heuristic, "1", "tampered")))
     return sum(observed.values())
 
 
@@ -94,7 +95,7 @@ def _level(passed: int, settled: int) -> Entry:
 def _compared(cells: Cells, load: str, title: str) -> Table | None:
     rows = []
     for heuristic in BESIDE:
-        ids = (heuristic, "1", load)
+        ids = wired.cell(cells, (heuristic, "1", load))
         if ids in cells.results.cells and isinstance(cells.value(RETENTION.name, ids), Observation):
             rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
                          *(of_value(cells.value(metric.name, ids)) for metric in _SHOWN)))

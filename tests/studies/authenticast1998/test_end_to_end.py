@@ -119,3 +119,38 @@ def test_a_control_fails_its_own_check(qop: Qop, fault: str, check: str) -> None
     failed = {entry.check for entry in record.evidence if not entry.ok}
     # Without the right key there is no stream, and so nothing else holds either.
     assert check in failed if fault == "wrong-server-key" else failed == {check}
+
+
+@pytest.fixture(scope="module")
+def on_air(shared_qop: Qop) -> dict[str, Record]:
+    """A stream of a second and a half through the tunnel of a policy, and through a handoff."""
+    records = {}
+    for policy, scenario in (("P12", "N2"), ("P8", "R1")):
+        out = f"air-{scenario}"
+        done = shared_qop("run", STUDY, "--out", out, "--frames", "45", "--repetitions", "1",
+                          "--heuristics", "tree-16", "--policies", policy, "--scenarios", scenario)
+        [records[scenario]] = shared_qop.records(out).values()
+        assert done.returncode == 0, records[scenario].reason
+    return records
+
+
+def test_layers_below_are_proven_beside_the_stream(on_air: dict[str, Record]) -> None:
+    """Today's checks of link, port, tunnel and mobility, and every packet's signature."""
+    proven = {check.check for check in on_air["N2"].evidence}
+    assert proven >= {"every packet is authentic", "every packet is accounted for",
+                      "WEP-104 on every data frame", "frames open with the keys in force",
+                      "EAP method TLS", "port is closed before", "ESP transforms in the kernel",
+                      "no clear inner packet", "registration is authentic"}
+    counts = client(on_air["N2"])
+    assert counts["processed"] == counts["sent"] > 150
+
+
+def test_a_handoff_costs_what_was_sent_meanwhile(on_air: dict[str, Record]) -> None:
+    """The stream goes on in the visited network, and everything lost was lost on the air."""
+    assert "registered with the foreign agent" in {check.check for check in on_air["R1"].evidence}
+    counts = client(on_air["R1"])
+    lost = {cause: count for cause, count in counts["lost"].items() if count}
+    assert set(lost) == {"air"}
+    assert 0 < lost["air"] < counts["sent"] / 4
+    assert on_air["R1"].measured is not None
+    assert on_air["R1"].measured["lost_runs"][0][0] > 50

@@ -12,12 +12,14 @@ import pytest
 import studies
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
+from policies import load
 from protocols.authenticast.source import Frames, read_frames
 from studies.authenticast1998 import checks, factors, programs
 from topologies.loader import load_device
 from topologies.reading import ROOT
 
 STUDY = studies.load("authenticast1998")
+POLICIES = studies.FOLDER.parent / "policies"
 TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
 
 
@@ -29,21 +31,62 @@ def planned(**levels: list[str]):
 def test_the_cells_are_those_behind_something():
     """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
     made = plan(RunRequest(STUDY, profile="paper"), {})
-    names = [cell.name for cell in made.cells]
+    wired = [cell for cell in made.cells if not factors.is_on_air(cell)]
+    names = [cell.name.removesuffix("-no-policy-star-155") for cell in wired]
     assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
     assert {f"{heuristic}-{count}-idle" for heuristic in ("delayed", "adaptive-1998")
             for count in "12345"} <= set(names)
     assert all(cell.ids["clients"] == "1" for cell in made.cells if cell.ids["load"] != "idle")
-    assert len(made.testbeds) == 2
+    on_air = {cell.name for cell in made.cells if cell not in wired}
+    assert on_air == {f"{heuristic}-1-idle-{policy}-{scenario}" for heuristic in factors.ON_AIR
+                      for policy in ("P1", "P2", "P8", "P12") for scenario in ("N2", "R1")}
+    assert len({testbed.spec.policy.id for testbed in made.testbeds.values()
+                if testbed.spec.policy}) == 4
     assert made.settings.clock == "virtual"
 
 
 def test_a_user_may_ask_for_any_cell():
     """Levels that the study does not combine are combined where somebody asks for them."""
     made = planned(heuristic=["p70"], clients=["7"], load=["most"])
-    assert [cell.name for cell in made.cells] == ["p70-7-most"]
+    assert [cell.name for cell in made.cells] == ["p70-7-most-no-policy-star-155"]
     [testbed] = made.testbeds.values()
     assert len(testbed.spec.network.of_duty("client")) == 7
+
+
+def policy_file(folder: Path, stream: str) -> Path:
+    """A policy of the user's that lays a stream over P8's layers."""
+    file = folder / "mine.yml"
+    (folder / "P8.yml").write_text((POLICIES / "P8.yml").read_text())
+    file.write_text(f"id: MINE\nname: mine\nextends: P8.yml\nlayers:\n  stream: {stream}\n")
+    return file
+
+
+def test_a_policy_says_how_its_stream_is_authenticated(tmp_path: Path):
+    """Its layer becomes the client's wish; daemons are rendered from the layers below alone."""
+    file = policy_file(tmp_path, "{scheme: delayed, bundle: 5, range: [10, 100], "
+                       "controller: blend-1998, limit_packets: 40}")
+    made = planned(policy=[str(file)], scenario=["N2", "R1"])
+    assert [cell.name for cell in made.cells] == [
+        "of-policy-1-idle-MINE-N2", "of-policy-1-idle-MINE-R1"]
+    task = STUDY.task(made.cells[0], made.asked)
+    assert task["heuristic"]["wish"] == {"scheme": "delayed", "range": [10, 100], "bundle": 5,
+                                         "automatic": True}
+    assert task["heuristic"]["controller"] == {"kind": "blend-1998", "limit": 40}
+    assert task["asked"]["payload_bytes"] == 1180
+    spec = STUDY.testbed(made.cells[0], made.asked)
+    assert spec.policy is not None
+    assert spec.policy.digest() == load(POLICIES / "P8.yml").digest()
+    kept = made.manifest.levels["policy"]["MINE"]
+    assert STUDY.level(STUDY.factors[3], "MINE", kept).digest == made.cells[0].levels[
+        "policy"].digest
+
+
+def test_a_study_that_does_not_run_a_layer_refuses_it(tmp_path: Path):
+    """In one line that names the policy, the layer and what to do."""
+    file = policy_file(tmp_path, "{scheme: tesla}")
+    with pytest.raises(UserError, match=r"policy MINE: layers\.stream is above the network's, and "
+                       r"this study does not run it .*; leave it out"):
+        plan(RunRequest(studies.load("qop2007"), files={"policy": [file]}), {})
 
 
 @pytest.mark.parametrize(("sets", "words"), [
