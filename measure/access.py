@@ -173,7 +173,7 @@ class Arrival:
         self.access.reset(self.scenario)
         self._session.raw["left"] = self.access.left(self.scenario)
 
-    def get_on(self, access_point: str, prefix: str = "") -> None:
+    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
@@ -185,7 +185,7 @@ class Arrival:
         station.register()
         self._session.stamp(f"{prefix}registered")
         raw[f"{prefix}registration"] = station.registration.history
-        station.tunnel()
+        station.tunnel(anew=amid_traffic)
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
@@ -201,11 +201,11 @@ class Arrival:
         if self.scenario.roams_to:
             self.move(self.scenario.roams_to)
 
-    def move(self, access_point: str) -> None:
+    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
         """From home to the visited network: give the link up, and get on from nothing."""
         self._session.stamp("handoff")
         self.station.leave()
-        self.get_on(access_point, "foreign_")
+        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
 
     def check_port(self) -> dict[str, Any] | None:
         """What passes an access point that has not authorized the mobile node; asked once each.

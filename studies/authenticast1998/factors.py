@@ -177,9 +177,9 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     possible = [cell for cell in every if _is_possible(cell)]
     wired = [cell for cell in possible if not is_on_air(cell)]
     if not possible:
-        raise StudyError(f"nothing of this can be measured; {NO_POLICY} goes with {WIRES}, a "
-                         "policy with a scenario, one client and no load on the wire, and a policy that "
-                         f"has layers.stream with {OF_POLICY}: choose levels that fit")
+        raise StudyError(f"nothing of this can be measured; {NO_POLICY} goes with {WIRES}, "
+                         "a policy with a scenario, one client and no load on the wire, and one "
+                         f"that has layers.stream with {OF_POLICY}: choose levels that fit")
     yield from [cell for cell in possible if _is_ours(cell)] or wired or possible
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,13 +61,20 @@ class Seen:
     account: Mapping[str, Any] | None
     gaps: Sequence[int]
     kernel_drops: int
+    away: AbstractSet[tuple[int, int]]
 
     @property
     def lost(self) -> dict[str, int]:
-        """Losses by cause: the wire's by both captures, what else never came is the buffer's."""
+        """Losses by cause: on the way by both captures, what else never came is the buffer's.
+
+        On the way are the air or wire, and the handoff: what was sent between two networks.
+        """
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
-        air = len(self.sent.keys() - self.arrived.keys())
-        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air} if said else {}
+        missing = self.sent.keys() - self.arrived.keys()
+        handoff = len(missing & self.away)
+        way = {"air": len(missing) - handoff, "handoff": handoff}
+        buffer = said["air"] + said["buffer"] - len(missing) if said else 0
+        return {**said, **way, "buffer": buffer} if said else {}
 
     @property
     def altered(self) -> set[tuple[int, int]]:
@@ -131,6 +140,13 @@ def _captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         "captures", ())]
 
 
+def _handoff(raw: Mapping[str, Any]) -> tuple[float, float]:
+    """When the mobile node left home, and when a packet was answered again; never, if it stayed."""
+    stamps = raw.get("parts", {}).get(points.PART, {}).get("stamps", {})
+    never = (math.inf, math.inf)
+    return (stamps["handoff"], stamps["foreign_first_packet"]) if "handoff" in stamps else never
+
+
 def _esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
     """Of the IPsec SAs at both ends, if there are any."""
     keys: Sequence[Mapping[str, str]] = raw.get("parts", {}).get(points.PART, {}).get(
@@ -140,7 +156,7 @@ def _esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
 
 def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> Iterator[Seen]:
     heads = [datagram for datagram in said if datagram.kind == captures.DATA]
-    server = Key(raw["keys"]["server"])
+    server, moving = Key(raw["keys"]["server"]), _handoff(raw)
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
@@ -158,7 +174,9 @@ def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> It
             account=next((event for event in events if event["event"] == "ended"), None),
             gaps=[event["delta"] for event in raw["events"]["server"]
                   if event["event"] == "report" and event["client"] == name],
-            kernel_drops=raw["kernel_drops"][name])
+            kernel_drops=raw["kernel_drops"][name],
+            away={_place(datagram.payload) for datagram in heads
+                  if datagram.target == address and moving[0] <= datagram.at_s <= moving[1]})
 
 
 def _place(head: bytes) -> tuple[int, int]:
@@ -195,11 +213,17 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
         sent_pps=_mean([1e9 * (client.sent - 1) / span
                         for client, span in zip(clients, spans, strict=True)]),
         max_gap_packets=_mean([client.max_gap_packets for client in clients]),
-        clients=clients, changes=timelines.changes(events, first.name, first.sent_ns),
+        handoff_s=_handoff_s(raw), clients=clients,
+        changes=timelines.changes(events, first.name, first.sent_ns),
         lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
         gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),
         level_now_share=timelines.reported(events, first.name, first.sent_ns, "level"),
         retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
+
+
+def _handoff_s(raw: Mapping[str, Any]) -> float | None:
+    left, answered = _handoff(raw)
+    return None if math.isinf(left) else answered - left
 
 
 def _client(one: Seen) -> ClientRecord:

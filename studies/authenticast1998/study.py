@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,13 +11,15 @@ from measure.manifest import LevelRecord
 from studies import mobile
 from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import DEVICES, Asked
-from studies.authenticast1998.body import Measured
+from studies.authenticast1998.body import LOST, Measured
+from studies.authenticast1998.controls import ON_AIR
 from studies.authenticast1998.metrics import METRICS, TIMELINES
 from studies.study import (
     Cell,
     Clock,
     Expected,
     Factor,
+    Fault,
     Judged,
     Level,
     Metric,
@@ -49,12 +52,14 @@ class Authenticast1998(Study):
     factors: ClassVar[tuple[Factor, ...]] = factors.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     timelines: ClassVar[tuple[Metric, ...]] = TIMELINES
-    faults: ClassVar[Mapping[str, str]] = {
+    faults: ClassVar[Mapping[str, Fault | str]] = {
         "tampered-packet": "packets are altered on the wire",
         "replayed-packet": "packets are sent twice on the wire",
         "wrong-server-key": "the server has another key than clients know",
         "downgraded-algorithm": "the algorithm flag is altered on the wire",
-        "forged-report": "a stranger tells the server that a client lags"}
+        "forged-report": "a stranger tells the server that a client lags",
+        **ON_AIR}
+    proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
@@ -118,7 +123,16 @@ class Authenticast1998(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
         clients = measured.clients
+        goodputs = [8 * client.bytes_processed / client.duration_s for client in clients]
+        lost = Counter[str]()
+        for client in clients:
+            lost.update(client.lost)
         return {**super().values(measured),
+                **{f"lost_{cause}_packets": lost[cause] for cause in LOST},
+                "fairness_share": sum(goodputs) ** 2 / len(goodputs) / sum(
+                    goodput ** 2 for goodput in goodputs) if any(goodputs) else None,
+                "worst_retention_share": min(client.processed / client.sent
+                                             for client in clients),
                 "altered_settled_packets": sum(client.altered_settled for client in clients),
                 "altered_processed_packets": sum(client.altered_processed for client in clients),
                 "failed_packets": sum(client.lost[cause] for client in clients

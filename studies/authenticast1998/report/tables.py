@@ -16,7 +16,7 @@ from studies.authenticast1998.metrics import (
     LEVEL,
     RETENTION,
 )
-from studies.authenticast1998.report import wired
+from studies.authenticast1998.report import air, wired
 
 #: The rows of the paper's Table 1 and what it says; then what it does not have.
 _TABLE_1 = {"p20": ("by percentage", "low", "0 to 100 %"),
@@ -37,6 +37,9 @@ def all_of(cells: Cells) -> Iterator[Table]:
     first = _table_1(cells)
     if first is not None:
         yield first
+    of_air = air.table(cells)
+    if of_air is not None:
+        yield of_air
     for load, disturbance in DISTURBANCES.items():
         if load not in {"tampered", "free"}:
             compared = _compared(cells, load, disturbance.title)
