@@ -39,9 +39,11 @@ class OverAir:
         return self.access.services()
 
     @contextmanager
-    def connected(self, scenario: Scenario, out: Path, session: Session) -> Iterator[Stay]:
+    def connected(self, scenario: Scenario, out: Path, session: Session, *,
+                  has_port: bool) -> Iterator[Stay]:
         """The mobile node at home and able to talk to its peer while this lasts, all captured.
 
+        `has_port` says that the policy has a port that has to be closed before (`uses_eap`).
         Raw values are those of a part of the repetition, PART. Raises MeasureError.
         """
         session = session.part(PART)
@@ -49,7 +51,8 @@ class OverAir:
         arrival = Arrival(self.access, scenario, session)
         captures = partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
                            summaries=raw.setdefault("captures", []))
-        raw["port_check"] = arrival.check_port()
+        raw["port_check"] = arrival.check_port(out) if (
+            has_port and not self._site.withhold) else None
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)

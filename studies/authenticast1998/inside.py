@@ -81,7 +81,8 @@ class Workload:
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
-            stay = stack.enter_context(self._air.connected(scenario, out, session)) \
+            stay = stack.enter_context(self._air.connected(
+                scenario, out, session, has_port=task["has_port"])) \
                 if self._air and scenario else None
             for part, who, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
                 points = [self._point(name) for name in who]

@@ -97,12 +97,14 @@ class Authenticast1998(Study):
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Heuristic, clients, load, and what was asked."""
-        scenario = to_json(cell.value("scenario")) if factors.is_on_air(cell) else None
+        on_air = factors.is_on_air(cell)
+        scenario = to_json(cell.value("scenario")) if on_air else None
         said = asked.model_dump(mode="json")
         if scenario is not None:
             said["payload_bytes"] = min(asked.payload_bytes, asked.air_payload_bytes)
         return {"heuristic": asdict(factors.heuristic(cell)), "clients": cell.ids["clients"],
-                "load": asdict(cell.value("load")), "asked": said, "scenario": scenario}
+                "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
+                "has_port": on_air and cell.value("policy").uses_eap}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""

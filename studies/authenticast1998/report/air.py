@@ -1,4 +1,4 @@
-"""Streams over policies on the air: what is lost is told by where, at home and through a handoff."""
+"""Streams over policies on the air: losses are told by where, at home and through a handoff."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _LOST = {"air": "Lost on the air", "handoff": "by the handoff", "buffer": "at th
          "shed": "shed"}
 _METRICS = (RETENTION, LEVEL, DELAY_P99)
 _NOTES = (
-    "Lost on the air, and by the handoff: sent, by the capture at the server (opened with the "
+    ("Lost on the air, and by the handoff: sent, by the capture at the server (opened with the "
     "kernel's keys where a tunnel hides it), and not seen at the mobile node; by the handoff is "
-    "what was sent between its leaving home and the first answered packet in the visited network.",
-    "At the buffer: arrived at the node, and found no room at the program's socket. By "
+    "what was sent between its leaving home and the first answered packet in the visited "
+     "network."),
+    ("At the buffer: arrived at the node, and found no room at the program's socket. By "
     "verification: came to a verdict that was no, alone, with its bundle, or because its bundle "
-    "was not whole.")
+    "was not whole."))
 
 
 def table(cells: Cells) -> Table | None:
