@@ -8,14 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import ike, injection, kernel
-from measure.capture import WHOLE, Point, capturing
+from measure import ike, kernel, port
 from measure.errors import MeasureError
-from measure.points import AIR, wire_point
+from measure.port import PortCheck
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
@@ -27,17 +25,8 @@ from topologies.model import HOME_AGENT, Scenario
 
 #: How long the first packet may take.
 DATA_S = 2
-_KNOCK_S = 0.25
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
-
-
-@dataclass(frozen=True)
-class PortCheck:
-    """What was seen of a closed port: raw values, and captures with their summaries."""
-
-    raw: dict[str, Any]
-    captures: list[tuple[dict[str, Any], bytes]]
 
 
 class Access:
@@ -273,32 +262,10 @@ class Arrival:
             associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
             flags = self._flags(self.scenario.home)
             if associated:
-                captures = self._knock(out)
+                captures = port.knock(self.access.site, self.scenario, self.station, out)
         self.access.reset(self.scenario)
         return PortCheck({"at_s": asked_s, "associated": associated,
                           "authorized": flags.get("authorized", "unknown")}, captures)
-
-    def _knock(self, out: Path) -> list[tuple[dict[str, Any], bytes]]:
-        """Ask everybody on the network something in clear, past the station's own closed port.
-
-        Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
-        interface of the same radio. The captures on the air and on the wire behind it.
-        """
-        home = self.scenario.home
-        station, cell = self._nodes[self.station.name], self._nodes[home]
-        mac = self.station.mac
-        question = injection.asking(mac, station.address, self._nodes[self.scenario.agent].address)
-        frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
-                                       injection.BROADCAST, question)
-        points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
-                        f"wlan addr3 {injection.BROADCAST}"),
-                  wire_point(self.scenario.network, "wire", home, f"arp and ether src {mac}")]
-        taken: list[dict[str, Any]] = []
-        with capturing(self._testbed, points, WHOLE, part="port", out=out,
-                       logs=self.access.site.logs, summaries=taken):
-            injection.inject(self._testbed, self.station.name, station, frame)
-            time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
-        return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
         """What an access point's kernel says of a station, by default the mobile node."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Policy
+from studies.authenticast1998.programs import AROUND_THE_TUNNEL
 from studies.study import Fault
-
-#: Done in the machine, by the workload.
-AROUND_THE_TUNNEL = "around-the-tunnel"
 
 
 def _without_link(policy: Policy) -> Policy:

@@ -23,7 +23,7 @@ from measure.services.launcher import Launcher, environment
 from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
-from studies.authenticast1998 import controls, programs
+from studies.authenticast1998 import programs
 from topologies.model import Scenario, from_json
 
 _TRACE = Path(__file__).parent / "mpeg1.csv"
@@ -90,7 +90,7 @@ class Workload:
                     self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             raw["middle"] = stack.enter_context(self._middle(task, seed, out))
-            if scenario and self._site.fault == controls.AROUND_THE_TUNNEL:
+            if scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
                 self._go_around(scenario)
             before = self._kernel_drops(names)
             self._stream(task, seed, logs, out, stay)

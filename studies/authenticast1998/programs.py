@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
+#: The negative control that the workload does in the machine, on the air.
+AROUND_THE_TUNNEL = "around-the-tunnel"
 FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.
