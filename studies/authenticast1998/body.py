@@ -37,6 +37,7 @@ class ClientRecord(RecordPart):
     below_floor_s: float
     max_gap_packets: int
     signatures_verified: int
+    sent_pps: float = 0.0
 
 
 class ChangeRecord(RecordPart):

@@ -16,6 +16,7 @@ _IP_BYTES, _UDP_BYTES = 20, 8
 _HEADER = struct.Struct("!BBBBIQQIIHHH")
 DATA, BUNDLE, REPORT, CONTROL, CHANGE, ACK, HELLO, HELLO_ACK, BYE, DISCLOSE = range(0x11, 0x1B)
 PERCENTAGE, DELAYED, SECRET_KEY, TREE, TESLA = range(1, 6)
+_FAR_AHEAD = 2 ** 40
 #: So much of each datagram both captures have: what tells an altered one from what was sent.
 COMMON_BYTES = 120
 
@@ -33,6 +34,11 @@ class WireDatagram:
     def kind(self) -> int:
         """Version and type."""
         return self.payload[0] if self.payload else 0
+
+    @property
+    def is_far_ahead(self) -> bool:
+        """Whether it is a data packet of a number that no stream of ours reaches: made up."""
+        return self.kind == DATA and int.from_bytes(self.payload[8:16], "big") >= _FAR_AHEAD
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,10 @@ class Disturbance:
     """What happens to a stream on its way, or to its clients.
 
     `share` of every client's processor is somebody else's for a while. On the wire, `loss` is the
-    share of packets that are lost, and one packet in `tampered_one_in` is altered.
+    share of packets that are lost, and one packet in `tampered_one_in` is altered; behind one in
+    `flooded_one_in` comes another that somebody made up, of a number far ahead. With `rate_pps` a
+    source of so many packets a second is in the video's place. `weight` is what the server signs
+    for the first client, where it is 1 for each other.
     """
 
     title: str
@@ -54,6 +57,9 @@ class Disturbance:
     loss: float = 0.0
     tampered_one_in: int = 0
     has_security: bool = True
+    flooded_one_in: int = 0
+    rate_pps: float = 0.0
+    weight: float = 1.0
 
 
 def _by_percentage(level: int) -> Heuristic:
@@ -104,6 +110,11 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "loss": Disturbance("2 % of the packets are lost on the wire", loss=0.02),
     "tampered": Disturbance("one packet in 8 is altered on the wire", tampered_one_in=8),
     "free": Disturbance("security operations take no time (section 5.3)", has_security=False),
+    "flood": Disturbance("a forged packet far ahead behind one in 12", flooded_one_in=12),
+    "rate-19": Disturbance("19 packets a second, 2 % lost on the wire", loss=0.02, rate_pps=19.0),
+    "rate-220": Disturbance("220 packets a second, 2 % lost on the wire", loss=0.02,
+                            rate_pps=220.0),
+    "weighted": Disturbance("the server signs twice as much for the first client", weight=2.0),
 }
 #: Measured under every disturbance, with one client; and those whose level the wire shows.
 BESIDE = ("p15", "delayed", "delayed-8", "secret-key", "adaptive-1998",
@@ -115,21 +126,31 @@ ON_AIR = ("p100", "delayed-8", "adaptive-1998", "tree-16")
 POLICIES, SCENARIOS = ("P1", "P2", "P8", "P12"), ("N2", "R1")
 #: Loads of devices; those of the wire are somebody's between server and client.
 _AIR_LOADS = ("idle", "half", "most", "free")
+#: What a flood is seen to do to, and whose rate is held against signing each packet.
+FLOODED = ("p20", "delayed-8", "adaptive-1998", "bounded", "bounded-tree", "floor")
+RATES = (("p100", "rate-19"), ("p100", "rate-220"), ("tree-16", "rate-220"))
+#: Clients whose server has too little for all, with and without weights.
+SHARED = ("p15", "5")
+_BY_LEVEL = frozenset(f"p{level}" for level in PERCENTAGES)
 _ONCE = ("p100", "delayed", "adaptive-1998", "adaptive-gradual", "adaptive-limit-150")
+
+
+#: What is measured with one client, by load.
+_ALONE: Mapping[str, Collection[str]] = {
+    "idle": {*BESIDE, *_ONCE}, "half": BESIDE, "most": BESIDE, "loss": BESIDE,
+    "tampered": TAMPERED, "flood": FLOODED, "free": {"p0", "adaptive-1998"},
+    **{load: {heuristic for heuristic, rate in RATES if rate == load} for _, load in RATES}}
 
 
 def is_measured(heuristic: str, clients: str, load: str) -> bool:
     """Whether a cell over wires is one of the study's: behind a figure, a table or a claim."""
-    alone = clients == "1"
-    if load == "idle":
-        return (clients == FIG_4 and heuristic in {f"p{level}" for level in PERCENTAGES}) or (
-            clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}) or (
-            alone and heuristic in {*BESIDE, *_ONCE})
-    if load == "tampered":
-        return alone and heuristic in TAMPERED
-    if load == "free":
-        return alone and heuristic in {"p0", "adaptive-1998"}
-    return alone and heuristic in BESIDE
+    if load == "idle" and clients == FIG_4 and heuristic in _BY_LEVEL:
+        return True
+    if load == "idle" and clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}:
+        return True
+    if (heuristic, clients) == SHARED:
+        return load in {"idle", "weighted"}
+    return clients == "1" and heuristic in _ALONE.get(load, ())
 
 
 def is_on_air(cell: Cell) -> bool:

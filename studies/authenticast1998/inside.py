@@ -163,7 +163,7 @@ class Workload:
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
         """Somebody in the middle of the wire instead of the router's forwarding, if asked for."""
-        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in")
+        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in", "flooded_one_in")
                  if task["load"][name]}
         rules |= _RULES.get(self._site.fault, {})
         if not rules:

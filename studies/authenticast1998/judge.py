@@ -61,6 +61,7 @@ class Seen:
     account: Mapping[str, Any] | None
     gaps: Sequence[int]
     kernel_drops: int
+    made_up: int
     away: AbstractSet[tuple[int, int]]
 
     @property
@@ -160,7 +161,8 @@ def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> It
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        whole = list(captures.read(out / f"whole-{name}.pcap", _esp_keys(raw)))
+        every = list(captures.read(out / f"whole-{name}.pcap", _esp_keys(raw)))
+        whole = [datagram for datagram in every if not datagram.is_far_ahead]
         arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
@@ -174,7 +176,7 @@ def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> It
             account=next((event for event in events if event["event"] == "ended"), None),
             gaps=[event["delta"] for event in raw["events"]["server"]
                   if event["event"] == "report" and event["client"] == name],
-            kernel_drops=raw["kernel_drops"][name],
+            kernel_drops=raw["kernel_drops"][name], made_up=len(every) - len(whole),
             away={_place(datagram.payload) for datagram in heads
                   if datagram.target == address and moving[0] <= datagram.at_s <= moving[1]})
 
@@ -197,7 +199,6 @@ def _rows(file: Path) -> Iterator[Row]:
 def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
     clients = [_client(one) for one in seen]
     first, events = seen[0], raw["events"]["server"]
-    spans = [max(one.sent_ns.values()) - min(one.sent_ns.values()) for one in seen]
     verified, processed = (sum(getattr(client, name) for client in clients)
                            for name in ("verified", "processed"))
     return Measured(
@@ -210,8 +211,7 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
         level_share=verified / processed if processed else None,
         exposure_share=_mean([min(1.0, client.exposure_s / client.duration_s)
                               for client in clients]),
-        sent_pps=_mean([1e9 * (client.sent - 1) / span
-                        for client, span in zip(clients, spans, strict=True)]),
+        sent_pps=_mean([client.sent_pps for client in clients]),
         max_gap_packets=_mean([client.max_gap_packets for client in clients]),
         handoff_s=_handoff_s(raw), clients=clients,
         changes=timelines.changes(events, first.name, first.sent_ns),
@@ -242,7 +242,12 @@ def _client(one: Seen) -> ClientRecord:
         delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
         exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
         max_gap_packets=max(one.gaps, default=0),
-        signatures_verified=account["signatures_verified"])
+        signatures_verified=account["signatures_verified"], sent_pps=_sent_pps(one))
+
+
+def _sent_pps(one: Seen) -> float:
+    """Packets a second, from the first to the last."""
+    return 1e9 * (len(one.sent) - 1) / (max(one.sent_ns.values()) - min(one.sent_ns.values()))
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

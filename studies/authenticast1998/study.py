@@ -125,16 +125,18 @@ class Authenticast1998(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
         clients = measured.clients
-        goodputs = [8 * client.bytes_processed / client.duration_s for client in clients]
+        rates = [client.sent_pps for client in clients]
         lost = Counter[str]()
         for client in clients:
             lost.update(client.lost)
         return {**super().values(measured),
                 **{f"lost_{cause}_packets": lost[cause] for cause in LOST},
-                "fairness_share": sum(goodputs) ** 2 / len(goodputs) / sum(
-                    goodput ** 2 for goodput in goodputs) if any(goodputs) else None,
-                "worst_retention_share": min(client.processed / client.sent
-                                             for client in clients),
+                "verified_pps": sum(client.verified / client.duration_s for client in clients),
+                "first_sent_pps": rates[0], "others_sent_pps": sum(rates[1:]) / (
+                    len(rates) - 1) if rates[1:] else None,
+                "fairness_share": sum(rates) ** 2 / len(rates) / sum(
+                    rate ** 2 for rate in rates) if any(rates) else None,
+                "worst_sent_pps": min(rates),
                 "altered_settled_packets": sum(client.altered_settled for client in clients),
                 "altered_processed_packets": sum(client.altered_processed for client in clients),
                 "failed_packets": sum(client.lost[cause] for client in clients
