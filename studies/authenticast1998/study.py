@@ -21,6 +21,7 @@ from studies.study import (
     Factor,
     Fault,
     Judged,
+    Lab,
     Level,
     Metric,
     Repetition,
@@ -60,6 +61,10 @@ class Authenticast1998(Study):
         "forged-report": "a stranger tells the server that a client lags",
         **ON_AIR}
     proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
+    lab: ClassVar[Lab] = Lab({
+        "heuristic": "p20", "clients": "5", "load": "idle", "policy": factors.NO_POLICY,
+        "scenario": factors.WIRES}, node=lambda cell: (
+            str(cell.value("scenario").mobile_node) if factors.is_on_air(cell) else "c1"))
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
@@ -131,6 +136,8 @@ class Authenticast1998(Study):
             lost.update(client.lost)
         return {**super().values(measured),
                 **{f"lost_{cause}_packets": lost[cause] for cause in LOST},
+                "verified_share": sum(client.verified for client in clients)
+                / sum(client.sent for client in clients),
                 "verified_pps": sum(client.verified / client.duration_s for client in clients),
                 "first_sent_pps": rates[0], "others_sent_pps": sum(rates[1:]) / (
                     len(rates) - 1) if rates[1:] else None,

@@ -20,16 +20,16 @@ def run(qop: Qop, out: str, *arguments: str,
         frames: int = 75) -> tuple[int, dict[str, Record]]:
     """Streams of seconds to one client; the exit status, and the records by heuristic."""
     done = qop("run", STUDY, "--out", out, "--frames", str(frames), "--repetitions", "1", "--only",
-               "clients=1", *arguments)
+               "clients=1", "--policies", "no-policy", *arguments)
     return done.returncode, {record.cell["heuristic"]: record
                              for record in qop.records(out).values()}
 
 
 @pytest.fixture(scope="module")
 def tampered(shared_qop: Qop) -> dict[str, Record]:
-    """One packet in 8 is altered on its way, under three heuristics."""
-    status, records = run(shared_qop, "tampered", "--heuristics", "p50,delayed,tree-16", "--only",
-                          "load=tampered")
+    """One packet in 8 is altered on its way, under three heuristics; a flood under a fourth."""
+    status, records = run(shared_qop, "tampered", "--heuristics", "p50,delayed,tree-16,floor",
+                          "--only", "load=tampered,flood")
     assert status == 0, [record.reason for record in records.values()]
     return records
 
@@ -74,6 +74,15 @@ def test_the_level_is_what_altered_packets_say(tampered: dict[str, Record]) -> N
     lost = {name: client(record)["lost"] for name, record in tampered.items()}
     assert lost["delayed"]["bundle_failed"] >= 2 * client(tampered["delayed"])["altered_settled"]
     assert lost["tree-16"]["failed"] == client(tampered["tree-16"])["altered_settled"]
+
+
+def test_load_is_no_way_past_the_floor(tampered: dict[str, Record]) -> None:
+    """Under a flood a receiver with a floor of 100 % never passes a packet unverified."""
+    record = tampered["floor"]
+    assert record.status == "ok", record.reason
+    assert "nothing made up is processed" in {check.check for check in record.evidence}
+    assert client(record)["verified"] == client(record)["processed"] > 50
+    assert client(record)["below_floor_s"] == client(record)["exposure_s"] == 0
 
 
 def differences(first: Any, second: Any, where: str = "") -> Iterator[str]:

@@ -14,7 +14,7 @@ from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from policies import load
 from protocols.authenticast.source import Frames, read_frames
-from studies.authenticast1998 import checks, factors, programs
+from studies.authenticast1998 import checks, factors, judge, programs
 from topologies.loader import load_device
 from topologies.reading import ROOT
 
@@ -174,3 +174,50 @@ def passed(count: int, settled: int) -> list[Any]:
 def test_the_level_is_proven_by_what_passes(count: int, settled: int, level: float, holds: bool):
     """Altered packets pass as often as the level lets them: not more, and not less either."""
     assert checks._level(passed(count, settled), level).ok is holds
+
+
+def seen(**fields: Any) -> judge.Seen:
+    """A client of whose packets only something is known."""
+    nothing: dict[str, Any] = {
+        "name": "c1", "sent": {}, "sent_ns": {}, "arrived": {}, "repeated": 0, "whole": (),
+        "verified": None, "rows": (), "account": None, "gaps": (), "kernel_drops": 0, "made_up": 0,
+        "away": frozenset()}
+    return judge.Seen(**{**nothing, **fields})
+
+
+def test_losses_are_told_by_where():
+    """On the way by both captures, of these what was sent between two networks; then the buffer."""
+    sent = {(7, number): b"x" for number in range(10)}
+    arrived = dict.fromkeys(list(sent)[4:], b"x")
+    lost = {"air": 3, "buffer": 3, "failed": 1}
+    told = seen(sent=sent, arrived=arrived, account={"lost": lost}, away={(7, 2), (7, 3), (7, 9)})
+    assert told.lost == {"air": 2, "handoff": 2, "buffer": 2, "failed": 1}
+
+
+def row(sequence: int, fate: str) -> judge.Row:
+    """What became of a packet."""
+    return judge.Row((7, sequence), 0, 0, fate, "")
+
+
+@pytest.mark.parametrize(("made_up", "processed", "holds"), [
+    (5, (1, "verified"), True), (5, (2 ** 40 + 3, "unverified"), False),
+    (5, (2 ** 40 + 3, "failed"), True), (0, (1, "verified"), False)])
+def test_nothing_made_up_is_processed(made_up: int, processed: tuple[int, str], holds: bool):
+    """A flood that did not arrive proves nothing, and one forged packet in use fails."""
+    client = seen(sent={(7, 1): b"x"}, rows=[row(*processed)], made_up=made_up)
+    assert checks._not_flooded([client]).ok is holds
+
+
+def test_a_server_signs_more_for_whom_it_is_told():
+    """The first client's weight is the load's; a load with a rate has a source of its own."""
+    asked = {"signing": "online", "precomputed_ms": 4.5, "payload_bytes": 1400, "frames": 300,
+             "delay_bound_ms": 1000, "limit": 60}
+    load = {"has_security": True, "weight": 2.0, "rate_pps": 19.0}
+    task = {"asked": asked, "load": load, "heuristic": {"controller": {"kind": "static"}}}
+    device = {"work": {"sha1": {"bytes_per_s": 1e6}, "dsa-512-sign": {"seconds": 0.03},
+                       "dsa-512-verify": {"seconds": 0.05}}}
+    made = programs.server(task, device, address="a", keys=TRACE.parent, trace=TRACE,
+                           clients=["c1", "c2"], seed=1)
+    assert [client["weight"] for client in made["clients"]] == [2.0, 1.0]
+    assert made["source"] == {"kind": "constant", "packets_per_s": 19.0, "packets": 190,
+                              "payload_bytes": 1400, "seed": 1}
