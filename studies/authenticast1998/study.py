@@ -43,6 +43,12 @@ _PACKETS_PER_FRAME = 3.9
 _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
+_LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": factors.NO_POLICY,
+            "scenario": factors.WIRES},
+           node=lambda cell: str(cell.value("scenario").mobile_node)
+           if factors.is_on_air(cell) else network.client(1))
+
+
 class Authenticast1998(Study):
     """Authenticated streams whose receivers cannot afford to verify everything."""
 
@@ -61,10 +67,7 @@ class Authenticast1998(Study):
         "forged-report": "a stranger tells the server that a client lags",
         **ON_AIR}
     proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
-    lab: ClassVar[Lab] = Lab({
-        "heuristic": "p20", "clients": "5", "load": "idle", "policy": factors.NO_POLICY,
-        "scenario": factors.WIRES}, node=lambda cell: (
-            str(cell.value("scenario").mobile_node) if factors.is_on_air(cell) else "c1"))
+    lab: ClassVar[Lab] = _LAB
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
