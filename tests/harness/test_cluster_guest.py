@@ -26,7 +26,7 @@ class Lent:
     """Two workers, the first of which is the scheduler, too."""
 
     def __init__(self, qop: Qop) -> None:
-        self.first = qop.start("worker", "--scheduler", "tcp://127.0.0.1:0")
+        self.first = qop.start("worker", "--scheduler", "tls://127.0.0.1:0")
         self.where = said(self.first, "scheduler at ").split()[-1]
         said(self.first, "worker at ")
         self.second = qop.start("worker", self.where)
