@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from distributed.protocol import to_serialize
 from distributed.protocol.serialize import ToPickle
 
 from fabricated import make
+from guest import image
 from harness.cluster.guard import TOPIC
 from harness.cluster.measuring import Share
 from harness.engine import recording
@@ -23,6 +26,10 @@ from harness.engine.results import ResultsFolder
 from measure import record
 from measure.record import Record
 
+#: What guests would boot.
+IMAGE = image.Image(Path("linux"), Path("root"), seccomp=True, key="kernel-root", manifest={})
+#: What a worker sends, as messages of dask's.
+Lie = Callable[[Share], Sequence[Mapping[str, Any]]]
 BROKEN = "no space left on device"
 LINE = b"a line\n"
 
@@ -40,9 +47,11 @@ class Script:
     #: The first worker that has measured so many repetitions measures no more.
     stalls_after: int = 10**6
     stalled: str = ""
-    #: What the worker of an address says once it has measured one repetition.
-    lie: Callable[[Share], None] | None = None
-    liar: str = ""
+    #: What workers say once they have measured one repetition, each the next; and who they are.
+    lies: list[Lie] = field(default_factory=list)
+    liars: list[str] = field(default_factory=list)
+    #: The step after whose record the worker's process is killed.
+    dies_before_sending: str = ""
     #: Steps by the address of the worker that measured them, in order.
     measured: dict[str, list[str]] = field(default_factory=dict)
     closed: list[str] = field(default_factory=list)
@@ -54,7 +63,7 @@ SCRIPT = Script()
 async def measure(share: Share, results: ResultsFolder, events: EventLog,
                   kept: Callable[[Record], None]) -> None:
     """Make up one repetition after the other, as the script says."""
-    at, lie, count = get_worker().address, SCRIPT.lie, 0
+    at, count = get_worker().address, 0
     if at in SCRIPT.broken:
         raise OSError(BROKEN)
     todo = [(step, False) for step in share.steps] + [(step, True) for step in share.again]
@@ -70,15 +79,18 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
             entry = made(share, step, exclusive=exclusive)
             put(results, entry)
             SCRIPT.measured.setdefault(at, []).append(step.name)
+            if step.name == SCRIPT.dies_before_sending:
+                os.kill(os.getpid(), signal.SIGKILL)
             kept(entry)
             if entry.environment["flags"]:
                 todo.append((step, True))
             count += 1
             await asyncio.sleep(0.02)
-            if lie is not None and SCRIPT.liar in {"", at}:
-                SCRIPT.liar = at
-                lie(share)
-                await asyncio.sleep(0.3)  # what follows was said by a worker that was found out
+            if SCRIPT.lies and at not in SCRIPT.liars:
+                SCRIPT.liars.append(at)
+                for message in SCRIPT.lies.pop(0)(share):
+                    get_worker().batched_send(message)
+                await asyncio.Event().wait()  # what follows would be of one that was found out
         log = results.logs / "cells" / "P1-N2.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(LINE)
@@ -95,7 +107,7 @@ def made(share: Share, step: Step, *, exclusive: bool = False) -> Record:
         "asked": share.plan.asked.kept(), "captures": [{"file": "auth-mn.pcap"}],
         "files": ["trace.txt"],
         "environment": {**recording.circumstances(share.plan, step), "alone": exclusive,
-                        "flags": ["processor"] if flagged else []}})
+                        "pid": os.getpid(), "flags": ["processor"] if flagged else []}})
 
 
 def put(results: ResultsFolder, entry: Record) -> None:
@@ -110,25 +122,28 @@ def put(results: ResultsFolder, entry: Record) -> None:
 # --- Lies -----------------------------------------------------------------------------------------
 
 
-def say(share: Share, kind: str, **content: Any) -> None:
-    """Say something of a share, whatever it is."""
-    get_worker().log_event(f"{TOPIC}{share.run}", {"kind": kind, "serial": share.serial, **content})
+def event(share: Share, message: Any) -> dict[str, Any]:
+    """An event of a run, whatever it says."""
+    return {"op": "log-event", "topic": f"{TOPIC}{share.run}", "msg": message}
 
 
-def finding(share: Share, changes: Mapping[str, Any] | None = None, *, number: int = 1,
-            **content: Any) -> None:
-    """Send a step's record with changes, and other files."""
-    entry = made(share, share.steps[number]).model_copy(update=dict(changes or {}))
-    say(share, "finding", **{"record": entry.model_dump_json(by_alias=True), "captures": {},
-                             "files": {}, "reports": b"", **content})
+def said(share: Share, document: dict[str, Any]) -> dict[str, Any]:
+    """Something that is said of a share, as an event."""
+    return event(share, {"serial": share.serial, **document})
 
 
-def of_another_worker(share: Share) -> None:
-    """The record of a cell that this worker was not given."""
+def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Step | None = None,
+            **content: Any) -> dict[str, Any]:
+    """The finding of a share's second step, with changes and other files."""
+    entry = made(share, step or share.all_steps[1]).model_copy(update=dict(changes or {}))
+    return {"kind": "finding", "record": entry.model_dump_json(by_alias=True), "captures": {},
+            "files": {}, "reports": b"", **content}
+
+
+def of_another_worker(share: Share) -> Step:
+    """A step that the share's worker was not given."""
     mine = {step.name for step in share.all_steps}
-    other = next(step for step in share.plan.steps() if step.name not in mine)
-    say(share, "finding", record=made(share, other).model_dump_json(by_alias=True), captures={},
-        files={}, reports=b"")
+    return next(step for step in share.plan.steps() if step.name not in mine)
 
 
 class Bomb:
@@ -141,27 +156,18 @@ class Bomb:
         return Path.touch, (self._path,)
 
 
-def bombs(path: Path) -> Mapping[str, Callable[[Share], None]]:
-    """Pickles that a worker may send, by the way that they take."""
-    def send(message: dict[str, Any]) -> None:
-        get_worker().batched_send(message)
+def _erred(share: Share, blob: Any) -> dict[str, Any]:
+    key = f"measure-{share.serial}"
+    return {"op": "task-erred", "key": key, "exception": blob, "traceback": blob,
+            "exception_text": "", "traceback_text": "", "stimulus_id": "x", "startstops": (),
+            "run_id": get_worker().state.tasks[key].run_id}
 
-    def erred(share: Share) -> dict[str, Any]:
-        return {"op": "task-erred", "key": f"measure-{share.serial}", "exception_text": "",
-                "traceback_text": "", "stimulus_id": "x", "startstops": (), "run_id": 1}
 
+def bombs(path: Path) -> list[Lie]:
+    """Pickles that a worker may send, each by a way of its own."""
     blob = pickle.dumps(Bomb(path))
-    return {
-        "an event": lambda share: send({"op": "log-event", "topic": f"{TOPIC}{share.run}",
-                                        "msg": ToPickle(Bomb(path))}),
-        "an event's part": lambda share: send({
-            "op": "log-event", "topic": f"{TOPIC}{share.run}",
-            "msg": {"kind": "end", "broken": to_serialize(Bomb(path)), "serial": share.serial}}),
-        "an exception": lambda share: send({
-            **erred(share), "exception": to_serialize(blob), "traceback": to_serialize(blob)}),
-        "an exception's bytes": lambda share: send({
-            **erred(share), "exception": blob, "traceback": blob}),
-        "a warning": lambda _: send({"op": "log-event", "topic": "warn", "msg": {
-            "message": blob}}),
-        "a graph": lambda _: send({"op": "update-graph", "expr_ser": to_serialize(Bomb(path))}),
-    }
+    return [
+        lambda share: [event(share, ToPickle(Bomb(path)))],
+        lambda share: [said(share, {"kind": "end", "broken": to_serialize(Bomb(path))})],
+        lambda share: [_erred(share, to_serialize(Bomb(path)))],
+        lambda share: [_erred(share, blob)]]

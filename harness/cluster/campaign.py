@@ -76,6 +76,7 @@ class ClusterCampaign:
                     self._welcome(worker)
                 async with asyncio.TaskGroup() as self._group:
                     await self._all(checker)
+                await asyncio.gather(*map(self._tidy, self._workers))
         except ExceptionGroup as group:
             for_user = group.subgroup(UserError)
             raise (for_user or group).exceptions[0] from None
@@ -152,6 +153,11 @@ class ClusterCampaign:
         reason = reason or heard.broken or "its share ended without it"
         if not self._hand_back(share, begun, reason) and not heard.kept:
             self._put_aside(worker, reason)  # it cannot even begin
+
+    async def _tidy(self, address: str) -> None:
+        """Have a worker's machine remove what killed workers left of this run there."""
+        with contextlib.suppress(WorkerLost):
+            await self.cluster.call(address, spool.forget_run, self._run, serial=uuid.uuid4().hex)
 
     async def _dismiss(self, worker: ClusterWorker, share: Share) -> None:
         """Have a worker end what it measures; if that fails, dask tells it that nobody asks."""

@@ -70,13 +70,8 @@ class ClusterKey:
     @classmethod
     def parse(cls, text: str, role: Role) -> ClusterKey:
         """The key that a text is, if it is one for this role. Raises UserError."""
-        name, _, encoded = text.strip().partition("-")
-        try:
-            content = base64.urlsafe_b64decode(encoded.encode())
-            key = cls(Role(name), content[:_SECRET_BYTES], content[_SECRET_BYTES:])
-        except ValueError:
-            key = None
-        if key is None or len(key.secret + key.scheduler) != _SECRET_BYTES + _PUBLIC_BYTES:
+        key = cls._read(text.strip())
+        if key is None:
             raise UserError(f"{VARIABLE}: no key of a cluster; give the one that its scheduler "
                             f"printed for this, '{role.value}-...'")
         if _ORDER.index(key.role) > _ORDER.index(role):
@@ -84,9 +79,23 @@ class ClusterKey:
                             f"{role.value}; give the one that the scheduler printed for it")
         return key.lowered(role)
 
+    @classmethod
+    def _read(cls, text: str) -> ClusterKey | None:
+        """The key that a text is; None if it is none."""
+        name, _, encoded = text.partition("-")
+        try:
+            role, content = Role(name), base64.b64decode(encoded, b"-_", validate=True)
+        except ValueError:
+            return None
+        secret, scheduler = content[:_SECRET_BYTES], content[_SECRET_BYTES:]
+        if role is Role.SCHEDULER and len(content) == _SECRET_BYTES:
+            return cls._of_scheduler(secret)
+        is_whole = role is not Role.SCHEDULER and len(scheduler) == _PUBLIC_BYTES
+        return cls(role, secret, scheduler) if is_whole else None
+
     def __str__(self) -> str:
-        content = base64.urlsafe_b64encode(self.secret + self.scheduler).decode()
-        return f"{self.role.value}-{content}"
+        content = self.secret + (b"" if self.role is Role.SCHEDULER else self.scheduler)
+        return f"{self.role.value}-{base64.urlsafe_b64encode(content).decode()}"
 
     def lowered(self, role: Role) -> ClusterKey:
         """The key of a role that may no more than this one."""

@@ -122,12 +122,12 @@ def identify(plan: Plan, run: str, serial: str) -> None:
     code = provenance.code_digest(plan.study.id)
     key = variants.key_of(variants.built(plan))
     if not key:
-        say("identity", code=code, image="", processors=0, description={}, finished=[])
+        say("identity", code=code, image="", processors=0, description={}, finished=())
         return
     machine = setup.machine(plan)
     say("identity", code=code, image=key, processors=len(machine.processors),
         description=provenance.describe(plan, machine),
-        finished=sorted({name for _, name in spool.left(run)}))
+        finished=tuple(sorted({name for _, name in spool.left(run)})))
 
 
 async def measure(share: Share, measurer: Measurer = campaign) -> None:

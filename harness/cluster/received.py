@@ -42,7 +42,7 @@ class LieError(Exception):
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class WorkerIdentity(_Message):
@@ -57,7 +57,7 @@ class WorkerIdentity(_Message):
     image: str = Field(max_length=_LONGEST_TEXT)
     processors: int = Field(ge=0, le=4096)
     description: dict[str, Any] = {}
-    finished: list[str] = []
+    finished: tuple[str, ...] = ()
 
 
 class Finding(_Message):

@@ -67,6 +67,12 @@ def _move(folder: Path, results: ResultsFolder, name: str) -> Record:
 def forget(run: str, serial: str) -> None:
     """Remove what was finished of a share: its run has it, or wants it no more."""
     shutil.rmtree(place(run, serial), ignore_errors=True)
+
+
+def forget_run(run: str) -> None:
+    """Remove what killed workers left of a run that has all that it wanted."""
+    for folder in {folder for folder, _ in left(run)}:
+        shutil.rmtree(folder, ignore_errors=True)
     remove_old()
 
 

@@ -6,134 +6,31 @@ Workers are dask's own, in this process; what they measure is made up.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, fields
-from pathlib import Path
 from types import SimpleNamespace
 
-import dask
 import pytest
 from click.testing import CliRunner
 
-import made_up_measuring as made_up
-import plans
+import made_up_measuring
 from conftest import PATIENCE_S
 from guest import image
-from harness.cluster import campaign, checking, connection, extra, keys, serving, spool
-from harness.cluster.campaign import ClusterCampaign
+from harness.cluster import checking, connection
 from harness.cluster.connection import Take, WorkerLost
-from harness.cluster.keys import ClusterKey, Role
 from harness.cluster.received import WorkerIdentity
-from harness.cluster.serving import PlainScheduler, PlainWorker
 from harness.cluster.shares import LOSSES, Shares, how_many
 from harness.commands import run, worker
-from harness.engine import provenance, results
-from harness.engine.events import Event, EventLog, RunState
+from harness.engine import provenance
+from harness.engine.events import RunState
 from harness.engine.plan import Plan
 from harness.errors import UserError
-from made_up_measuring import BROKEN, LINE, SCRIPT, Script
+from made_up_cluster import Run, comes, plan_of, workers
+from made_up_measuring import BROKEN, LINE
 from measure import record
-from measure.record import Record
 
 # Tornado and dask warn of what they leave to the garbage collector themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-CODE, IMAGE = "c" * 64, "kernel-root"
-
-
-def plan_of(policies: int = 4, repetitions: int = 2) -> Plan:
-    """The first policies in N2."""
-    return plans.plan_of(plans.policies(policies), repetitions=repetitions)
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Script:
-    """How made-up workers are to behave; their image is made up, too."""
-    for each in fields(Script):
-        setattr(SCRIPT, each.name, getattr(Script(), each.name))
-    built = image.Image(Path("linux"), Path("root"), seccomp=True, key=IMAGE, manifest={})
-    monkeypatch.setattr(image, "find", lambda **_: built)
-    monkeypatch.setattr(campaign, "WAIT_S", 1.0)
-    monkeypatch.setenv("QOP_CACHE", str(tmp_path_factory.mktemp("cache")))
-    # Asking programs for their versions takes its time, and is tested where it is done.
-    monkeypatch.setattr(provenance, "describe", lambda *_: {"host": provenance.host()})
-    return SCRIPT
-
-
-@dataclass
-class Lent:
-    """A scheduler in this process, and its workers, reached by TLS on the loopback interface."""
-
-    scheduler: PlainScheduler
-    key: ClusterKey
-    folder: Path
-    workers: list[PlainWorker] = field(default_factory=list)
-
-    async def add(self, count: int = 1) -> None:
-        """So many workers more."""
-        for _ in range(count):
-            self.workers.append(await PlainWorker(
-                self.scheduler.address, key=self.key.lowered(Role.WORKER),
-                local_directory=str(self.folder)))
-
-
-@contextlib.asynccontextmanager
-async def workers(count: int) -> AsyncIterator[Lent]:
-    """Workers in this process, and their cluster's keys where a run finds them."""
-    # Closing what a test has lost already waits this long for it to come back.
-    with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
-        key = ClusterKey.new()
-        async with PlainScheduler(host="127.0.0.1", port=0, key=key) as scheduler:
-            lent = Lent(scheduler, key, keys.keep(scheduler.address, key).parent / "dask")
-            try:
-                await lent.add(count)
-                yield lent
-            finally:
-                for each in lent.workers:
-                    await each.close()
-
-
-class Run:
-    """A campaign on a results folder, with what it told."""
-
-    def __init__(self, folder: Path, plan: Plan, where: str) -> None:
-        self.told: list[str] = []
-        self.recorded: list[str] = []
-        self.state = RunState()
-        self.plan = plan
-        self.kept = results.ResultsFolder(folder)
-        self.events = EventLog(folder, self.state.take, self.hear)
-        self.campaign = ClusterCampaign(plan, where, self.kept, self.events, measurer=made_up.measure)
-
-    def hear(self, event: Event) -> None:
-        """Note what a user is shown."""
-        if event["event"] == "repetition-recorded":
-            self.recorded.append(event["name"])
-        self.told += [event["line"]] if "line" in event else []
-
-    async def __call__(self) -> dict[str, Record]:
-        """Measure what is missing; the records by name."""
-        with self.kept:
-            self.kept.adopt(self.plan)
-            steps, again = self.kept.missing(self.plan), self.kept.flagged(self.plan)
-            self.events.say("run-started", already=0, total=len(steps) + len(again))
-            await self.campaign.run(steps, again)
-        return self.records()
-
-    def records(self) -> dict[str, Record]:
-        """What is kept by now."""
-        found, complaints = record.read_all(self.kept.records)
-        assert not complaints
-        return {one.name: one for one in found}
-
-
-async def comes(condition: Callable[[], object], task: asyncio.Task[object]) -> None:
-    """Wait until something holds, while a task goes on."""
-    async with asyncio.timeout(30):
-        while not condition():
-            assert not task.done(), task
-            await asyncio.sleep(0.05)
+CODE, IMAGE = "c" * 64, made_up_measuring.IMAGE.key
 
 
 def names(plan: Plan) -> set[str]:
