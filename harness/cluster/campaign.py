@@ -38,6 +38,10 @@ from measure.record import Record
 #: How long to wait for workers when there is none.
 WAIT_S = 30.0
 _LOOK_S = 1.0
+#: A worker that says nothing of its share for so long, and so many times what its longest step
+#: takes, has stalled: others measure it.
+STALLED_S = 3600.0
+_SLOWER = 20.0
 #: What a worker may take to end its guests when a run is stopped.
 _DISMISS_S = 30.0
 
@@ -134,14 +138,16 @@ class ClusterCampaign:
         heard = _Heard(ShareHearing(share))
         reason = ""
         try:
-            await self.cluster.call(
-                worker.address, measuring.measure, share, self.measurer, serial=share.serial,
-                take=functools.partial(self._take, worker, heard),
-                resources={measuring.RESOURCE: 1})
+            async with asyncio.timeout(heard.patience_s) as heard.until:
+                await self.cluster.call(
+                    worker.address, measuring.measure, share, self.measurer, serial=share.serial,
+                    take=functools.partial(self._take, worker, heard),
+                    resources={measuring.RESOURCE: 1})
             await self.cluster.call(worker.address, spool.forget, share.run, share.serial,
                                     serial=share.serial)
-        except (WorkerLost, LieError) as loss:
-            reason = f"it lied: {loss}" if isinstance(loss, LieError) else str(loss)
+        except (WorkerLost, LieError, TimeoutError) as loss:
+            reason = f"it lied: {loss}" if isinstance(loss, LieError) else \
+                str(loss) or "it says nothing of its share any more"
             self._put_aside(worker, reason)
         except BaseException:
             await asyncio.shield(self._dismiss(worker, share))
@@ -175,6 +181,7 @@ class ClusterCampaign:
 
     def _take(self, worker: ClusterWorker, heard: _Heard, document: Mapping[str, Any]) -> None:
         """What a worker says of its share; kept before the next is heard. Raises LieError."""
+        heard.be_patient()
         message = received.read(document)
         if isinstance(message, Finding):
             self._keep(message, heard.of.record(message), worker)
@@ -234,3 +241,16 @@ class _Heard:
     of: ShareHearing
     kept: int = 0
     broken: str = ""
+    #: When the worker has said nothing for too long.
+    until: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+
+    @property
+    def patience_s(self) -> float:
+        """For how long a worker may have nothing to say: its longest step takes as long."""
+        share = self.of.share
+        longest_s = max(share.plan.expected(step.cell).duration_s for step in share.all_steps)
+        return STALLED_S + _SLOWER * longest_s
+
+    def be_patient(self) -> None:
+        """It said something."""
+        self.until.reschedule(asyncio.get_running_loop().time() + self.patience_s)

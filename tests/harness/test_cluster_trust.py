@@ -183,6 +183,16 @@ async def test_a_worker_commands_nobody(script: Script, tmp_path: Path) -> None:
         assert "the worker is gone" in line
 
 
+async def test_a_worker_that_stalls_is_left_out(script: Script, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there and says nothing any more: the honest one measures its steps."""
+    monkeypatch.setattr(campaign, "STALLED_S", 1.0)
+    monkeypatch.setattr(campaign, "_SLOWER", 0.0)
+    measured = await with_liars(script, tmp_path, [lambda _: []])
+    assert "it says nothing of its share any more" in "".join(
+        assert_the_liars_alone_pay(script, measured))
+
+
 async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left out with what it said, and nothing is written where it wanted to."""
