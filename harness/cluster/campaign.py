@@ -21,9 +21,9 @@ from harness.cluster.connection import WorkerLost, connected
 from harness.cluster.measuring import Share
 from harness.cluster.received import (
     Ended,
-    Finding,
     Happened,
     LieError,
+    SentFinding,
     ShareHearing,
     ShareLog,
 )
@@ -183,7 +183,7 @@ class ClusterCampaign:
         """What a worker says of its share; kept before the next is heard. Raises LieError."""
         heard.be_patient()
         message = received.read(document)
-        if isinstance(message, Finding):
+        if isinstance(message, SentFinding):
             self._keep(message, heard.of.record(message), worker)
             heard.kept += 1
         elif isinstance(message, Happened):
@@ -215,11 +215,11 @@ class ClusterCampaign:
             entry = recording.unmeasured(
                 self.plan, step, f"given up after {LOSSES} workers: {reason}", attempt=LOSSES,
                 environment=recording.circumstances(self.plan, step))
-            self._note(entry, Finding(kind="finding", record="", captures={}, files={},
+            self._note(entry, SentFinding(kind="finding", record="", captures={}, files={},
                                       reports=b""))
         return not left or any(name in begun for name in left)
 
-    def _keep(self, finding: Finding, entry: Record, worker: ClusterWorker) -> None:
+    def _keep(self, finding: SentFinding, entry: Record, worker: ClusterWorker) -> None:
         """Keep a finished repetition. Raises LieError if it was finished before."""
         if not self._shares.awaits(entry.name, exclusive=bool(entry.environment.get("alone"))):
             raise LieError(f"the record {entry.name} a second time")
@@ -228,7 +228,7 @@ class ClusterCampaign:
         self._running[worker.label].discard(entry.name)
         self._shares.finish(entry.name, flagged=contention.is_due_again(environment))
 
-    def _note(self, entry: Record, finding: Finding) -> None:
+    def _note(self, entry: Record, finding: SentFinding) -> None:
         with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
             self.results.keep_received(entry, finding)
         recording.announce(self.plan.study, entry, self.events)

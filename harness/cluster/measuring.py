@@ -116,18 +116,21 @@ class _Voice:
             self("log", path=path.relative_to(folder).as_posix(), content=data)
 
 
-def identify(plan: Plan, run: str, serial: str) -> None:
-    """Say what this worker measures with, and which steps of this run it has finished before."""
-    say = _Voice(run, serial)
+def identity(plan: Plan) -> dict[str, Any]:
+    """What this machine measures a plan with, as `received.WorkerIdentity` has it."""
     code = provenance.code_digest(plan.study.id)
     key = variants.key_of(variants.built(plan))
     if not key:
-        say("identity", code=code, image="", processors=0, description={}, finished=())
-        return
+        return {"code": code, "image": "", "processors": 0}
     machine = setup.machine(plan)
-    say("identity", code=code, image=key, processors=len(machine.processors),
-        description=provenance.describe(plan, machine),
-        finished=tuple(sorted({name for _, name in spool.left(run)})))
+    return {"code": code, "image": key, "processors": len(machine.processors),
+            "description": provenance.describe(plan, machine)}
+
+
+def identify(plan: Plan, run: str, serial: str) -> None:
+    """Say what this worker measures with, and which steps of this run it has finished before."""
+    finished = tuple(sorted({name for _, name in spool.left(run)}))
+    _Voice(run, serial)("identity", **identity(plan), finished=finished)
 
 
 async def measure(share: Share, measurer: Measurer = campaign) -> None:

@@ -60,7 +60,7 @@ class WorkerIdentity(_Message):
     finished: tuple[str, ...] = ()
 
 
-class Finding(_Message):
+class SentFinding(_Message):
     """A finished repetition: its record as JSON, and its captures, compressed, by file name.
 
     So are the `files` that its study keeps; `reports` is what it said while it ran, as lines.
@@ -95,7 +95,7 @@ class Ended(_Message):
     broken: str
 
 
-Message = WorkerIdentity | Finding | Happened | ShareLog | Ended
+Message = WorkerIdentity | SentFinding | Happened | ShareLog | Ended
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 
@@ -159,7 +159,7 @@ class ShareHearing:
             raise LieError(f"more than {LOG_BYTES >> 20} MB of logs")
         return log
 
-    def record(self, finding: Finding) -> Record:
+    def record(self, finding: SentFinding) -> Record:
         """The record of a finding that may be kept. Raises LieError."""
         try:
             entry = stored.parse(finding.record, "its record")

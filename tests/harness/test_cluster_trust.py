@@ -251,7 +251,7 @@ def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
     hearing = received.ShareHearing(share)
     for document in documents:
         message = received.read(document)
-        if isinstance(message, received.Finding):
+        if isinstance(message, received.SentFinding):
             hearing.record(message)
         elif isinstance(message, received.Happened):
             hearing.event(message.event)
