@@ -41,9 +41,21 @@ class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
         if not role:
             comm.abort()
             return
-        if role is not Role.RUN:
-            guard.of_worker(comm)
+        (guard.of_run if role is Role.RUN else guard.of_worker)(comm)
         await super()._handle_comm(comm)
+
+    async def start_unsafe(self) -> Any:
+        """What comes in belongs to the context in which this began to listen."""
+        return await guard.apart(super().start_unsafe())
+
+    async def close(self, *arguments: Any, **options: Any) -> Any:
+        """As dask does."""
+        return await guard.apart(super().close(*arguments, **options))
+
+    async def update_graph(self, *arguments: Any, **options: Any) -> None:
+        """Take a run's tasks, which its connection brought: no worker may say that."""
+        with guard.trusting():
+            await super().update_graph(*arguments, **options)
 
 
 class PlainWorker(distributed.Worker):  # type: ignore[misc]
