@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from measure import record
 from measure.record import Record
 
 
+@functools.cache
 def plan_of(policies: int = 4, repetitions: int = 2) -> Plan:
     """The first policies in N2."""
     return plans.plan_of(plans.policies(policies), repetitions=repetitions)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import pytest
 
-from guest import image
-from harness.cluster import campaign
-from harness.engine import provenance
-from made_up_measuring import IMAGE, SCRIPT, Script
+if TYPE_CHECKING:
+    from made_up_measuring import Script
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Script:
     """How made-up workers are to behave; their image is made up, too."""
+    # Here, because dask takes its time, and other tests of this room do without.
+    from guest import image
+    from harness.cluster import campaign
+    from harness.engine import provenance
+    from made_up_measuring import IMAGE, SCRIPT, Script
+
     for each in fields(Script):
         setattr(SCRIPT, each.name, getattr(Script(), each.name))
     monkeypatch.setattr(image, "find", lambda **_: IMAGE)
