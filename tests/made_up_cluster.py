@@ -8,11 +8,13 @@ import functools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dask
 
 import made_up_measuring as made_up
 import plans
+from conftest import PATIENCE_S
 from harness.cluster import extra, keys
 from harness.cluster.campaign import ClusterCampaign
 from harness.cluster.keys import ClusterKey, Role
@@ -98,9 +100,9 @@ class Run:
         return {one.name: one for one in found}
 
 
-async def comes(condition: Callable[[], object], task: asyncio.Task[object]) -> None:
+async def comes(condition: Callable[[], object], task: asyncio.Task[Any] | None = None) -> None:
     """Wait until something holds, while a task goes on."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
-            assert not task.done(), task
+            assert task is None or not task.done(), task
             await asyncio.sleep(0.05)

@@ -55,6 +55,8 @@ class Script:
     #: Steps by the address of the worker that measured them, in order.
     measured: dict[str, list[str]] = field(default_factory=dict)
     closed: list[str] = field(default_factory=list)
+    #: How many shares were under way when each began, itself counted.
+    side_by_side: list[int] = field(default_factory=list)
 
 
 SCRIPT = Script()
@@ -66,6 +68,7 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
     at, count = get_worker().address, 0
     if at in SCRIPT.broken:
         raise OSError(BROKEN)
+    SCRIPT.side_by_side.append(len(SCRIPT.side_by_side) - len(SCRIPT.closed) + 1)
     todo = [(step, False) for step in share.steps] + [(step, True) for step in share.again]
     try:
         for step, exclusive in todo:

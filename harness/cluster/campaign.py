@@ -42,6 +42,8 @@ _LOOK_S = 1.0
 #: takes, has stalled: others measure it.
 STALLED_S = 3600.0
 _SLOWER = 20.0
+#: For so long a share may wait until its worker is done with those of other runs.
+TURN_S = 86_400.0
 #: What a worker may take to end its guests when a run is stopped.
 _DISMISS_S = 30.0
 
@@ -138,7 +140,7 @@ class ClusterCampaign:
         heard = _Heard(ShareHearing(share))
         reason = ""
         try:
-            async with asyncio.timeout(heard.patience_s) as heard.until:
+            async with asyncio.timeout(TURN_S) as heard.until:
                 await self.cluster.call(
                     worker.address, measuring.measure, share, self.measurer, serial=share.serial,
                     take=functools.partial(self._take, worker, heard),

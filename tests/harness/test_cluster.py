@@ -15,7 +15,9 @@ from click.testing import CliRunner
 import made_up_measuring
 from conftest import PATIENCE_S
 from guest import image
+from guest.cache import cache_root
 from harness.cluster import checking, connection
+from harness.cluster.campaign import ClusterCampaign
 from harness.cluster.connection import Take, WorkerLost
 from harness.cluster.received import WorkerIdentity
 from harness.cluster.shares import LOSSES, Shares, how_many
@@ -169,6 +171,32 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
             await task
         assert script.closed == [script.stalled]
     assert len(measuring.records()) == 1
+
+
+async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path,
+                                                                monkeypatch) -> None:
+    """A client that was killed: dask tells its workers that nobody wants their shares any more."""
+    async def silent(*_: object) -> None:
+        """It has no time to stop anybody."""
+
+    monkeypatch.setattr(ClusterCampaign, "_dismiss", silent)
+    script.stalls_after = 1
+    async with workers(1) as cluster:
+        task = asyncio.create_task(Run(tmp_path, plan_of(), cluster.scheduler.address)())
+        await comes(lambda: script.stalled, task)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await comes(lambda: script.closed)
+    assert not list((cache_root() / "cluster" / "spool").glob("*/*"))
+
+
+async def test_two_runs_take_turns_on_a_worker(script, tmp_path) -> None:
+    """Its shares are measured one after the other: each has the machine for itself."""
+    async with workers(1) as cluster:
+        runs = [Run(tmp_path / name, plan_of(2, 1), cluster.scheduler.address) for name in "ab"]
+        for records in await asyncio.gather(*(each() for each in runs)):
+            assert records.keys() == names(plan_of(2, 1))
+    assert script.side_by_side == [1, 1]
 
 
 async def test_a_worker_may_come_later(script, tmp_path) -> None:
