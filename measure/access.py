@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
+from measure.port import PortCheck
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
@@ -22,14 +22,6 @@ from topologies.model import HOME_AGENT, Scenario
 
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
-
-
-@dataclass(frozen=True)
-class PortCheck:
-    """What was seen of a closed port: raw values, and captures with their summaries."""
-
-    raw: dict[str, Any]
-    captures: list[tuple[dict[str, Any], bytes]]
 
 
 class Access:

@@ -10,22 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from measure import injection, kernel
-from measure.access import Access, PortCheck
-from measure.capture import WHOLE, Point, capturing
+from measure import kernel, port
+from measure.access import Access
 from measure.errors import MeasureError
+from measure.port import PortCheck
 from measure.station import LINK_S
 from measure.workload import Session
-from topologies.model import ACCESS_POINT, HOME_AGENT, Network, Scenario
+from topologies.model import ACCESS_POINT, HOME_AGENT, Scenario
 
-#: What a mobile node's interface is watched for while it gets on.
-AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
-               "or udp port 4500")
-#: The interface that shows every frame on the air.
-AIR = "hwsim0"
 #: How long the first packet may take.
 DATA_S = 2
-_KNOCK_S = 0.25
 
 
 class Arrival:
@@ -46,7 +40,7 @@ class Arrival:
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
         self._keys_before: dict[str, int] = {}
-        session.raw.update(events=[], kernel={})
+        session.raw.update(events=[], kernel={}, keeps_keys=keeps_keys)
 
     @property
     def peer(self) -> str:
@@ -59,7 +53,7 @@ class Arrival:
         self._session.raw["left"] = self.access.left(self.scenario)
         self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
 
-    def get_on(self, access_point: str, prefix: str = "") -> None:
+    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
@@ -73,7 +67,7 @@ class Arrival:
             raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
         if not (prefix and self._stays_in_subnet):
-            station.tunnel()
+            station.tunnel(anew=amid_traffic)
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
@@ -88,10 +82,14 @@ class Arrival:
         """At home, and where the scenario says so, from there to the visited network."""
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
-            self._session.stamp("handoff")
-            if not self._keeps_keys:
-                self.station.leave(keeps_tunnel=self._stays_in_subnet)
-            self.get_on(self.scenario.roams_to, "foreign_")
+            self.move(self.scenario.roams_to)
+
+    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
+        """From home to where the scenario leads: on with the keys there are, or from nothing."""
+        self._session.stamp("handoff")
+        if not self._keeps_keys:
+            self.station.leave(keeps_tunnel=self._stays_in_subnet)
+        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
 
     def _join(self, access_point: str, *, has_moved: bool) -> None:
         """Associate with an access point: with it alone, or as one of those to move among."""
@@ -173,54 +171,13 @@ class Arrival:
             associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
             flags = self._flags(self.scenario.home)
             if associated:
-                captures = self._knock(out)
+                captures = port.knock(self.access.site, self.scenario, self.station, out)
         self.access.reset(self.scenario)
         return PortCheck({"at_s": asked_s, "associated": associated,
                           "authorized": flags.get("authorized", "unknown")}, captures)
-
-    def _knock(self, out: Path) -> list[tuple[dict[str, Any], bytes]]:
-        """Ask everybody on the network something in clear, past the station's own closed port.
-
-        Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
-        interface of the same radio. The captures on the air and on the wire behind it.
-        """
-        home = self.scenario.home
-        station, cell = self._nodes[self.station.name], self._nodes[home]
-        mac = self.station.mac
-        question = injection.asking(mac, station.address, self._nodes[self.scenario.agent].address)
-        frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
-                                       injection.BROADCAST, question)
-        points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
-                        f"wlan addr3 {injection.BROADCAST}"),
-                  wire_point(self.scenario.network, "wire", home, f"arp and ether src {mac}")]
-        taken: list[dict[str, Any]] = []
-        with capturing(self._testbed, points, WHOLE, part="port", out=out,
-                       logs=self.access.site.logs, summaries=taken):
-            injection.inject(self._testbed, self.station.name, station, frame)
-            time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
-        return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
         """What an access point's kernel says of a station, by default the mobile node."""
         stations = kernel.station_flags(self._testbed, access_point,
                                         self._nodes[access_point].radio_interface)
         return stations.get(self.access.station(station or self.station.name).mac, {})
-
-
-def auth_points(scenario: Scenario) -> Sequence[Point]:
-    """Where getting on shows: the air, the mobile node, the wire behind each access point used."""
-    nodes = scenario.network.nodes
-    points = [Point("air", None, AIR),
-              Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
-                    AUTH_FILTER),
-              wire_point(scenario.network, "wire", scenario.home)]
-    if scenario.roams_to:
-        points.append(wire_point(scenario.network, "foreign", scenario.roams_to))
-    return points
-
-
-def wire_point(network: Network, name: str, node: str, expression: str = "",
-               one_in: int = 1) -> Point:
-    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
-    interface, _ = network.link_of(node)
-    return Point(name, node, interface, expression, one_in)

@@ -16,8 +16,9 @@ from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
-#: Behind the peer's access point, where it is another one.
-_FAR = ("traffic-far",)
+#: Behind the visited access point, where traffic moves there, and behind the peer's, where it is
+#: another one.
+_FAR = ("traffic-foreign", "traffic-far")
 _CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "auth-air", "traffic-air")
 _IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-core")
 #: One each way, at both ends.

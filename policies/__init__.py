@@ -7,6 +7,7 @@ from policies.link import LinkLayer
 from policies.loader import load, load_all, load_named, named
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
+from policies.upper import StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LinkLayer",
     "Policy",
     "PolicyError",
+    "StreamLayer",
     "TlsSettings",
     "Weights",
     "json_schema",

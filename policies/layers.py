@@ -19,6 +19,7 @@ from policies.errors import fault
 from policies.fields import Whole
 from policies.link import LinkLayer
 from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
+from policies.upper import UpperLayers
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -49,7 +50,7 @@ class IpsecLayer(BaseModel):
         return proposal
 
 
-class Layers(BaseModel):
+class Layers(UpperLayers):
     """The layers of a policy; one that is absent or null is switched off."""
 
     model_config = _CONFIG

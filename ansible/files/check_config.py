@@ -40,6 +40,7 @@ CREDENTIALS = {
     "PEAP": ["ca_cert", "password", "phase2"],
     "TTLS": ["ca_cert", "password", "phase2"],
 }
+SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
 #: For which nothing means all that the library has.
@@ -242,6 +243,11 @@ def check_swanctl(text: str) -> None:
     connections = block(tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
         connection = block(connections, name, "connections")
+        if name.startswith("hold-"):  # negotiated with nobody
+            children = block(connection, "children", name)
+            for child in children:
+                need(block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")
+            continue
         need(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
         for end in ("local", "remote"):
             need(block(connection, end, name), ["auth", "pubkeys", "id"], f"{name}.{end}")

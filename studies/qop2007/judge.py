@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
-from measure import (
-    clock,
-    decryption,
-    inside,
-    iperf,
-    management,
-    mobility,
-    observed,
-    pcap,
-    phases,
-    retransmissions,
-)
+from measure import clock, in_force, iperf, observed, phases, retransmissions
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
 from measure.record import CheckRecord
-from policies import Layers, Policy
-from policies.dot1x import TUNNELS
-from studies.qop2007 import evidence, matrix
+from policies import Policy
+from studies.qop2007 import evidence
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
@@ -44,41 +31,23 @@ from studies.qop2007.phases import (
     table_4,
 )
 from studies.study import Judged, Repetition
-from topologies.model import ACCESS_POINT, Scenario
+from topologies.model import Scenario
 
-#: The part that the last authentication's captures are called by; earlier ones are in `parts`.
-LAST = "auth"
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
                  "processor_s", "port_check", "ike_sas", "clock_step_s", "failure", "left")
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition whose files are in `out` came to. Raises MeasureError, OSError.
-
-    Frames that the network's static WEP key does not decrypt show as such.
-    """
+    """What the repetition whose files are in `out` came to. Raises MeasureError, OSError."""
     policy: Policy = repetition.cell.value("policy")
     scenario: Scenario = repetition.cell.value("scenario")
     asked = repetition.asked
     assert isinstance(asked, Asked)
     raw = observed.raw_values(repetition.out)
-    static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
-    if static_wep:
-        raw["wep_key"] = "static"
-    earlier_parts = list(raw.get("parts", {}))
-    link, network = policy.layers.link, scenario.network
-    ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
-    keys = decryption.keys_in_force(
-        link, repetition.secrets["network"], repetition.out, parts=[*earlier_parts, LAST],
-        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
-    packets = observed.captures(raw, repetition.out, keys or ())
-    known = partial(_with_keys, repetition, policy.layers, keys=keys)
-    seen = replace(known(observed.observe(scenario, raw, packets), LAST),
-                   keeps_keys=matrix.keeps_keys(policy, scenario))
-    # Those before the last one are at home, wherever the mobile node goes then.
-    earlier = [known(observed.observe_part(replace(scenario, roams_to=None), raw, name, packets),
-                     name) for name in earlier_parts]
-    checks = [*evidence.verify(policy, seen),
+    dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
+    seen = dissected.last()
+    earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
+    checks = [*in_force.verify(policy, seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
@@ -88,35 +57,6 @@ def judge(repetition: Repetition) -> Judged:
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
         raw=_recorded(raw) | ({"retransmissions": again} if again else {}))
-
-
-def _told_keys(raw: Mapping[str, Any]) -> list[str]:
-    """Keys that kernels told, of all authentications."""
-    return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
-                              for key in each.get("link_keys", ())))
-
-
-def _with_keys(repetition: Repetition, layers: Layers, seen: Observed, part: str, *,
-               keys: Sequence[str] | None) -> Observed:
-    """What was seen of an authentication, with the run's keys to judge it by."""
-    air, node = (repetition.out / f"{part}-{point}.pcap" for point in ("air", "mn"))
-    has_rsn = layers.link is not None and not layers.link.is_wep
-    speaks_tls = layers.dot1x is not None and (
-        layers.dot1x.tls is not None or layers.dot1x.eap in TUNNELS)
-    managed = management.read(air, keys or ()) if has_rsn and air.exists() else []
-    streaming = repetition.out / "traffic-air.pcap"
-    if part == LAST and layers.link and layers.link.beacon_protection and streaming.exists():
-        managed += management.read(streaming, subtype=management.BEACON)
-    seen = replace(
-        seen, has_link_keys=keys is not None, management=managed,
-        inside=inside.read(node, seen.raw.get("tls_keys", ())) if speaks_tls and node.exists()
-        else ())
-    key = repetition.secrets.get("mobile_ip", {}).get("key_hex")
-    if not key:
-        return seen
-    passed = pcap.udp_payloads(node, mobility.PORT) if node.exists() else []
-    return replace(seen, registration_key=bytes.fromhex(key),
-                   registrations=[message for message in passed if message[1]])
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""What a policy has in force in the mobile world is read from a repetition's files, for any study.
+
+The captures are opened with the run's keys, each authentication is seen by itself, and every check
+that the policy calls for is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from measure import (
+    counting,
+    decryption,
+    evidence,
+    inside,
+    management,
+    mobility,
+    observed,
+    pcap,
+)
+from measure.dissect import Packet
+from measure.inside import Inside
+from measure.management import Management
+from measure.observed import Check, Observed
+from measure.points import AUTH, MOVE, TRAFFIC
+from policies import Layers, Policy
+from policies.dot1x import TUNNELS
+from topologies.model import ACCESS_POINT, Scenario
+
+
+def verify(policy: Policy, seen: Observed) -> list[Check]:
+    """Every check that a policy calls for, at home and away."""
+    return [*evidence.layers(policy, seen), *counting.verify(seen),
+            *mobility.verify(policy.layers.ipsec is not None, seen)]
+
+
+@dataclass(frozen=True)
+class Dissected:
+    """A repetition of a policy in a scenario: raw values, and packets by capture."""
+
+    scenario: Scenario
+    out: Path
+    raw: Mapping[str, Any]
+    packets: Mapping[str, Sequence[Packet]]
+    secrets: Mapping[str, Mapping[str, str]]
+    layers: Layers
+    #: What opens frames of the air; None where nobody can know.
+    keys: Sequence[str] | None
+
+    def last(self) -> Observed:
+        """The authentication after which traffic was sent; with what is of a move meanwhile."""
+        packets = dict(self.packets)
+        for name in [name for name in packets if name.startswith(f"{MOVE}-")]:
+            of_home = AUTH + name.removeprefix(MOVE)
+            packets[of_home] = [*packets.get(of_home, ()), *packets.pop(name)]
+        return self._known(observed.observe(self.scenario, self.raw, packets), [AUTH, MOVE])
+
+    def earlier(self, name: str) -> Observed:
+        """One before it, which is a part of its own, and at home wherever the node goes then."""
+        at_home = replace(self.scenario, roams_to=None)
+        return self._known(observed.observe_part(at_home, self.raw, name, self.packets), [name])
+
+    def _known(self, seen: Observed, parts: Sequence[str]) -> Observed:
+        """What was seen, with the run's keys to judge it by."""
+        seen = replace(
+            seen, has_link_keys=self.keys is not None,
+            keeps_keys=bool(seen.raw.get("keeps_keys")),
+            management=self._management(parts), inside=self._inside(seen, parts))
+        key = self.secrets.get("mobile_ip", {}).get("key_hex")
+        if not key:
+            return seen
+        files = [self.out / f"{part}-mn.pcap" for part in parts]
+        passed = [message for file in files if file.exists()
+                  for message in pcap.udp_payloads(file, mobility.PORT)]
+        return replace(seen, registration_key=bytes.fromhex(key),
+                       registrations=[message for message in passed if message[1]])
+
+
+    def _management(self, parts: Sequence[str]) -> list[Management]:
+        """Management frames, where the link is negotiated by them; beacons of the traffic, too."""
+        link = self.layers.link
+        if link is None or link.is_wep:
+            return []
+        frames = [frame for part in parts if (file := self.out / f"{part}-air.pcap").exists()
+                  for frame in management.read(file, self.keys or ())]
+        streaming = self.out / f"{TRAFFIC}-air.pcap"
+        if AUTH in parts and link.beacon_protection and streaming.exists():
+            frames += management.read(streaming, subtype=management.BEACON)
+        return frames
+
+    def _inside(self, seen: Observed, parts: Sequence[str]) -> list[Inside]:
+        """What EAP says inside TLS, where the policy says something of it."""
+        dot1x = self.layers.dot1x
+        if dot1x is None or (dot1x.tls is None and dot1x.eap not in TUNNELS):
+            return []
+        return [frame for part in parts if (file := self.out / f"{part}-mn.pcap").exists()
+                for frame in inside.read(file, seen.raw.get("tls_keys", ()))]
+
+
+def _told_keys(raw: Mapping[str, Any]) -> list[str]:
+    """Keys that kernels told, of all authentications."""
+    return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
+                              for key in each.get("link_keys", ())))
+
+
+def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any],
+              secrets: Mapping[str, Mapping[str, str]]) -> Dissected:
+    """A repetition's captures with the keys in force. Raises MeasureError, OSError.
+
+    Frames that the network's static WEP key does not decrypt show as such.
+    """
+    link, network = policy.layers.link, scenario.network
+    if link is not None and link.keys == "static":
+        raw["wep_key"] = "static"
+    ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
+    keys = decryption.keys_in_force(
+        link, secrets["network"], out, parts=[*raw.get("parts", {}), AUTH, MOVE],
+        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
+    return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
+                     policy.layers, keys)
