@@ -304,6 +304,16 @@ def test_profiles_are_those_of_the_documentation() -> None:
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
 
+def test_a_profile_of_one_study_stands_for_both() -> None:
+    """`./qop run today` is the study that has it, with it; of a name that several have, none."""
+    assert profiles.of_one_study("today") == "qop2007"
+    assert profiles.of_one_study("quick") == profiles.of_one_study("none") == ""
+    assert options._with_profile(["--fresh", "today", "--seed", "2"], "today") == [
+        "--fresh", "qop2007", "--profile", "today", "--seed", "2"]
+    for name in ("qop2007", "paper", ""):
+        assert options._with_profile([name], name) == [name]
+
+
 def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
     """As they did while there was one study: a user's own file goes on working."""
     path = tmp_path / "mine.yml"
