@@ -1,4 +1,4 @@
-"""Tell the guest's kernel a channel of 802.11's DCF: what a medium's file says, as sch_dcf takes it.
+"""Tell the guest's kernel what a channel of 802.11's DCF is: a medium's file, as sch_dcf takes it.
 
 The queueing discipline is the project's own (guest/sources/net/sched/sch_dcf.c), so `tc` has no
 words for it; layouts are those of dcf_core.h and dcf_netlink.h beside it.
@@ -51,14 +51,16 @@ def message(index: int, handle: int, channel: DcfChannel) -> bytes:
     """The netlink request that makes an interface's root qdisc a channel."""
     options = (rtnetlink.attribute(_TCA_DCF_CHANNEL, _told(channel))
                + rtnetlink.attribute(_TCA_DCF_TIMING, _timing(channel)))
-    return rtnetlink.qdisc_request(
-        index, handle, rtnetlink.attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
-        + rtnetlink.attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options), rtnetlink.NLM_F_CREATE_NEW)
+    attributes = (rtnetlink.attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
+                  + rtnetlink.attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
+    return rtnetlink.qdisc_request(index, handle, attributes, rtnetlink.NLM_F_CREATE_NEW)
 
 
 def settings(medium: Medium) -> dict[str, int]:
     """What dcf_config has of a medium's file, by its names with units; lengths in nanoseconds."""
     return {"slot_ns": _ns(medium.slot_us), "difs_ns": _ns(medium.difs_us),
+            "sense_ns": _ns(medium.difs_us) if medium.wait_difs else 0,
+            "blind_ns": max(1, _ns(medium.cca_us)),
             "after_frame_ns": _ns(medium.sifs_us + medium.ack_us),
             "after_garbled_ns": _ns(medium.after_collision_us),
             "cw_min": medium.cw_min, "cw_max": medium.cw_max, "retries": medium.retries,
@@ -69,9 +71,10 @@ def _told(channel: DcfChannel) -> bytes:
     own = settings(channel.medium)
     loss = round(channel.medium.loss_percent / 100 * 0xFFFFFFFF)
     return struct.pack(
-        "=4Q6II4xQ", own["slot_ns"], own["difs_ns"], own["after_frame_ns"],
-        own["after_garbled_ns"], own["cw_min"], own["cw_max"], own["retries"], loss,
-        channel.queue_frames, own["timeout_slots"], channel.stations, channel.seed)
+        "=6Q6II4xQ", own["slot_ns"], own["difs_ns"], own["sense_ns"], own["blind_ns"],
+        own["after_frame_ns"], own["after_garbled_ns"], own["cw_min"], own["cw_max"],
+        own["retries"], loss, channel.queue_frames, own["timeout_slots"], channel.stations,
+        channel.seed)
 
 
 def _timing(channel: DcfChannel) -> bytes:

@@ -23,7 +23,9 @@ class Medium(Strict):
 
     `air` says who lets stations take turns: `queue`, the kernel's general disciplines, which charge
     every frame a mean; or `dcf`, the guest's own, where stations contend. Windows grow to `cw_max`
-    there, frames to all go at `basic_rate_bps`, and `eifs` is what follows a collision.
+    there, frames to all go at `basic_rate_bps`, and `eifs` follows a collision. With `wait_difs` a
+    frame waits for DIFS even where the channel has been idle for longer. A transmission goes
+    unnoticed for `cca_us`, and who begins meanwhile collides with it.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Medium(Strict):
     cw_max: int = 1023
     basic_rate_bps: int | None = None
     eifs: bool = False
+    wait_difs: bool = False
+    cca_us: float = 4.0
 
     def __post_init__(self) -> None:
         """A medium that delivers nothing has no ceiling."""
@@ -92,7 +96,7 @@ class Medium(Strict):
         return max(0, round((timeout_us - self.after_collision_us) / self.slot_us))
 
     def latency_us(self, msdu_bytes: float) -> float:
-        """When the receiver has a frame that found the channel idle, DCF only: preamble and bits."""
+        """When the receiver has a frame that found the channel idle: preamble and bits."""
         return self.preamble_us + self._bits_us(self.mac_bytes + msdu_bytes, self.rate_bps)
 
     @property

@@ -62,6 +62,8 @@ int main(void)
 		if (!strcmp(name, "stations")) channel.stations = value;
 		else if (!strcmp(name, "slot_ns")) channel.is.slot = value;
 		else if (!strcmp(name, "difs_ns")) channel.is.difs = value;
+		else if (!strcmp(name, "sense_ns")) channel.is.sense = value;
+		else if (!strcmp(name, "blind_ns")) channel.is.blind = value;
 		else if (!strcmp(name, "after_frame_ns")) channel.is.after_frame = value;
 		else if (!strcmp(name, "after_garbled_ns")) channel.is.after_garbled = value;
 		else if (!strcmp(name, "cw_min")) channel.is.cw_min = value;

@@ -2,12 +2,12 @@
 /*
  * One channel of 802.11's distributed coordination function (IEEE 802.11-2007, 9.2), without a kernel.
  *
- * Stations have a queue each. On a channel that has been idle for DIFS a frame goes at once; else its
- * station counts down slots while the channel is idle, all from one slot clock, and who gets to zero
- * together collides. Windows double up to a limit, retries end, and a backoff follows every frame. The
- * receiver has a frame after preamble and bits; the channel stays busy until its acknowledgement ends.
- * Who gets none waits for it in vain; others wait for EIFS after frames that nobody understood, where
- * the medium has that.
+ * Stations have a queue each. On a channel that has been idle for DIFS a frame goes at once, or, as
+ * later editions have it, after another DIFS; else its station counts down slots while the channel is
+ * idle, all from one slot clock, and who gets to zero together collides. Windows double up to a limit,
+ * retries end, and a backoff follows every frame. The receiver has a frame after preamble and bits; the
+ * channel stays busy until its acknowledgement ends. Who gets none waits for it in vain; others wait
+ * for EIFS after frames that nobody understood, where the medium has that.
  *
  * Nothing here waits: dcf_advance() does what has happened by a time, dcf_next() says when something
  * will. It takes one call a transmission, however many slots go by. Who includes this brings the
@@ -23,6 +23,8 @@
 struct dcf_config {
 	u64 slot;
 	u64 difs;
+	u64 sense;		/* a frame that finds the channel idle waits that long: 0, or DIFS */
+	u64 blind;		/* how long a transmission goes unnoticed; 1 at least */
 	u64 after_frame;	/* SIFS and acknowledgement */
 	u64 after_garbled;	/* EIFS - DIFS; 0 where colliding preambles hide each other */
 	u32 cw_min;
@@ -132,10 +134,7 @@ static void dcf_join(struct dcf_channel *channel, struct dcf_station *station, u
 		channel->ends = end;
 }
 
-/*
- * A transmission begins: who is due before it can be heard, within a slot, sends as well; all others
- * stop counting.
- */
+/* A transmission begins: who is due before it is noticed sends as well; all others stop counting. */
 static void dcf_begin(struct dcf_channel *channel)
 {
 	u64 at = channel->next;
@@ -152,8 +151,14 @@ static void dcf_begin(struct dcf_channel *channel)
 		if (station->waiting) {
 			u64 due = dcf_due(channel, station);
 
-			if (due < at + channel->is.slot) {
+			if (due < at + channel->is.blind) {
 				dcf_join(channel, station, due);
+				continue;
+			}
+			/* It wanted to go at once, and found the channel taken. */
+			if (station->head && !station->count) {
+				station->head = 0;
+				station->count = dcf_draw(channel, station->cw);
 				continue;
 			}
 		}
@@ -253,8 +258,8 @@ static bool dcf_enqueue(struct dcf_channel *channel, u32 number, u64 now, struct
 	if (station->waiting++)
 		return true;
 	if (channel->sending) {
-		/* What began less than a slot ago cannot be heard yet. */
-		if (!station->count && now < channel->begun + channel->is.slot)
+		if (!station->count && !channel->is.sense &&
+		    now < channel->begun + channel->is.blind)
 			dcf_join(channel, station, now);
 		else if (!station->count)
 			station->count = dcf_draw(channel, station->cw);
@@ -264,7 +269,7 @@ static bool dcf_enqueue(struct dcf_channel *channel, u32 number, u64 now, struct
 		if (!station->count)
 			station->count = dcf_draw(channel, station->cw);
 	} else {
-		station->head = now;
+		station->head = now + channel->is.sense;
 	}
 	if (dcf_due(channel, station) < channel->next)
 		dcf_plan(channel);

@@ -167,7 +167,7 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	}
 	nla_memcpy(&told, tb[TCA_DCF_CHANNEL], sizeof(told));
 	nla_memcpy(&q->timing, tb[TCA_DCF_TIMING], sizeof(q->timing));
-	if (!told.is.slot || told.is.cw_min > told.is.cw_max || told.is.cw_max > 0xffff ||
+	if (!told.is.slot || !told.is.blind || told.is.cw_min > told.is.cw_max || told.is.cw_max > 0xffff ||
 	    !told.is.limit || told.is.limit > DCF_MAX_QUEUE || !told.stations ||
 	    told.stations > 1024 || !dcf_rate_ok(&q->timing.data) || !dcf_rate_ok(&q->timing.basic)) {
 		NL_SET_ERR_MSG(extack, "dcf: slot, windows, queue, stations or rates out of range");
