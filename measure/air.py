@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import iperf
+from measure import crowd, iperf
 from measure.process import Daemon
 from topologies import model
 from topologies.builder import Testbed
@@ -165,6 +165,8 @@ def main() -> int:
         say(round_trip_s=trial.round_trip_s())
         for flows in job["loads"]:
             say(goodput_bps=trial.load(flows, job["seconds"]))
+        if job.get("crowd_bytes"):
+            say(crowd_per_s=crowd.load(trial, 1, job["crowd_bytes"], job["seconds"]))
     return 0
 
 

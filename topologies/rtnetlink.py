@@ -38,7 +38,7 @@ def attribute(number: int, value: bytes) -> bytes:
 @contextmanager
 def route_socket(pid: int, device: str) -> Iterator[tuple[socket.socket, int]]:
     """A netlink socket in a process's network namespace, and a device's index there."""
-    with _network_of(pid):
+    with network_of(pid):
         index = socket.if_nametoindex(device)
         # A socket stays in the namespace that it was made in.
         channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -57,7 +57,7 @@ def ask(channel: socket.socket, request: bytes, what: str) -> None:
 
 
 @contextmanager
-def _network_of(pid: int) -> Iterator[None]:
+def network_of(pid: int) -> Iterator[None]:
     """Be in the network namespace of a process for a moment; other threads stay where they are."""
     here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
                    for place in ("thread-self", pid))

@@ -49,6 +49,8 @@ class MediumTrial:
     seconds: float = 3.0
     #: Whether stations and access points authenticate each other (WPA2 with a passphrase).
     protected: bool = False
+    #: All stations send datagrams of so many bytes all the time, after the loads; 0: they do not.
+    crowd_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Outcome:
     goodput_bps: list[list[float]]
     connected: dict[str, dict[str, int]] | None
     round_trip_s: float
+    #: Frames a second of each class of channel 1, where there was a crowd.
+    crowd_per_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[st
     """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
     agent = f"ha-{letter}"
     nodes = {f"{letter}{i}": Node(
-        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32", f"02:00:00:00:{letter}{i}:00")},
+        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32",
+                                           f"02:00:00:{i // 10:02x}:{letter}{i % 10}:00")},
         gateway=f"10.{number}.0.1", agent=agent) for i in range(1, stations + 1)}
     nodes[f"ap-{letter}"] = Node(["access_point"], {
         f"wlan-{letter}": Interface(radio=f"02:00:00:00:{letter}0:00", bridge=f"br-{letter}"),
@@ -145,7 +150,8 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
                             status=1)
     return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
                    next(entry["connected"] for entry in said if "connected" in entry),
-                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry))
+                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry),
+                   next((entry["crowd_per_s"] for entry in said if "crowd_per_s" in entry), {}))
 
 
 _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
