@@ -18,7 +18,7 @@ Protocol = Literal["tcp", "udp"]
 #: nor segments that a full queue drops behind the first hop, after they have taken airtime: a
 #: stream of a megabyte stays up to a tenth below it with the air never idle.
 MEDIUM_SHARE: dict[Protocol, float] = {"udp": 0.95, "tcp": 0.85}
-#: Ceilings are of one sender after the other. Those who contend count down together: two hops through
+#: Ceilings are of one sender after the other. Who contends counts down together: two hops through
 #: one access point carry up to 15 % more so, short datagrams most (docs/medium.md). What is further
 #: above its ceiling was not measured on this medium.
 MOST_SHARE = 1.2

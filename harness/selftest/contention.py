@@ -9,16 +9,24 @@ has just sent is alone in the first slot after its frame (Tinnirello, Bianchi, X
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from topologies import dcf
+from topologies.loader import load_medium
 from topologies.timing import Medium
 
 #: IP and UDP, and LLC, around a datagram's payload.
 HEADER_BYTES = 36
+HERE = Path(__file__).parent
+#: One cell in ns-3, and what ns-3.44 answered; `load` is a share of what saturated stations get,
+#: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever else is asked for).
+NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
 SOURCE = Path(__file__).parents[2] / "guest" / "dcf" / "trial.c"
 _BISECTIONS = 60
 
@@ -79,6 +87,12 @@ def _sends(own: Mapping[str, int], collides: float) -> float:
     return attempts / (attempts + waits)
 
 
+def ns3_answers() -> list[dict[str, Any]]:
+    """What the reference said, by cell."""
+    answers: list[dict[str, Any]] = json.loads(NS3_ANSWERS.read_text())
+    return answers
+
+
 def compiled(folder: Path) -> Path:
     """The guest's air as a program of this machine, compiled into a folder. Needs a C compiler."""
     program = folder / "trial"
@@ -93,3 +107,34 @@ def trial(program: Path, settings: Mapping[str, float]) -> dict[str, float]:
                           input="".join(f"{name} {value}\n" for name, value in settings.items()))
     answer: dict[str, float] = json.loads(said.stdout)
     return answer
+
+
+def side_by_side() -> list[str]:
+    """Lines of a table: the guest's air run outside of it, Bianchi's model, and ns-3."""
+    if not shutil.which("cc"):
+        return ["No C compiler here, so the guest's air does not run outside of it."]
+    lines = [f"{'outside of a guest':<34} {'here':>9} {'Bianchi':>9} {'ns-3':>9}   collisions"]
+    with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
+        program = compiled(Path(folder))
+        for row in ns3_answers():
+            medium = as_ns3(row)
+            said = trial(program, {**cell(medium, row["payload_bytes"]), "seconds": 40,
+                                   "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9})
+            model = bianchi(medium, row["payload_bytes"], row["stations"])
+            name = f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"
+            if row["load"]:
+                lines.append(
+                    f"{name + ', load ' + str(row['load']):<34} {said['delay_mean_us']:9.0f} "
+                    f"{'':>9} {row['delay_mean_us']:9.0f} us  mean delay; 99th percentile "
+                    f"{said['delay_p99_us']:.0f} and {row['delay_p99_us']:.0f}")
+                continue
+            lines.append(
+                f"{name:<34} {said['delivered_per_s']:9.1f} {model.delivered_per_s:9.1f} "
+                f"{row['delivered_per_s']:9.1f} /s {said['collision_share']:.3f} "
+                f"{model.collision_share:.3f} {row['collision_share']:.3f}")
+    return lines
+
+
+def as_ns3(row: Mapping[str, Any]) -> Medium:
+    """The medium that ns-3 was asked for, with what it does otherwise."""
+    return replace(load_medium(row["medium"]), ack_rate_bps=row["ack_rate_bps"], wait_difs=True)

@@ -18,9 +18,7 @@ from topologies import dcf, loader
 from topologies.loader import load_medium
 from topologies.timing import Medium
 
-HERE = Path(__file__).parent
-#: What ns-3.44 answered to ns3_cell.cc; `ack_rate_bps` is what it acknowledged at.
-NS3 = json.loads((HERE / "ns3_cell.json").read_text())
+NS3 = contention.ns3_answers()
 MEDIA = [name for name in loader.medium_names() if name != "802.11n"]
 
 
@@ -69,9 +67,7 @@ def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
 
     `load` is a share of what saturated stations get together.
     """
-    medium = dataclasses.replace(load_medium(row["medium"]), ack_rate_bps=row["ack_rate_bps"],
-                                 wait_difs=True)
-    measured = run(program, medium, row["payload_bytes"], stations=row["stations"],
+    measured = run(program, contention.as_ns3(row), row["payload_bytes"], stations=row["stations"],
                    gap_ns=row["gap_s"] * 1e9, seconds=40)
     assert measured["delivered_per_s"] == pytest.approx(row["delivered_per_s"], rel=0.02)
     if row["load"]:
@@ -159,7 +155,7 @@ def test_ns3_answers_as_recorded(tmp_path: Path) -> None:
     linked = [f"-l:{name}" for name in libraries if name.rsplit("-", 1)[1] in {
         f"{part}.so" for part in ("core", "network", "wifi", "mobility", "propagation", "antenna",
                                   "spectrum", "stats")}]
-    subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(HERE / "ns3_cell.cc"),
+    subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(contention.NS3_SOURCE),
                     "-o", str(tmp_path / "cell"), f"-L{place}/lib64", *linked,
                     f"-Wl,-rpath,{place}/lib64"], check=True)
     row = next(row for row in NS3 if not row["load"] and row["stations"] == 10)
