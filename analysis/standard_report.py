@@ -84,10 +84,10 @@ def facts(cells: Cells, further: Sequence[tuple[str, str]] = ()) -> tuple[tuple[
         ("Measured", f"{day(started.min())} to {day(started.max())}{virtual}"
          if len(started) else ""),
         *named,
-        ("Medium, clock, machine, builder", "; ".join(
+        ("Medium, air, clock, machine, builder", "; ".join(
             ", ".join(sorted(set(frame[name]) - {""}))
-            or ("none" if name == "medium" else "not recorded")
-            for name in ("medium", "clock", "machine", "builder"))),
+            or ("none" if name in ("medium", "air") else "not recorded")
+            for name in ("medium", "air", "clock", "machine", "builder"))),
         ("Wires", results.wires),
         ("Devices", ", ".join(results.manifest.devices) if results.manifest else ""),
         ("Settings", "; ".join(f"{name} {value}" for name, value in results.settings.items())),

@@ -47,11 +47,13 @@ class Testbed:
     """A running network. A context manager: leaving it removes everything it made."""
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
-                 cipher_bytes: int = 0, builder: str = builders.MININET) -> None:
+                 cipher_bytes: int = 0, builder: str = builders.MININET, *,
+                 seed: int = 0) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
         self.builder = builder
+        self._seed = seed
         self._stack = ExitStack()
         self._net: Mininet | None = None
 
@@ -106,7 +108,7 @@ class Testbed:
             channel = node.channel or 0
             if channel not in airs:
                 airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
-                                    transmitters)
+                                    transmitters, self._seed)
             airs[channel].attach(node.radio_interface)
 
     def _wire(self, link: model.Link) -> None:
