@@ -82,6 +82,8 @@ class Study:
     lab: ClassVar[Lab] = Lab()
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Clock] = "real"
+    #: Clocks by which its programs take as long as their nodes' devices.
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the

@@ -22,6 +22,7 @@ from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
 from studies.authenticast1998 import programs
+from studies.authenticast1998.thermostat.watching import Watching
 
 _TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
@@ -50,6 +51,10 @@ class Workload:
         self._launcher = Launcher(site, {"serve": "protocols.authenticast.serve:run",
                                          "receive": "protocols.authenticast.receive:run"})
         self._public: dict[str, str] = {}
+        #: Whoever looks on and speaks in takes time, of which virtual time has none to give.
+        self._is_watched = site.clock == "real"
+        #: The server's keys; its algorithm can be changed where there is somebody to do it.
+        self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
         self._introduce()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
@@ -60,13 +65,14 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all clients' streams from their handshake to their end."""
         names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
-        self._make_keys(["server", *names])
+        self._make_keys([*self._signers, *names])
         raw = session.raw
         # A record is called after its repetition, which is its block, too: cells of one are paired.
         seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
-        raw |= {"captures": [], "keys": {name: self._public[name] for name in ("server", *names)},
-                "seed": seed, "addresses": {name: self._address(name)
-                                            for name in ("server", *names)}}
+        raw |= {"captures": [], "seed": seed,
+                "keys": {"server": "".join(self._public[name] for name in self._signers),
+                         **{name: self._public[name] for name in names}},
+                "addresses": {name: self._address(name) for name in ("server", *names)}}
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
@@ -77,7 +83,7 @@ class Workload:
                     summaries=raw["captures"]))
             raw["middle"] = stack.enter_context(self._middle(task, seed, out))
             before = self._kernel_drops(names)
-            self._stream(task, seed, logs, out)
+            self._stream(task, seed, logs, session)
             raw["kernel_drops"] = {name: count - before[name]
                                    for name, count in self._kernel_drops(names).items()}
             settle()
@@ -87,9 +93,10 @@ class Workload:
     # --- programs ----------------------------------------------------------------------------
 
     def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
-                out: Path) -> None:
+                session: Session) -> None:
         """Start the server and the clients, and wait for the clients' ends."""
-        documents = self._documents(task, seed, [name for name in logs if name != "server"], out)
+        clients = [name for name in logs if name != "server"]
+        documents = self._documents(task, seed, clients, logs["server"].parent)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
             _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
@@ -98,8 +105,13 @@ class Workload:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
                     "serve" if name == "server" else "receive", name, document, logs[name],
-                    at_ns=begin_ns + place * _APART_NS))
-            for name in [name for name in documents if name != "server"]:
+                    at_ns=begin_ns + place * _APART_NS,
+                    listens=self._is_watched and name != "server"))
+            if self._is_watched:
+                Watching(self._launcher, session, logs, {
+                    name: documents[name] for name in clients}).until_ended(deadline_s)
+                return
+            for name in clients:
                 self._launcher.wait(name, deadline_s)
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
@@ -111,13 +123,15 @@ class Workload:
         address = self._address("server")
         server = programs.server(task, self._site.devices["server"], trace=trace, clients=clients,
                                  address=address, keys=self._folder, seed=seed)
-        if self._site.fault == "wrong-server-key":
-            self._make_keys(["stranger"])
-            server["keys"] = [str(self._folder / "stranger.pem")]
-        return {"server": server} | {name: programs.client(
+        documents = {"server": server} | {name: programs.client(
             task, self._site.devices[name], name=name, address=self._address(name),
             server_address=address, keys=self._folder, series=out / f"{name}.csv",
             seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
+        programs.sign_with(documents, self._folder, self._signers)
+        if self._site.fault == "wrong-server-key":
+            self._make_keys(["stranger"])
+            server["keys"] = [str(self._folder / "stranger.pem")]
+        return documents
 
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
@@ -146,11 +160,12 @@ class Workload:
     # --- small things ------------------------------------------------------------------------
 
     def _make_keys(self, names: Sequence[str]) -> None:
-        """A key pair for each that has none yet: DSA for servers, Ed25519 for clients."""
+        """A key pair for each that has none yet: DSA or RSA for servers, Ed25519 for clients."""
         for name in names:
             if name in self._public:
                 continue
-            algorithm = Algorithm.ED25519 if name.startswith("c") else Algorithm.DSA
+            algorithm = Algorithm.ED25519 if name.startswith("c") else \
+                Algorithm.RSA if name.endswith("rsa") else Algorithm.DSA
             key = crypto.generate(algorithm)
             (self._folder / f"{name}.pem").write_bytes(key.encode())
             (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())

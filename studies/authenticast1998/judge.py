@@ -15,7 +15,8 @@ from measure.record import CheckRecord
 from studies.authenticast1998 import captures, checks, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.verify import Key, Verified, verify
+from studies.authenticast1998.keys import Key
+from studies.authenticast1998.verify import Verified, verify
 from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",

@@ -53,6 +53,7 @@ class Authenticast1998(Study):
         "downgraded-algorithm": "the algorithm flag is altered on the wire",
         "forged-report": "a stranger tells the server that a client lags"}
     clock: ClassVar[Clock] = "virtual"
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.authenticast1998.inside"

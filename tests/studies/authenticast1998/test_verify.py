@@ -14,7 +14,8 @@ from protocols.authenticast.crypto import SigningKey
 from protocols.authenticast.settings import Algorithm, Scheme
 from studies.authenticast1998 import captures
 from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.verify import Key, Verified, verify
+from studies.authenticast1998.keys import Key
+from studies.authenticast1998.verify import Verified, verify
 
 DSA = Algorithm.DSA
 WISHES = [wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.PERCENTAGE, DSA),
