@@ -10,6 +10,7 @@ from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import Measured
 from studies.authenticast1998.metrics import METRICS, TIMELINES
+from studies.authenticast1998.thermostat import showing
 from studies.study import (
     Cell,
     Clock,
@@ -17,6 +18,7 @@ from studies.study import (
     Factor,
     Judged,
     Level,
+    LivePage,
     Metric,
     Repetition,
     Study,
@@ -52,6 +54,7 @@ class Authenticast1998(Study):
         "wrong-server-key": "the server has another key than clients know",
         "downgraded-algorithm": "the algorithm flag is altered on the wire",
         "forged-report": "a stranger tells the server that a client lags"}
+    live: ClassVar[LivePage | None] = showing.PAGE
     clock: ClassVar[Clock] = "virtual"
     devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
     asked: ClassVar[type[Asked]] = Asked
