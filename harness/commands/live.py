@@ -24,7 +24,9 @@ from harness.engine import builders, control, request, results
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
 from harness.errors import UserError
-from harness.live.serving import Door, Server
+from harness.live import door
+from harness.live.door import Door
+from harness.live.serving import Server
 from harness.live.shown import ShownRecordings, ShownRun
 from harness.portable import folder_lock
 from studies.study import LivePage, Study
@@ -47,13 +49,13 @@ def command(name: str, study_id: str) -> click.Command:
                             "give one of them")
         if replay is not None:
             _check(replay, study, "--replay")
-            return _serve(ShownRecordings(replay, page), page, port)
+            return _serve(ShownRecordings(replay, page), page, Door(port))
         if attach is not None:
             _check(attach, study, "--attach")
             if not folder_lock.is_taken(attach):
                 raise UserError(f"--attach {attach}: no run writes there; give --replay to look at "
                                 "what it holds")
-            return _serve(ShownRun(attach, page), page, port)
+            return _serve(ShownRun(attach, page), page, door.of(attach, port), attach)
         return _measure(study, page, port, **asked)
 
     return click.Command(
@@ -101,6 +103,7 @@ def _measure(study: Study, page: LivePage, port: int, *, out: Path | None, build
                         "--replay to look at them")
     folder.mkdir(parents=True, exist_ok=True)
     with Server(shown := ShownRun(folder, page), page.folder, Door(port)) as server:
+        door.keep(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
         with shown, _running(plan, asked, folder) as run:
             status = _until_over(run, folder, page)
@@ -149,9 +152,12 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> i
     return None
 
 
-def _serve(shown: ShownRun | ShownRecordings, page: LivePage, port: int) -> int:
+def _serve(shown: ShownRun | ShownRecordings, page: LivePage, at: Door,
+           folder: Path | None = None) -> int:
     """Show what others measure or have measured, until Ctrl-C."""
-    with Server(shown, page.folder, Door(port)) as server, shown:
+    with Server(shown, page.folder, at) as server, shown:
+        if folder is not None:
+            door.keep(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
         _until_interrupted()
     return 0

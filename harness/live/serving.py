@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.errors import UserError
+from harness.live.door import ADDRESS, Door
 from harness.live.feed import EVERY_S, Feed
 from studies.study import StudyError
 
-ADDRESS = "127.0.0.1"
 ASSETS = Path(__file__).parent / "assets"
 #: What is served below the token, by its ending; nothing else is.
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -54,19 +52,11 @@ class Shown(Protocol):
         """Say something to the run. Raises UserError."""
 
 
-@dataclass(frozen=True)
-class Door:
-    """Where a server is found: its port (0: any that is free) and the token in its address."""
-
-    port: int = 0
-    token: str = ""
-
-
 class Server:
     """Serves one page in threads of its own. A context manager."""
 
     def __init__(self, shown: Shown, page: Path, door: Door) -> None:
-        self.token = door.token or secrets.token_urlsafe(24)
+        self.token = door.token
         files = {f"live/{file.name}": file for file in ASSETS.iterdir()}
         files |= {file.name: file for file in page.iterdir()}
         files = {name: file for name, file in files.items() if file.suffix in _KINDS}
@@ -76,8 +66,8 @@ class Server:
         try:
             self._http = ThreadingHTTPServer((ADDRESS, door.port), handler)
         except OSError as error:
-            raise UserError(f"--port {door.port}: {error.strerror}; choose another, or leave it "
-                            "out") from None
+            raise UserError(f"port {door.port}: {error.strerror}; choose another with --port"
+                            ) from None
         self._http.daemon_threads = True
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)

@@ -16,8 +16,6 @@ from measure.record import RecordError
 from studies import records
 from studies.study import LivePage
 
-_CHUNK_BYTES = 1 << 20
-
 
 class GrowingFile:
     """Whole lines of a JSON file that grows; one that is not there yet has none."""
@@ -30,7 +28,7 @@ class GrowingFile:
         """What is new."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
-            new, newline, _ = file.read(_CHUNK_BYTES).rpartition(b"\n")
+            new, newline, _ = file.read().rpartition(b"\n")
             self._at += len(new) + len(newline)
             for line in new.splitlines():
                 with suppress(ValueError):
@@ -69,7 +67,8 @@ class Tail:
         for event in self._run.lines():
             if event["event"] == "repetition-started":
                 self._begin(event)
-            self._pass_on()  # what a repetition said comes before what became of it
+            else:
+                self._pass_on()  # what a repetition said comes before what became of it
             self._feed.say(event)
             if event["event"] == "repetition-recorded" and event.get("name") == self.repetition:
                 self._feed.say(evidence(self._folder, self.repetition))

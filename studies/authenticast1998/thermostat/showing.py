@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.manifest import Manifest
+from studies import records
 from studies.authenticast1998 import network
 from studies.authenticast1998.thermostat.readings import EVERY_S, Readings
 from studies.authenticast1998.thermostat.watching import wish_of
@@ -49,16 +50,15 @@ def _layers(levels: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:
     """Readings of a repetition that nobody could look on at, from what its programs said."""
-    plan = json.loads((folder / "plan.json").read_text())
+    plan = records.read_manifest(folder)
     try:
         raw = json.loads(gzip.decompress((folder / "files" / name / "raw.json.gz").read_bytes()))
         events = raw["events"]
     except (OSError, EOFError, ValueError, KeyError):
         raise StudyError(f"{name}: what its programs said is not kept; choose another") from None
-    factors = [factor["name"] for factor in plan["factors"]]
-    [cell] = [row for row in plan["cells"] if "-".join(row) == name.rpartition("-")[0]]
-    level = plan["levels"]["heuristic"][cell[factors.index("heuristic")]]
-    wish = level["content"]["wish"]
+    factors = [factor.name for factor in plan.factors]
+    [cell] = [row for row in plan.cells if "-".join(row) == name.rpartition("-")[0]]
+    wish = plan.levels["heuristic"][cell[factors.index("heuristic")]].content["wish"]
     clients = [node for node in events if node != network.SERVER]
     return list(_read(events, dict.fromkeys(clients, wish_of({"algorithm": "DSA", **wish}))))
 
