@@ -38,6 +38,11 @@ export class Card {
   strip(strip) {
     const row = document.getElementById("strip").content.cloneNode(true).firstElementChild;
     row.querySelector(".what").textContent = strip.title;
+    if (strip.key === "delta" && this.about.limit) {
+      const limit = document.createElement("small");
+      limit.textContent = `LIMIT ${this.about.limit}`;
+      row.querySelector(".what").append(limit);
+    }
     row.querySelector(".mark").style.background = `var(${strip.colour})`;
     this.root.querySelector(".strips").append(row);
     const canvas = row.querySelector("canvas");
@@ -58,7 +63,7 @@ export class Card {
 
   // What is to be, in full: what the user has not touched stays as it is in force.
   ask(change) {
-    const { wish, setting } = this.client;
+    const { setting } = this.client, wish = this.asked?.wish ?? this.client.wish;
     const base = wish.automatic && setting ? { ...wish, scheme: setting.scheme, bundle: setting.bundle,
                                                level: setting.level } : wish;
     const next = { ...base, algorithm: this.fields.algorithm.value, ...change };

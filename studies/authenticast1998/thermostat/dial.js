@@ -27,7 +27,7 @@ export class Dial {
     this.onTurn = onTurn;
     this.wish = { low: 0, high: 1, level: 1 };
     this.hasSetPoint = this.isEnabled = false;
-    this.svg = made(parent, "svg", { viewBox: "0 0 260 218", class: "dial", role: "group",
+    this.svg = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial", role: "group",
                                      "aria-label": `Dial of ${name}` });
     this.draw(name);
   }
@@ -55,10 +55,9 @@ export class Dial {
     this.caption.textContent = "verified now";
     this.below = made(this.svg, "text", { class: "below", x: CENTRE[0], y: 213 });
     this.handles = {
-      low: this.handle("low", `${name}: floor, the lowest level permitted`, RADIUS - 2,
-                       "M0 -9 L8 6 L-8 6Z"),
+      low: this.handle("low", `${name}: floor, the lowest level permitted`, RADIUS, ""),
       level: this.handle("level", `${name}: level`, RADIUS, "M0 -10 L8 0 L0 10 L-8 0Z"),
-      high: this.handle("high", `${name}: highest level permitted`, RADIUS + 1, ""),
+      high: this.handle("high", `${name}: highest level permitted`, RADIUS, ""),
     };
   }
 
@@ -107,7 +106,7 @@ export class Dial {
   levelAt(event) {
     const box = this.svg.getBoundingClientRect(), scale = 260 / box.width;
     const x = (event.clientX - box.left) * scale - CENTRE[0];
-    const y = (event.clientY - box.top) * scale - CENTRE[1];
+    const y = (event.clientY - box.top) * scale + 20 - CENTRE[1];
     const turned = (Math.atan2(y, x) * 180 / Math.PI - FROM + 720) % 360;
     return turned <= SWEEP ? turned / SWEEP : turned < (360 + SWEEP) / 2 ? 1 : 0;
   }
@@ -151,7 +150,7 @@ export class Dial {
     this.band.setAttribute("d", arc(low, high, RADIUS));
     const [x1, y1] = point(low, RADIUS - 15), [x2, y2] = point(low, RADIUS + 15);
     for (const [name, value] of Object.entries({ x1, y1, x2, y2 })) this.floor.setAttribute(name, value);
-    const [x, y] = point(low, RADIUS + 21);
+    const [x, y] = point(low, RADIUS + 22);
     this.floorWord.setAttribute("x", x);
     this.floorWord.setAttribute("y", y + 3);
     this.floorWord.setAttribute("text-anchor", Math.abs(x - CENTRE[0]) < 20 ? "middle" : x < CENTRE[0] ? "end" : "start");

@@ -16,7 +16,7 @@ EVERY_S = 0.2
 #: What the server's reports say of a client, and a reading says again.
 _COUNTS = ("sent", "delta", "processed", "verified", "failed", "buffer", "air", "waiting", "holes",
            "lag_s")
-_SETTING = ("scheme", "algorithm", "bundle")
+_SETTING = ("scheme", "algorithm", "bundle", "level")
 #: Events that somebody who looks on wants to read, as they are.
 _NOTES = frozenset({"granted", "turned", "switched", "refused", "silence", "replaced", "ended",
                     "error", "failed", "left", "unacknowledged"})
@@ -46,8 +46,8 @@ class Readings:
             client.update({key: event[key] for key in _COUNTS if key in event},
                           state="streaming", level=event["level"])
         elif kind in {"stream", "switched"}:
-            client["setting"] = {**client.get("setting", {}), **{
-                key: event[key] for key in (*_SETTING, "level", "shed") if key in event}}
+            client["setting"] = {**client.get("setting", client["wish"]), **event}
+            client["setting"] = {key: client["setting"][key] for key in _SETTING}
         elif kind == "turned":
             client["wish"] = {key: event[key] for key in event if key not in {
                 "event", "at_s", "number"}}
