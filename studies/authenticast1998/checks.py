@@ -152,7 +152,7 @@ def _accounts(one: Seen) -> list[str]:
     lost = one.lost
     processed = len({row.place for row in one.processed})
     sides = {
-        "sent, by the server's capture": (len(one.sent), one.account["sent"]),
+        "sent, by the server's capture": (len(one.sent) - len(one.left), one.account["sent"]),
         "the sum": (len(one.sent), processed + one.account["waiting"] + sum(lost.values())),
         "processed, by the application": (processed, one.account["processed"])}
     wrong = [f"{one.name}: {what} is {here}, the account says {there}"

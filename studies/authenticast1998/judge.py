@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that is known of one client's stream, each from where it is known best.
+    """All that is known of one client's stream, at an address, each from where it is known best.
 
     `sent` and `arrived` have the heads of data packets by place, from the captures at the server
     and at the client; `whole` is the client's capture, `account` what its program said at the end,
@@ -49,6 +49,7 @@ class Seen:
     """
 
     name: str
+    address: str
     sent: Mapping[tuple[int, int], bytes]
     sent_ns: Mapping[tuple[int, int], int]
     arrived: Mapping[tuple[int, int], bytes]
@@ -64,8 +65,20 @@ class Seen:
     def lost(self) -> dict[str, int]:
         """Losses by cause: the wire's by both captures, what else never came is the buffer's."""
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
-        air = len(self.sent.keys() - self.arrived.keys())
-        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air} if said else {}
+        if not said:
+            return {}
+        left = self.left
+        air = len(self.sent.keys() - self.arrived.keys() - left)
+        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air,
+                **({"left": len(left)} if left else {})}
+
+    @property
+    def left(self) -> set[tuple[int, int]]:
+        """Packets that a client left behind, which has said goodbye before its server did."""
+        bye = next((datagram for datagram in self.whole if datagram.kind == captures.BYE), None)
+        if bye is None or bye.source != self.address or self.account is None:
+            return set()
+        return {place for place in self.sent if place[1] >= self.account["sent"]}
 
     @property
     def altered(self) -> set[tuple[int, int]]:
@@ -127,7 +140,7 @@ def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
         yield Seen(
-            name=name, sent={_place(head): _head(head) for head in sent},
+            name=name, address=address, sent={_place(head): _head(head) for head in sent},
             sent_ns={_place(head): int.from_bytes(head[16:24], "big") for head in sent},
             arrived={_place(head): _head(head) for head in arrived},
             repeated=sum(count - 1 for count in Counter(map(bytes, arrived)).values()),

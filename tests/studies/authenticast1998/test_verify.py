@@ -109,6 +109,25 @@ def test_an_altered_change():
     assert (len(seen.right), len(seen.unlike)) == (11, 9)
 
 
+def test_an_altered_turn_of_the_dial():
+    """The range that a client has signed counts, and none that somebody else has made of it."""
+    ends = Ends(wish(Scheme.PERCENTAGE, level=0.5)).start()
+    ends.stream(10)
+    ends.turn(wish(Scheme.PERCENTAGE, level=0.3, low=0.2, high=0.4))
+    ends.stream(10)
+    ends.finish()
+    every = [WireDatagram(SERVER[0], DATA[0], payload) for _, payload in ends.wires]
+    [session] = checked(every).sessions.values()
+    assert session.ranges == {0: (0.0, 1.0), 1: (0.2, 0.4)}
+    assert {epoch.answers: epoch.level for epoch in session.epochs.values()} == {0: 0.5, 1: 0.3}
+    lowered = [WireDatagram(one.source, one.target,
+                            one.payload[:14] + b"\0\0" + one.payload[16:])
+               if one.kind == captures.CONTROL else one for one in every]
+    seen = checked(lowered)
+    assert set(seen.complaints) == {"a turn of the dial that the client has not signed"}
+    assert [session.ranges for session in seen.sessions.values()] == [{0: (0.0, 1.0)}]
+
+
 def test_tags_after_a_key_change():
     """A secret key connection's packets have tags, and none of them counts as a signature."""
     ends = Ends(wish(Scheme.SECRET_KEY, Algorithm.HMAC)).start()
