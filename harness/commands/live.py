@@ -20,7 +20,7 @@ import click
 
 import studies
 from harness.commands import one_cell, options
-from harness.engine import builders, control, request, results
+from harness.engine import builders, control, events, request, results
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
 from harness.errors import UserError
@@ -146,8 +146,12 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> i
         return run.wait()
     except KeyboardInterrupt:
         click.echo("ending the streams; what was measured is judged and recorded ...", err=True)
+    told: list[str] = []
     with contextlib.suppress(UserError):
-        if control.say(folder, None, page.stop):
+        told = control.say(folder, None, page.stop)
+    if told or any(event["event"] == "repetition-measured" for event in events.read(
+            folder / events.FILE)):
+        with contextlib.suppress(KeyboardInterrupt):
             run.wait()
     return None
 

@@ -10,14 +10,14 @@ const STATES = { waiting: "waiting", streaming: "streaming", ended: "ended" };
 export class Card {
   // `send` takes a message for the run; null where nothing can be said.
   constructor(parent, name, about, send) {
-    Object.assign(this, { name, about, send, asked: null });
+    Object.assign(this, { name, about, send, asked: null, words: {} });
     const template = document.getElementById("client").content.cloneNode(true);
     this.root = template.querySelector("article");
     this.root.setAttribute("aria-label", `Client ${name}`);
     this.root.dataset.client = name;
     this.root.querySelector("h3").textContent = name;
     parent.append(template);
-    this.dial = new Dial(this.root.querySelector(".dial-place"), name, (turned) => this.ask(turned));
+    this.dial = new Dial(this.root.querySelector(".dial-place"), name, (turned) => this.turn(turned));
     this.fields = Object.fromEntries(["scheme", "bundle", "algorithm", "automatic"].map(
       (field) => [field, this.root.querySelector(`[name=${field}]`)]));
     this.fill(this.fields.scheme, about.schemes.map((scheme) => [scheme.name, SCHEMES[scheme.name]]));
@@ -59,6 +59,12 @@ export class Card {
     }
     this.ask({ [field]: field === "automatic" ? input.checked
       : field === "bundle" ? Number(input.value) : input.value });
+  }
+
+  // Only by percentage is less than everything verified: who permits no more than that wants it.
+  turn(turned) {
+    const wish = this.asked?.wish ?? this.client.wish;
+    this.ask(turned.high < 1 && !wish.automatic ? { ...turned, scheme: "percentage" } : turned);
   }
 
   // What is to be, in full: what the user has not touched stays as it is in force.
@@ -110,7 +116,7 @@ export class Card {
   }
 
   text(selector, text) {
-    const element = this.root.querySelector(selector);
+    const element = this.words[selector] ??= this.root.querySelector(selector);
     if (element.textContent !== text) element.textContent = text;
   }
 

@@ -21,6 +21,16 @@ function made(parent, kind, attributes = {}) {
   return element;
 }
 
+// Sets what differs from what is there: seven dials change five times a second.
+function set(element, attributes) {
+  const there = element.there ??= {};
+  for (const [name, value] of Object.entries(attributes)) {
+    if (there[name] === value) continue;
+    there[name] = value;
+    element.setAttribute(name, value);
+  }
+}
+
 export class Dial {
   // `onTurn` gets {low, high, level} when the user has let go.
   constructor(parent, name, onTurn) {
@@ -134,38 +144,36 @@ export class Dial {
     const shown = level === null ? "–" : String(Math.round(100 * level));
     if (this.value.textContent !== shown) this.value.textContent = shown;
     if (this.below.textContent !== below) this.below.textContent = below;
-    this.needle.setAttribute("visibility", level === null ? "hidden" : "visible");
-    this.reached.setAttribute("visibility", level === null ? "hidden" : "visible");
+    const visibility = level === null ? "hidden" : "visible";
+    set(this.needle, { visibility });
+    set(this.reached, { visibility });
     if (level !== null) {
       const [x, y] = point(level, RADIUS - 11);
       const [x1, y1] = point(level - 0.022, RADIUS - 27), [x2, y2] = point(level + 0.022, RADIUS - 27);
-      this.needle.setAttribute("d", `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z`);
-      this.reached.setAttribute("d", arc(0, level, RADIUS - 9));
+      set(this.needle, { d: `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z` });
+      set(this.reached, { d: arc(0, level, RADIUS - 9) });
     }
     this.place();
   }
 
   place() {
     const { low, high, level } = this.wish;
-    this.band.setAttribute("d", arc(low, high, RADIUS));
+    set(this.band, { d: arc(low, high, RADIUS) });
     const [x1, y1] = point(low, RADIUS - 15), [x2, y2] = point(low, RADIUS + 15);
-    for (const [name, value] of Object.entries({ x1, y1, x2, y2 })) this.floor.setAttribute(name, value);
+    set(this.floor, { x1, y1, x2, y2 });
     const [x, y] = point(low, RADIUS + 22);
-    this.floorWord.setAttribute("x", x);
-    this.floorWord.setAttribute("y", y + 3);
-    this.floorWord.setAttribute("text-anchor", Math.abs(x - CENTRE[0]) < 20 ? "middle" : x < CENTRE[0] ? "end" : "start");
+    set(this.floorWord, { x, y: y + 3, "text-anchor": Math.abs(x - CENTRE[0]) < 20 ? "middle"
+      : x < CENTRE[0] ? "end" : "start" });
     const limits = { low: [0, high], high: [low, 1], level: [low, high] };
     for (const [which, handle] of Object.entries(this.handles)) {
       const value = { low, high, level }[which], at = point(value, handle.radius);
       const isThere = which !== "level" || this.hasSetPoint;
-      handle.setAttribute("transform", `translate(${at[0]} ${at[1]})rotate(${FROM + SWEEP * value + 90})`);
-      handle.setAttribute("visibility", isThere ? "visible" : "hidden");
-      handle.setAttribute("tabindex", this.isEnabled && isThere ? 0 : -1);
-      handle.setAttribute("aria-disabled", String(!this.isEnabled));
-      handle.setAttribute("aria-valuemin", Math.round(100 * limits[which][0]));
-      handle.setAttribute("aria-valuemax", Math.round(100 * limits[which][1]));
-      handle.setAttribute("aria-valuenow", Math.round(100 * value));
-      handle.setAttribute("aria-valuetext", `${Math.round(100 * value)} per cent`);
+      set(handle, {
+        transform: `translate(${at[0]} ${at[1]})rotate(${FROM + SWEEP * value + 90})`,
+        visibility: isThere ? "visible" : "hidden", tabindex: this.isEnabled && isThere ? 0 : -1,
+        "aria-disabled": String(!this.isEnabled), "aria-valuemin": Math.round(100 * limits[which][0]),
+        "aria-valuemax": Math.round(100 * limits[which][1]), "aria-valuenow": Math.round(100 * value),
+        "aria-valuetext": `${Math.round(100 * value)} per cent` });
     }
   }
 }

@@ -60,7 +60,7 @@ class Readings:
 
     def now(self) -> dict[str, Any]:
         """How all streams are, and what happened since the last reading."""
-        notes, self._notes = self._notes, []
+        notes, self._notes = sorted(self._notes, key=lambda note: float(note["at_s"])), []
         return {"clients": {name: dict(state) for name, state in self._clients.items()},
                 "notes": notes}
 

@@ -21,20 +21,27 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", read);
 
 export class Strip {
   constructor(canvas, strip) {
-    Object.assign(this, { canvas, strip });
+    Object.assign(this, { canvas, strip, width: 0, height: 0 });
     if (!inks["--level"]) read();
+    // Asking for a size each time would lay out the page each time.
+    new ResizeObserver(() => this.fit()).observe(canvas);
+  }
+
+  fit() {
+    const { canvas } = this, ratio = devicePixelRatio || 1;
+    this.width = canvas.clientWidth;
+    this.height = canvas.clientHeight;
+    canvas.width = Math.round(this.width * ratio);
+    canvas.height = Math.round(this.height * ratio);
+    this.pen = canvas.getContext("2d");
+    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (this.last) this.draw(...this.last);
   }
 
   draw(history, now, about) {
-    const { canvas, strip } = this, ratio = devicePixelRatio || 1;
-    const width = canvas.clientWidth, height = canvas.clientHeight;
+    this.last = [history, now, about];
+    const { pen, strip, width, height } = this;
     if (!width) return;
-    if (canvas.width !== Math.round(width * ratio)) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
-    }
-    const pen = canvas.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
     const top = strip.top(history, about), pad = 3;
     const x = (at) => width - (now - at) / WINDOW_S * width;
@@ -88,7 +95,7 @@ export class Strip {
     const last = points.at(-1);
     pen.fillStyle = inks[this.strip.colour];
     pen.beginPath();
-    pen.arc(Math.min(x(last.at), pen.canvas.clientWidth - 2.5), y(last[this.strip.key]), 2.5, 0, 7);
+    pen.arc(Math.min(x(last.at), this.width - 2.5), y(last[this.strip.key]), 2.5, 0, 7);
     pen.fill();
   }
 }

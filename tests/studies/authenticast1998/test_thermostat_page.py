@@ -192,6 +192,24 @@ def test_scheme_and_bundle(browser: Any, address: str, run: MadeUpRun) -> None:
     assert run.told[-1]["scheme"] == "tree"
 
 
+def test_who_permits_less_than_everything_wants_it(browser: Any, address: str,
+                                                  run: MadeUpRun) -> None:
+    """The upper end turned down means verification by percentage, at what is permitted now."""
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select
+
+    it = opened(browser, address, 7)
+    focused(it, "[data-client=c7] [name=automatic]").send_keys(" ")
+    scheme = it.find_element("css selector", "[data-client=c7] [name=scheme]")
+    wait_until(scheme.is_enabled)
+    Select(scheme).select_by_value("delayed")
+    wait_until(lambda: run.told[-1].get("scheme") == "delayed")
+    focused(it, "[data-client=c7] .handle.high").send_keys(*[Keys.PAGE_DOWN] * 6)
+    wait_until(lambda: run.told[-1].get("range") == [5, 40])
+    assert run.told[-1]["scheme"] == "percentage" and run.told[-1]["level"] <= 40
+    wait_until(lambda: int(text(it, "[data-client=c7] .value tspan")) <= 40)
+
+
 def test_what_is_refused_is_said(browser: Any, address: str, run: MadeUpRun) -> None:
     """A reason from the run is a line among the events; markup in it stays text."""
     it = opened(browser, address, 7)
