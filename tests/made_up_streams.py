@@ -54,6 +54,8 @@ class MadeUpRun:
     def __enter__(self) -> MadeUpRun:
         for thread in self._threads:
             thread.start()
+        while not (self.folder / control.SOCKET).exists():
+            time.sleep(0.01)
         return self
 
     def __exit__(self, *_: object) -> None:

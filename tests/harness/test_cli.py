@@ -19,6 +19,8 @@ from harness.engine.request import plan
 from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
+#: Also those that pages of studies are.
+EVERY = [*COMMANDS, *studies.pages()]
 GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
 
 
@@ -28,7 +30,7 @@ def test_help(qop: Qop) -> None:
     assert done.returncode == 0 and "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EVERY)
 def test_help_everywhere(command: str) -> None:
     """So does every subcommand."""
     done = CliRunner().invoke(cli.qop, [command, "--help"])
@@ -43,7 +45,7 @@ def _wrong_arguments() -> Iterator[tuple[str, ...]]:
     """Unknown options, and every mistake that the parameters of a subcommand can tell."""
     yield "", "--no-such-option"
     yield "", "no-such-subcommand"
-    for name in COMMANDS:
+    for name in EVERY:
         command = cli.qop.get_command(click.Context(cli.qop), name)
         assert command is not None
         if name not in PASSES_ON:

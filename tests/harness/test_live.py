@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import plans
 from conftest import wait_until
-from harness.engine import control
+from harness.engine import control, results
 from harness.errors import UserError
 from harness.live import door
 from harness.live.door import Door
@@ -22,6 +23,7 @@ from harness.live.feed import WINDOW_S, Feed
 from harness.live.serving import Server
 from harness.live.shown import ShownRecordings, ShownRun
 from harness.live.tail import GrowingFile
+from in_process import QopHere
 from made_up_streams import PAGE, MadeUpRun
 
 
@@ -36,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpRun]:
 def server(run: MadeUpRun) -> Iterator[Server]:
     """A server of its page."""
     with Server(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as made, shown:
+        wait_until(lambda: shown._tail.repetition)
         yield made
 
 
@@ -238,3 +241,24 @@ def test_a_taken_port_is_one_line(server: Server) -> None:
     """What, where, and what to do."""
     with pytest.raises(UserError, match=rf"^port {server.port}: .*; choose another with --port$"):
         Server(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door(server.port))
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["--replay", "nowhere"], "nowhere: holds no plan.json of a run; "),
+    (["--replay", "other"], "--replay other: holds results of qop2007; "),
+    (["--replay", "live"], "live: has no record to replay; "),
+    (["--attach", "live"], "--attach live: no run writes there; "),
+    (["--attach", "live", "--replay", "live"], "--attach: is for a run that lasts, "),
+    (["--out", "live"], "--out live: holds results already; "),
+    (["--clients", "8"], "authenticast1998, factor clients: 8: no such level; "),
+    (["--frames", "3"], "--frames 3: "), (["--heuristic", "p101"], "authenticast1998, factor ")])
+def test_bad_input_is_one_line(qop_here: QopHere, words: list[str], line: str) -> None:
+    """What, where, and what to do; and nothing was begun."""
+    MadeUpRun(qop_here.folder / "live", 1)
+    with results.ResultsFolder(qop_here.folder / "other") as kept:
+        kept.adopt(plans.plan_of("P1"))
+    before = sorted(qop_here.folder.rglob("*"))
+    done = qop_here("thermostat", *words)
+    [said] = done.stderr.splitlines()
+    assert done.returncode == 2 and said.startswith(f"qop: {line}")
+    assert sorted(qop_here.folder.rglob("*")) == before
