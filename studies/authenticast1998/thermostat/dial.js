@@ -60,7 +60,7 @@ export class Dial {
     this.needle = made(this.svg, "path", { class: "needle" });
     const value = made(this.svg, "text", { class: "value", x: CENTRE[0], y: CENTRE[1] + 10 });
     this.value = made(value, "tspan");
-    made(value, "tspan", { class: "unit", dx: 3 }).textContent = "%";
+    this.unit = made(value, "tspan", { class: "unit", dx: 3 });
     this.caption = made(this.svg, "text", { class: "caption", x: CENTRE[0], y: CENTRE[1] + 29 });
     this.caption.textContent = "verified now";
     this.below = made(this.svg, "text", { class: "below", x: CENTRE[0], y: 213 });
@@ -143,6 +143,8 @@ export class Dial {
     if (!this.isHeld) this.wish = { low: wish.low, high: wish.high, level: wish.level };
     const shown = level === null ? "–" : String(Math.round(100 * level));
     if (this.value.textContent !== shown) this.value.textContent = shown;
+    const unit = level === null ? "" : "%";
+    if (this.unit.textContent !== unit) this.unit.textContent = unit;
     if (this.below.textContent !== below) this.below.textContent = below;
     const visibility = level === null ? "hidden" : "visible";
     set(this.needle, { visibility });
