@@ -26,7 +26,7 @@ from harness.engine.request import RunRequest
 from harness.errors import UserError
 from harness.live import door
 from harness.live.door import Door
-from harness.live.serving import Server
+from harness.live.serving import PageServer
 from harness.live.shown import ShownRecordings, ShownRun
 from harness.portable import folder_lock
 from studies.study import LivePage, Study
@@ -102,7 +102,7 @@ def _measure(study: Study, page: LivePage, port: int, *, out: Path | None, build
         raise UserError(f"--out {folder}: holds results already; choose another folder, or give "
                         "--replay to look at them")
     folder.mkdir(parents=True, exist_ok=True)
-    with Server(shown := ShownRun(folder, page), page.folder, Door(port)) as server:
+    with PageServer(shown := ShownRun(folder, page), page.folder, Door(port)) as server:
         door.keep(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
         with shown, _running(plan, asked, folder) as run:
@@ -159,7 +159,7 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> i
 def _serve(shown: ShownRun | ShownRecordings, page: LivePage, at: Door,
            folder: Path | None = None) -> int:
     """Show what others measure or have measured, until Ctrl-C."""
-    with Server(shown, page.folder, at) as server, shown:
+    with PageServer(shown, page.folder, at) as server, shown:
         if folder is not None:
             door.keep(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")

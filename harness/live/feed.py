@@ -18,7 +18,7 @@ EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
-class Said:
+class FeedLine:
     """One line: its number in the feed, its JSON, when it came, and whether it is soon stale."""
 
     number: int
@@ -37,8 +37,8 @@ class Feed:
     def __init__(self, fleeting: Collection[str] = ()) -> None:
         self.boot = secrets.token_hex(4)
         self._fleeting = frozenset(fleeting)
-        self._lasting: list[Said] = []
-        self._newest: deque[Said] = deque()
+        self._lasting: list[FeedLine] = []
+        self._newest: deque[FeedLine] = deque()
         self._count = 0
         self._changed = threading.Condition()
         self._is_over = False
@@ -47,7 +47,7 @@ class Feed:
         """Add a line."""
         now_s = time.monotonic()
         with self._changed:
-            said = Said(self._count, json.dumps(document), now_s,
+            said = FeedLine(self._count, json.dumps(document), now_s,
                         document.get("name") in self._fleeting)
             self._count += 1
             (self._newest if said.is_fleeting else self._lasting).append(said)
@@ -67,7 +67,7 @@ class Feed:
             self._is_over = True
             self._changed.notify_all()
 
-    def since(self, number: int, patience_s: float) -> Sequence[Said] | None:
+    def since(self, number: int, patience_s: float) -> Sequence[FeedLine] | None:
         """What was said from a number on, after waiting for it; None once the feed is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._count > number, patience_s)

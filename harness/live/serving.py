@@ -36,7 +36,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
 
 
-class Shown(Protocol):
+class PageSource(Protocol):
     """What a server shows: a run that lasts, or recordings."""
 
     #: Where a run's lines come from; None for recordings.
@@ -52,10 +52,10 @@ class Shown(Protocol):
         """Say something to the run. Raises UserError."""
 
 
-class Server:
+class PageServer:
     """Serves one page in threads of its own. A context manager."""
 
-    def __init__(self, shown: Shown, page: Path, door: Door) -> None:
+    def __init__(self, shown: PageSource, page: Path, door: Door) -> None:
         self.token = door.token
         files = {f"live/{file.name}": file for file in ASSETS.iterdir()}
         files |= {file.name: file for file in page.iterdir()}
@@ -77,7 +77,7 @@ class Server:
         """What to open in a browser."""
         return f"http://{ADDRESS}:{self.port}/{self.token}/"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> PageServer:
         self._thread.start()
         return self
 
@@ -91,7 +91,7 @@ class Server:
 class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
-    shown: Shown
+    shown: PageSource
     files: Mapping[str, Path]
     token: str
     over: threading.Event

@@ -30,11 +30,11 @@ class ShownRun:
         self._tail.__exit__()
 
     def mode(self) -> Mapping[str, Any]:
-        """As `Shown.mode`."""
+        """As `PageSource.mode`."""
         return {"mode": "live", "folder": self._folder.name}
 
     def recording(self, name: str) -> Mapping[str, Any]:
-        """As `Shown.recording`; a run that lasts has none."""
+        """As `PageSource.recording`; a run that lasts has none."""
         raise UserError(f"{name}: is not over; look at it as it goes")
 
     def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ class ShownRecordings:
         return
 
     def mode(self) -> Mapping[str, Any]:
-        """As `Shown.mode`."""
+        """As `PageSource.mode`."""
         return {"mode": "replay", "folder": self._folder.name, "names": self._names}
 
     def recording(self, name: str) -> Mapping[str, Any]:
@@ -72,5 +72,5 @@ class ShownRecordings:
         return {"name": name, "lines": recording.lines(self._folder, name, self._page)}
 
     def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As `Shown.tell`; what is over hears nothing."""
+        """As `PageSource.tell`; what is over hears nothing."""
         raise UserError("a recording cannot be steered; give the command without --replay")

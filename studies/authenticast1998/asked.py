@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from studies.authenticast1998 import video
 from studies.study import Asked as AnyAsked
 from topologies.loader import load_device
 
@@ -19,6 +20,9 @@ class Asked(AnyAsked):
     frames: int = Field(400, ge=30, le=20000, description="Frames of the stream, at 29.97 a "
                         "second. Assumed: the paper's streams have more than 2500 packets.",
                         json_schema_extra={"option": "--frames"})
+    video: str = Field("", description="A video of yours, whose pictures are streamed as MPEG-1 in "
+                       "place of those that ship (an extra encodes it; its first 3000).",
+                       json_schema_extra={"option": "--video"})
     payload_bytes: int = Field(1400, ge=200, le=8000, description="Payload of a packet at most. "
                                "Assumed; 116 packets a second of the trace.")
     signing: Literal["precomputed", "online"] = Field(
@@ -49,6 +53,7 @@ class Asked(AnyAsked):
         return to_s
 
     def kept(self) -> dict[str, Any]:
-        """A device of the user's by its own name: its file's path is of this machine only."""
+        """Devices and a video of the user's by their names: a path is of this machine only."""
         return {**super().kept(), **{setting: load_device(getattr(self, setting)).name
-                                     for setting in DEVICES}}
+                                     for setting in DEVICES},
+                "video": video.name(self.video) if self.video else ""}

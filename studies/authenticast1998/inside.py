@@ -119,7 +119,7 @@ class Workload:
         """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+            task["trace"] or _TRACE.read_text().split(), task["asked"]["frames"], seed)))
         address = self._address("server")
         server = programs.server(task, self._site.devices["server"], trace=trace, clients=clients,
                                  address=address, keys=self._folder, seed=seed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from studies.authenticast1998 import factors, network, timelines
+from studies.authenticast1998 import factors, network, timelines, video
 from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import Measured
 from studies.authenticast1998.metrics import METRICS, TIMELINES
@@ -72,13 +72,16 @@ class Authenticast1998(Study):
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
         for setting in DEVICES:
             _check_device(setting, getattr(asked, setting))
+        if asked.video:
+            video.trace(asked.video)
         return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
                     options={"group": kind})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Heuristic, clients, load, and what was asked."""
         return {"heuristic": asdict(cell.value("heuristic")), "clients": cell.ids["clients"],
-                "load": asdict(cell.value("load")), "asked": asked.model_dump(mode="json")}
+                "load": asdict(cell.value("load")), "asked": asked.model_dump(mode="json"),
+                "trace": list(video.trace(asked.video)) if asked.video else []}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""

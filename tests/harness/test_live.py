@@ -20,7 +20,7 @@ from harness.errors import UserError
 from harness.live import door
 from harness.live.door import Door
 from harness.live.feed import WINDOW_S, Feed
-from harness.live.serving import Server
+from harness.live.serving import PageServer
 from harness.live.shown import ShownRecordings, ShownRun
 from harness.live.tail import GrowingFile
 from in_process import QopHere
@@ -35,9 +35,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpRun]:
 
 
 @pytest.fixture(scope="module")
-def server(run: MadeUpRun) -> Iterator[Server]:
+def server(run: MadeUpRun) -> Iterator[PageServer]:
     """A server of its page."""
-    with Server(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as made, shown:
+    with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as made, shown:
         wait_until(lambda: shown._tail.repetition)
         yield made
 
@@ -52,7 +52,7 @@ class Answer:
 
 
 @contextmanager
-def asking(server: Server, path: str, method: str = "GET", body: str | None = None, *,
+def asking(server: PageServer, path: str, method: str = "GET", body: str | None = None, *,
            token: str | None = None, **headers: str) -> Iterator[http.client.HTTPResponse]:
     """A request, while this lasts. Underscores of a header's name stand for dashes."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -63,19 +63,19 @@ def asking(server: Server, path: str, method: str = "GET", body: str | None = No
             yield answer
 
 
-def asked(server: Server, *what: str, **how: str) -> Answer:
+def asked(server: PageServer, *what: str, **how: str) -> Answer:
     """A request, and all that is answered."""
     with asking(server, *what, **how) as answer:
         return Answer(answer.status, answer.headers, answer.read())
 
 
-def own(server: Server) -> dict[str, str]:
+def own(server: PageServer) -> dict[str, str]:
     """Headers of a message that the page itself sends."""
     return {"Content_Type": "application/json", "Origin": f"http://127.0.0.1:{server.port}"}
 
 
 @pytest.mark.parametrize("path", ["", "main.js", "mode", "lines", "live/link.js"])
-def test_nothing_without_the_token(server: Server, path: str) -> None:
+def test_nothing_without_the_token(server: PageServer, path: str) -> None:
     """Not the page, not a script, not a line of the run."""
     for token in ("", "x" * len(server.token), server.token[:-1], f"{server.token}x"):
         assert asked(server, path, token=token).status == 403
@@ -89,7 +89,7 @@ def test_nothing_without_the_token(server: Server, path: str) -> None:
     {"Origin": "http://127.0.0.1:1"}, {"Origin": "https://127.0.0.1:PORT"},
     {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"}],
     ids=lambda headers: "=".join(*headers.items()))
-def test_other_hosts_and_origins_get_nothing(server: Server, run: MadeUpRun,
+def test_other_hosts_and_origins_get_nothing(server: PageServer, run: MadeUpRun,
                                              headers: dict[str, str]) -> None:
     """DNS rebinding and pages of other origins, even with the token: 403, and nothing is told."""
     sent = {name: value.replace("PORT", str(server.port)) for name, value in headers.items()}
@@ -102,7 +102,7 @@ def test_other_hosts_and_origins_get_nothing(server: Server, run: MadeUpRun,
     assert run.told == before
 
 
-def test_a_message_needs_an_origin(server: Server, run: MadeUpRun) -> None:
+def test_a_message_needs_an_origin(server: PageServer, run: MadeUpRun) -> None:
     """What no browser sends in this page's name is no message of this page."""
     before = list(run.told)
     assert asked(server, "tell", "POST", '{"client": "c1"}',
@@ -113,7 +113,7 @@ def test_a_message_needs_an_origin(server: Server, run: MadeUpRun) -> None:
 @pytest.mark.parametrize(("body", "headers", "status"), [
     ("nonsense", {}, 400), ("[1]", {}, 400), ('{"do": "stop"}', {}, 400),
     ('{"client": "c1"}', {"Content_Type": "text/plain"}, 400), ("x" * 5000, {}, 400)])
-def test_nonsense_is_no_message(server: Server, run: MadeUpRun, body: str,
+def test_nonsense_is_no_message(server: PageServer, run: MadeUpRun, body: str,
                                 headers: dict[str, str], status: int) -> None:
     """It is refused with a line of why, and the run hears nothing."""
     before = list(run.told)
@@ -124,12 +124,12 @@ def test_nonsense_is_no_message(server: Server, run: MadeUpRun, body: str,
 
 @pytest.mark.parametrize("path", ["showing.py", "../plan.json", "%2e%2e/plan.json", "live/",
                                   "/etc/passwd", "recording/x", "__init__.py"])
-def test_only_the_page_is_served(server: Server, path: str) -> None:
+def test_only_the_page_is_served(server: PageServer, path: str) -> None:
     """No other file of the study, the run or the machine."""
     assert asked(server, path).status == 404
 
 
-def test_the_page_may_load_nothing_from_elsewhere(server: Server) -> None:
+def test_the_page_may_load_nothing_from_elsewhere(server: PageServer) -> None:
     """A policy says so to the browser, and no other page may frame it."""
     answer = asked(server, "", Sec_Fetch_Site="none")
     policy = answer.headers["Content-Security-Policy"]
@@ -138,7 +138,7 @@ def test_the_page_may_load_nothing_from_elsewhere(server: Server) -> None:
     assert "unsafe" not in policy and answer.headers["Referrer-Policy"] == "no-referrer"
 
 
-def test_a_message_reaches_the_run(server: Server, run: MadeUpRun) -> None:
+def test_a_message_reaches_the_run(server: PageServer, run: MadeUpRun) -> None:
     """By the control socket of its folder, to the repetition that is shown."""
     message = {"client": "c2", "range": [20, 80], "algorithm": "DSA"}
     answer = asked(server, "tell", "POST", json.dumps(message), **own(server))
@@ -146,7 +146,7 @@ def test_a_message_reaches_the_run(server: Server, run: MadeUpRun) -> None:
     assert run.told[-1] == message
 
 
-def streamed(server: Server, count: int, **headers: str) -> list[tuple[str, dict]]:
+def streamed(server: PageServer, count: int, **headers: str) -> list[tuple[str, dict]]:
     """The first so many lines of the stream: number and content."""
     lines: list[tuple[str, dict]] = []
     number = ""
@@ -163,7 +163,7 @@ def streamed(server: Server, count: int, **headers: str) -> list[tuple[str, dict
     return lines
 
 
-def test_a_page_gets_all_lines_and_goes_on_where_it_was(server: Server) -> None:
+def test_a_page_gets_all_lines_and_goes_on_where_it_was(server: PageServer) -> None:
     """First what the repetition is, then its readings; after an interruption only what is new."""
     first = streamed(server, 4)
     kinds = [line.get("name") if line["event"] == "report" else line["event"] for _, line in first]
@@ -175,7 +175,7 @@ def test_a_page_gets_all_lines_and_goes_on_where_it_was(server: Server) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_another_servers_numbers_count_for_nothing(server: Server) -> None:
+def test_another_servers_numbers_count_for_nothing(server: PageServer) -> None:
     """A page whose server was restarted gets everything again."""
     assert "about" in [line["event"] for _, line in streamed(server, 3,
                                                              Last_Event_ID="other-1000000")]
@@ -208,7 +208,7 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
 
 def test_the_address_of_a_run_stays(tmp_path: Path) -> None:
     """A server that was killed and started again is where it was; its file is its user's alone."""
-    with Server(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door()) as first:
+    with PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door()) as first:
         door.keep(tmp_path, Door(first.port, first.token))
         assert door.of(tmp_path, 0).port == 0  # while it is there, another has another
     assert stat.S_IMODE((tmp_path / door.FILE).stat().st_mode) == 0o600
@@ -220,7 +220,7 @@ def test_the_address_of_a_run_stays(tmp_path: Path) -> None:
 def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
     """Pages that stop reading, and servers that end: the run grows and listens as before."""
     shown = ShownRun(run.folder, PAGE)
-    with Server(shown, PAGE.folder, Door()) as server, asking(server, "lines"), shown:
+    with PageServer(shown, PAGE.folder, Door()) as server, asking(server, "lines"), shown:
         pass
     size = (run.folder / "events" / f"{run.name}.jsonl").stat().st_size
     wait_until(lambda: (run.folder / "events" / f"{run.name}.jsonl").stat().st_size > size)
@@ -237,10 +237,10 @@ def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
             shown.tell({"client": "c1"})
 
 
-def test_a_taken_port_is_one_line(server: Server) -> None:
+def test_a_taken_port_is_one_line(server: PageServer) -> None:
     """What, where, and what to do."""
     with pytest.raises(UserError, match=rf"^port {server.port}: .*; choose another with --port$"):
-        Server(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door(server.port))
+        PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door(server.port))
 
 
 @pytest.mark.parametrize(("words", "line"), [

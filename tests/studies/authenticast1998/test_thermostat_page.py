@@ -14,7 +14,7 @@ import pytest
 
 from conftest import wait_until
 from harness.live.door import Door
-from harness.live.serving import Server
+from harness.live.serving import PageServer
 from harness.live.shown import ShownRecordings, ShownRun
 from made_up_streams import PAGE, MadeUpRun
 from measure import record
@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpRun]:
 @pytest.fixture(scope="module")
 def address(run: MadeUpRun) -> Iterator[str]:
     """Where its page is."""
-    with Server(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as server, shown:
+    with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as server, shown:
         yield server.address
 
 
@@ -223,13 +223,13 @@ def test_the_page_comes_back(browser: Any, tmp_path: Path) -> None:
     """Away, and back by itself, when its server was killed and started again at its address."""
     with MadeUpRun(tmp_path / "run", 2) as run:
         door = Door()
-        with Server(shown := ShownRun(run.folder, PAGE), PAGE.folder, door) as server, shown:
+        with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, door) as server, shown:
             it = opened(browser, server.address, 2)
             assert text(it, "#line") == "live"
         wait_until(lambda: "reconnecting" in text(it, "#line"))
         run.note("c1", 0.0)
         door = Door(server.port, server.token)
-        with Server(shown := ShownRun(run.folder, PAGE), PAGE.folder, door), shown:
+        with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, door), shown:
             wait_until(lambda: text(it, "#line") == "live" and len(streaming(it)) == 2)
             wait_until(lambda: "DELTA 66 > 60" in text(it, "#events"))
             # What the server could not be told is a line on the card.
@@ -238,7 +238,7 @@ def test_the_page_comes_back(browser: Any, tmp_path: Path) -> None:
 
 def test_evidence_comes_with_the_record(browser: Any, tmp_path: Path) -> None:
     """Pending while streams run, then what is proven, check by check, and what is not."""
-    with MadeUpRun(tmp_path / "run", 1) as run, Server(
+    with MadeUpRun(tmp_path / "run", 1) as run, PageServer(
             shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as server, shown:
         it = opened(browser, server.address, 1)
         assert "pending" in text(it, "#verdict")
@@ -281,7 +281,7 @@ def test_a_recording_is_played(browser: Any, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "raw.json.gz").write_bytes(gzip.compress(json.dumps(
         {"events": {"server": said, "c1": []}}).encode()))
-    with Server(ShownRecordings(run.folder, PAGE), PAGE.folder, Door()) as server:
+    with PageServer(ShownRecordings(run.folder, PAGE), PAGE.folder, Door()) as server:
         it = opened(browser, server.address, 1)
         assert text(it, "#line") == "replay"
         for at, level in ((25, "10"), (5, "100"), (15, "10")):
