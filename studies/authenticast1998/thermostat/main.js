@@ -47,7 +47,7 @@ function begin(about) {
   $("clients").dataset.count = count;
   for (const name of about.clients) cards.set(name, new Card($("clients"), name, about, send));
   $("layers").replaceChildren(...about.layers.map((layer) => item("li", "", [
-    item("b", "", layer.layer), ` ${layer.does}`])));
+    item("b", "", layer.layer), ` ${layer.does} `, item("span", "proof", "")])));
 }
 
 function reset() {
@@ -95,8 +95,22 @@ const VERDICTS = {
   ended: "The run has ended.",
 };
 
+// A badge says what is proven of its layer; nothing before the captures are judged.
+function showLayers(said) {
+  model.about?.layers.forEach((layer, place) => {
+    const badge = $("layers").children[place];
+    const checks = (said?.checks ?? []).filter((check) => layer.checks.some((part) => check.check.includes(part)));
+    const failed = checks.filter((check) => !check.ok).length;
+    badge.className = !checks.length ? "" : failed ? "fails" : "holds";
+    const text = !layer.checks.length ? "" : !said ? "pending" : !checks.length ? "not proven"
+      : failed ? `✗ ${failed} of ${checks.length} checks fail` : `✓ ${checks.length} checks hold`;
+    if (badge.lastChild.textContent !== text) badge.lastChild.textContent = text;
+  });
+}
+
 function showEvidence() {
   const said = model.evidence;
+  showLayers(said);
   const text = said ? (said.status === "ok" ? `Recorded as ${said.name}: every check holds.`
     : `Recorded as ${said.name}, ${said.status}: ${said.reason || "no reason is given"}`)
     : VERDICTS[model.phase] ?? "";

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,15 @@ from studies.study import LivePage, StudyError
 
 _SCHEMES = {"percentage": False, "delayed": True, "tree": True, "secret_key": False,
             "tesla": False}
+
+#: By layer, what the names of its checks hold; of those below the stream as `measure.evidence` has
+#: them.
+_CHECKS: Mapping[str, Sequence[str]] = {
+    "stream": ("messages are", "every packet", "as announced", "level in", "secret key in force"),
+    "link": ("data frame", "initialisation vectors", "keys in force", "WEP key", "by EAPOL-Key",
+             "negotiated", "management frames", "SAE", "four-way"),
+    "dot1x": ("EAP method", "EAP-Success", "mutual authentication", "port is"),
+    "ipsec": ("ISAKMP", "inner packet", "IKE", "ESP transforms")}
 
 
 def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
@@ -38,14 +47,16 @@ def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
         "devices": devices, "layers": _layers(levels)}
 
 
-def _layers(levels: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The layers below the stream, each with what it does; the wire, where nothing else is."""
-    policies = [level.content for level in levels.values() if "layers" in level.content]
+def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The stream and the layers below it: what each does, and parts of the names of its checks."""
+    policies = [level.content["layers"] for level in levels.values() if "layers" in level.content]
     there = [{"layer": name, "does": ", ".join(
         f"{key} {value}" for key, value in said.items() if isinstance(value, str | int))}
-        for policy in policies for name, said in policy["layers"].items() if said]
-    return there or [{"layer": "wire", "does": f"{network.RATE_BPS / 1e6:g} Mbit/s, "
-                                               "nothing protects it below the stream"}]
+        for layers in policies for name, said in layers.items() if said and name != "stream"]
+    wire = {"layer": "wire", "does": f"{network.RATE_BPS / 1e6:g} Mbit/s, nothing protects it"}
+    stream = {"layer": "stream", "does": levels["heuristic"].title}
+    return [{**layer, "checks": _CHECKS.get(layer["layer"], ())}
+            for layer in (stream, *(there or [wire]))]
 
 
 def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -242,6 +242,7 @@ def test_evidence_comes_with_the_record(browser: Any, tmp_path: Path) -> None:
             shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as server, shown:
         it = opened(browser, server.address, 1)
         assert "pending" in text(it, "#verdict")
+        assert text(it, "#layers .proof") == "pending"
         run.say_of_run("repetition-measured", name=run.name)
         wait_until(lambda: "being judged" in text(it, "#verdict"))
         keep(run, "failed")
@@ -249,6 +250,8 @@ def test_evidence_comes_with_the_record(browser: Any, tmp_path: Path) -> None:
         wait_until(lambda: "failed: not proven" in text(it, "#verdict"))
         assert [text(it, f"#checks .{kind} b") for kind in ("holds", "fails")] == [
             "✓ holds: messages are signed", "✗ fails: every packet once"]
+        assert text(it, "#layers .fails").startswith("stream the blend of section 5.2")
+        assert text(it, "#layers .fails .proof") == "✗ 1 of 2 checks fail"
 
 
 def keep(run: MadeUpRun, status: str) -> None:
@@ -295,4 +298,5 @@ def test_a_recording_is_played(browser: Any, tmp_path: Path) -> None:
         it.execute_script("document.getElementById('pace').value = '20';"
                           "document.getElementById('pace').dispatchEvent(new Event('change'))")
         wait_until(lambda: "every check holds" in text(it, "#verdict"))
+        assert text(it, "#layers .holds .proof") == "✓ 2 checks hold"
         assert it.get_log("browser") == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from studies.authenticast1998.thermostat import watching
+from studies.authenticast1998.thermostat import showing, watching
 from studies.authenticast1998.thermostat.readings import Listener, Readings
 from studies.authenticast1998.thermostat.watching import Watching
 
@@ -132,3 +132,15 @@ def test_readings_say_what_programs_said(logs: dict[str, Path]) -> None:
     assert second["state"] == "waiting" and second["wish"]["automatic"]
     assert [note["what"] for note in said["notes"]] == ["turned", "switched"]
     assert readings.now()["notes"] == []
+
+
+def test_each_check_belongs_to_a_layer() -> None:
+    """Badges of the layers below have all checks of a policy that has them, each once."""
+    checks = ["WEP-104 on every data frame", "initialisation vectors differ", "EAP method TLS",
+              "EAP-Success", "mutual authentication", "port is closed before", "ISAKMP packets",
+              "no clear inner packet", "IKE proposal", "ESP transforms in the kernel",
+              "keys delivered by EAPOL-Key", "frames open with the keys in force",
+              "messages are signed", "every packet once", "level in the user's range"]
+    for check in checks:
+        [_] = [layer for layer, parts in showing._CHECKS.items()
+               if any(part in check for part in parts)]
