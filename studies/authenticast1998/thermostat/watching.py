@@ -6,7 +6,7 @@ Runs inside the machine: standard library only.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,25 +28,32 @@ class Programs(Protocol):
 
 
 class Watching:
-    """A repetition's streams, from their start to the clients' ends."""
+    """A repetition's streams, from their start to the clients' ends; each on its node."""
 
     def __init__(self, programs: Programs, session: Session, logs: Mapping[str, Path],
-                 documents: Mapping[str, Mapping[str, Any]]) -> None:
-        self._programs, self._session = programs, session
+                 documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> None:
+        self._programs, self._session, self._nodes = programs, session, nodes
         self._listener = Listener(logs)
         self._readings = Readings({name: wish_of(document)
                                    for name, document in documents.items()})
         self._going = list(documents)
 
-    def until_ended(self, for_s: float) -> None:
-        """Report and obey until no client's program runs any more, or this long."""
+    def until_ended(self, for_s: float, due_s: float = 0.0,
+                    then: Callable[[], object] | None = None) -> None:
+        """Report and obey until no client's program runs any more, or this long.
+
+        What is to be done `then`, when the machine's clock says so, is done once.
+        """
         until_s = time.monotonic() + for_s
         while self._going and time.monotonic() < until_s:
             for _ in range(_LOOKS):
                 for message in self._session.commands():
                     self._obey(message)
                 time.sleep(EVERY_S / _LOOKS)
-            for name in [name for name in self._going if self._programs.wait(name, 0)]:
+            if then is not None and time.monotonic() >= due_s:
+                then()
+                then = None
+            for name in [name for name in self._going if self._programs.wait(self._nodes[name], 0)]:
                 self._going.remove(name)
                 self._readings.lose(name)
             self._report()
@@ -74,7 +81,7 @@ class Watching:
 
     def _say(self, names: Iterable[str], command: Mapping[str, Any]) -> None:
         for name in names:
-            if not self._programs.tell(name, command):
+            if not self._programs.tell(self._nodes[name], command):
                 self._refuse(f"client {name}: does not listen any more")
 
     def _refuse(self, reason: str) -> None:

@@ -16,6 +16,9 @@ from studies.authenticast1998.thermostat.watching import Watching
 
 DOCUMENTS = {"c1": {"scheme": "percentage", "range": [10, 90], "level": 40, "algorithm": "DSA"},
              "c2": {"scheme": "delayed", "bundle": 3, "algorithm": "DSA", "automatic": True}}
+#: What clients are called, and what they run on.
+NODES = {"c1": "mn", "c2": "c2"}
+NAMES = {node: name for name, node in NODES.items()}
 
 
 class Programs:
@@ -26,13 +29,13 @@ class Programs:
 
     def tell(self, node: str, command: Mapping[str, Any]) -> bool:
         """Hear it."""
-        self.told.append((node, dict(command)))
-        return self.looks[node] > 0
+        self.told.append((NAMES[node], dict(command)))
+        return self.looks[NAMES[node]] > 0
 
     def wait(self, node: str, for_s: float) -> bool:
         """One look."""
-        self.looks[node] -= 1
-        return self.looks[node] <= 0
+        self.looks[NAMES[node]] -= 1
+        return self.looks[NAMES[node]] <= 0
 
 
 class Session:
@@ -69,7 +72,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def watch(logs: dict[str, Path], programs: Programs, *messages: Mapping[str, Any]) -> Session:
     """Streams until their ends, with messages that come at once."""
     session = Session(*messages)
-    Watching(programs, session, logs, DOCUMENTS).until_ended(60)
+    Watching(programs, session, logs, DOCUMENTS, NODES).until_ended(60)
     return session
 
 
