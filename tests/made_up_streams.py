@@ -34,6 +34,7 @@ class MadeUpRun:
         made = plan(RunRequest(STUDY, levels={
             "heuristic": ["adaptive-1998"], "clients": [str(clients)], "load": ["idle"]}),
             {"clock": "real"})
+        self.cell = made.cells[0].ids
         self.name = f"{made.cells[0].name}-001"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_text(made.manifest.model_dump_json(by_alias=True))

@@ -260,8 +260,8 @@ def keep(run: MadeUpRun, status: str) -> None:
               CheckRecord(check="every packet once", ok=status == "ok", detail="2 twice")]
     record.write(record.Record.model_validate({
         "schema": record.SCHEMA, "study": {"id": "authenticast1998", "version": 1},
-        "cell": {"heuristic": "adaptive-1998", "clients": "1", "load": "idle"}, "repetition": 1,
-        "status": status, "reason": "" if status == "ok" else "not proven", "digests": {},
+        "cell": run.cell, "repetition": 1, "status": status,
+        "reason": "" if status == "ok" else "not proven", "digests": {},
         "asked": {}, "measured": None, "evidence": [check.model_dump() for check in checks],
         "environment": {}, "captures": [], "elapsed_s": 1.0}), run.folder / "records")
 
