@@ -52,7 +52,6 @@ class Seen:
     """
 
     name: str
-    address: str
     sent: Mapping[tuple[int, int], bytes]
     sent_ns: Mapping[tuple[int, int], int]
     arrived: Mapping[tuple[int, int], bytes]
@@ -65,6 +64,7 @@ class Seen:
     kernel_drops: int
     made_up: int
     away: AbstractSet[tuple[int, int]]
+    address: str = ""
 
     @property
     def lost(self) -> dict[str, int]:
