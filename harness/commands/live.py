@@ -106,12 +106,17 @@ def _measure(study: Study, page: LivePage, port: int, *, out: Path | None, build
         door.keep(folder, Door(server.port, server.token))
         click.echo(f"the page: {server.address}")
         with shown, _running(plan, asked, folder) as run:
-            status = _until_over(run, folder, page)
-            click.echo(f"recorded in {folder}; the page stays until Ctrl-C" if status is not None
-                       else f"recorded in {folder}")
-            if status is not None:
+            is_shown_on = _until_over(run, folder, page) and _has_record(folder)
+            if is_shown_on:
+                click.echo(f"recorded in {folder}; the page stays until Ctrl-C")
                 _until_interrupted()
-            return run.returncode or 0
+        if not is_shown_on and _has_record(folder):
+            click.echo(f"recorded in {folder}")
+        return run.returncode or 0
+
+
+def _has_record(folder: Path) -> bool:
+    return any((folder / "records").glob("*.json"))
 
 
 @contextlib.contextmanager
@@ -137,15 +142,14 @@ def _running(plan: Plan, asked: RunRequest, folder: Path) -> Iterator[subprocess
             process.wait()
 
 
-def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> int | None:
-    """Until the run is over: its status, or None where Ctrl-C has ended the streams before.
-
-    A second Ctrl-C ends the run, with what is recorded so far.
-    """
+def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> bool:
+    """Until the run is over; whether by itself: Ctrl-C ends the streams, twice the run."""
     try:
-        return run.wait()
+        run.wait()
     except KeyboardInterrupt:
         click.echo("ending the streams; what was measured is judged and recorded ...", err=True)
+    else:
+        return True
     told: list[str] = []
     with contextlib.suppress(UserError):
         told = control.say(folder, None, page.stop)
@@ -153,7 +157,7 @@ def _until_over(run: subprocess.Popen[bytes], folder: Path, page: LivePage) -> i
             folder / events.FILE)):
         with contextlib.suppress(KeyboardInterrupt):
             run.wait()
-    return None
+    return False
 
 
 def _serve(shown: ShownRun | ShownRecordings, page: LivePage, at: Door,
