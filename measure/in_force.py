@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from measure import decryption, evidence, mobility, observed, pcap
+from measure import counting, decryption, evidence, mobility, observed, pcap
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.points import AUTH, MOVE
@@ -21,7 +21,7 @@ from topologies.model import ACCESS_POINT, Scenario
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
-    return [*evidence.layers(policy, seen),
+    return [*evidence.layers(policy, seen), *counting.verify(seen),
             *mobility.verify(policy.layers.ipsec is not None, seen)]
 
 
