@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from measure.manifest import Manifest
 from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Medium, Network
@@ -235,6 +236,30 @@ class Lab:
     levels: Mapping[str, str] = field(default_factory=dict)
     node: Callable[[Cell], str] = field(default=lambda _: "")
     call: str = ""
+
+
+@dataclass(frozen=True)
+class LivePage:
+    """A page on this machine that shows a repetition of a study as it goes, and speaks to it.
+
+    `folder`, a folder of the study's own, has `page.html` and what it loads; its name is that of
+    the command (docs/architecture.md says what a page is told). `help` says in a line what it is
+    for. `levels` and `sets` are what it measures unless the user asks for something else. `stop` is
+    the message at which the workload ends a repetition with all that a record needs. `fleeting`
+    names reports of which only the newest minute matters to who comes late. `about` is what a page
+    is told of a cell (by factor) before anything else; `recorded` makes the reports of a recorded
+    repetition, given a results folder and its name, where nobody could look on (StudyError where
+    too little is kept).
+    """
+
+    folder: Path
+    help: str
+    about: Callable[[Manifest, Mapping[str, str]], Mapping[str, Any]]
+    recorded: Callable[[Path, str], Sequence[Mapping[str, Any]]]
+    levels: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, str] = field(default_factory=dict)
+    stop: Mapping[str, Any] = field(default_factory=dict)
+    fleeting: frozenset[str] = frozenset()
 
 
 class Asked(BaseModel):

@@ -28,6 +28,7 @@ from studies.parts import (
     Lab,
     Level,
     LevelError,
+    LivePage,
     Repetition,
     ReportOption,
     StudyError,
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged", "Lab",
-           "Level", "LevelError", "Metric", "Repetition", "ReportOption", "Stage", "Study",
-           "StudyError", "TestbedSpec", "fixed"]
+           "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption", "Stage",
+           "Study", "StudyError", "TestbedSpec", "fixed"]
 
 
 class Study:
@@ -80,8 +81,12 @@ class Study:
     #: Settings by which `./qop bench proof` measures controls; as with --set.
     proof_sets: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
+    #: A page that looks on and speaks in; its folder's name is a command.
+    live: ClassVar[LivePage | None] = None
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Clock] = "real"
+    #: Clocks by which its programs take as long as their nodes' devices.
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the

@@ -33,8 +33,6 @@ from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
 
-#: The clock by which programs charge a device for their work: all other computing is free.
-CHARGING = "virtual"
 #: A level is part of the names of files, on any file system.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
 
@@ -234,14 +232,15 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
 
 def _check_devices(made: Plan) -> None:
     """Refuse devices where nothing would compute as slowly as they say."""
-    if made.settings.clock == CHARGING:
+    if made.settings.clock in made.study.devices_by:
         return
     for testbed in made.testbeds.values():
         for node, document in devices(testbed.spec).items():
             if not from_json(Device, document).is_neutral:
                 raise UserError(f"{node}: device {document['name']}: no effect by the "
                                 f"{made.settings.clock} clock; leave it out, or measure with "
-                                f"--clock {CHARGING}, where programs that charge their work do")
+                                f"--clock {' or '.join(made.study.devices_by)}, where programs "
+                                "that charge their work do")
 
 
 def _check_cells(study: Study, cells: Sequence[Cell]) -> None:
