@@ -17,9 +17,10 @@ dpkg-deb --fsys-tarfile "$package" | tar -xO --wildcards './usr/src/linux-source
 		--exclude='*/drivers/infiniband/*.[ch]' --exclude='*/sound/*.[ch]' \
 		--exclude='*/tools/testing/*.[ch]'
 
-echo '@stage patch'
 # What is the project's own is for the pinned kernel; an older one does without.
 [ "$must" != all ] || cp -r "$out/sources/." .
+
+echo '@stage patch'
 # Each one says on top what it is for. A hunk must apply as it stands (its lines may have moved).
 # Where it does not, the build stops; only an older kernel does without what it cannot have.
 : >"$out/left-out"

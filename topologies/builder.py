@@ -23,6 +23,8 @@ from topologies.nodes import Together
 
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
+# Of a node's shell, its terminal and its daemon, in the process that started them.
+_OPEN_FILES_OF_A_NODE = 12
 _SYSCTLS = (
     "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.all.accept_redirects=0",
     # Nothing on the air but what a policy asks for: no router solicitations, no DAD.
@@ -88,7 +90,8 @@ class Testbed:
         maker = self._stack.enter_context(_maker(self.builder, self.network))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (
+            max(_OPEN_FILES, _OPEN_FILES_OF_A_NODE * len(self.network.nodes)), hard))
         self._stack.callback(self._stop_nodes)
         maker.add_nodes()
         maker.add_radios()

@@ -118,8 +118,9 @@ def side_by_side() -> list[str]:
         program = compiled(Path(folder))
         for row in ns3_answers():
             medium = as_ns3(row)
-            said = trial(program, {**cell(medium, row["payload_bytes"]), "seconds": 40,
-                                   "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9})
+            said = trial(program, {
+                **cell(medium, row["payload_bytes"]), "stations": row["stations"],
+                "gap_ns": row["gap_s"] * 1e9, "seconds": 400 if row["load"] else 40})
             model = bianchi(medium, row["payload_bytes"], row["stations"])
             name = f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"
             if row["load"]:
