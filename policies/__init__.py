@@ -1,7 +1,7 @@
 """Security policies as data: models of their layers, and a strict loader of their files."""
 
 from policies.errors import PolicyError
-from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer, TlsSettings
+from policies.layers import Dot1xLayer, IpsecLayer, KerberosLayer, Layers, LinkLayer, TlsSettings
 from policies.loader import load, load_all
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
@@ -11,6 +11,7 @@ __all__ = [
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",
+    "KerberosLayer",
     "Layers",
     "LinkLayer",
     "Policy",

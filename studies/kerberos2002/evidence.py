@@ -10,7 +10,7 @@ from typing import Any
 from measure.record import CheckRecord
 from protocols.kerberos import messages
 from studies.kerberos2002 import expected
-from studies.kerberos2002.captures import Traffic
+from measure.messages import Traffic
 from studies.kerberos2002.opened import Opened, RunKeys, started
 from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant

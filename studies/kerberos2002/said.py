@@ -8,7 +8,7 @@ from typing import Any
 
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
-from studies.kerberos2002.captures import Traffic
+from measure.messages import Traffic
 
 #: Messages of a repetition that are read whole.
 MAX_READ = 600

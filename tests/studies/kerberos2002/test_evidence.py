@@ -13,7 +13,7 @@ import pytest
 from kerberos_realms import Realms, keys
 from protocols.kerberos import messages
 from studies.kerberos2002 import evidence, expected
-from studies.kerberos2002.captures import Traffic
+from measure.messages import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.said import Spoken

@@ -1,0 +1,31 @@
+"""One star of all places: three realms' KDCs, and the client on each of the wires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from topologies import shapes
+from topologies.loader import load_wire
+from topologies.model import Network
+
+#: The client's nodes by the level of the factor wire, and the wires that they are on.
+CLIENTS: Mapping[str, str] = {"lan": "client", "wan": "client-wan", "slow": "client-slow",
+                              "3g": "client-3g", "2g": "client-2g"}
+_WIRES: Mapping[str, str] = {
+    "client": "lan-10m", "client-wan": "wide-area", "client-slow": "slow-internet",
+    "client-3g": "umts-3g", "client-2g": "gprs-2g", "local": "lan-10m", "remote": "lan-10m",
+    "app": "lan-10m"}
+#: Only one of the client's nodes has files rendered: wherever it is, it is the same one.
+_DUTIES: Mapping[str, list[str]] = {
+    "client": ["kerberos_client"], "local": ["kdc"], "remote": ["kdc"],
+    "app": ["kdc", "kerberos_server"]}
+
+
+def realms() -> Network:
+    """All nodes."""
+    made = shapes.star("realms", {node: load_wire(wire) for node, wire in _WIRES.items()},
+                       lambda node: _DUTIES.get(node, ["place_of_client"]))
+    nodes = {name: replace(node, agent="local") if node.has("kerberos_client") else node
+             for name, node in made.nodes.items()}
+    return replace(made, nodes=nodes)
