@@ -14,7 +14,7 @@ from measure import pcap
 
 _IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
 _LENGTH_BYTES = 4
-_SYN = 2
+_SYN, _ACK = 2, 16
 _FRAGMENT, _MORE = 0x1FFF, 0x2000
 
 
@@ -37,12 +37,16 @@ class WireMessage:
 
 @dataclass
 class Traffic:
-    """All messages of a capture by time, its packets and bytes on the wire, and repeated ones."""
+    """All messages of a capture by time, its packets and bytes on the wire, and repeated ones.
+
+    `opened_s` says when each TCP connection was first asked for.
+    """
 
     messages: list[WireMessage] = field(default_factory=list)
     packets: list[tuple[float, int]] = field(default_factory=list)
     pairs: set[frozenset[str]] = field(default_factory=set)
     retransmitted: int = 0
+    opened_s: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -90,6 +94,8 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
         key = source, target, *ports
         if key in streams and _begins_another(streams[key], whole):
             ended.append((key, streams.pop(key)))
+        if whole[13] & (_SYN | _ACK) == _SYN and key not in streams:
+            traffic.opened_s.append(at_s)
         traffic.retransmitted += _take(streams.setdefault(key, _Stream()), whole, at_s)
     ended += streams.items()
     for key, stream in ended:

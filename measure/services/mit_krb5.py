@@ -12,7 +12,7 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 
-GSS_PORT = 4444
+GSS_PORT, PROXY_PORT = 4444, 4445
 _DATABASE_S = 60.0
 #: The library draws no key for what nobody ever opens but this run.
 _MASTER = "master"
@@ -70,6 +70,7 @@ class GssServer(Daemons):
 
     name = "gss-server"
     needs: Sequence[str] = (MitKdc.name,)
+    options: Sequence[str] = ("-port", str(GSS_PORT))
 
     def nodes(self) -> Sequence[str]:
         """Nodes of that duty."""
@@ -79,9 +80,17 @@ class GssServer(Daemons):
     def launch(self, node: str) -> Daemon:
         """Start it for whatever service its keytab has."""
         return self.daemon(
-            node, ["gss-server", "-port", str(GSS_PORT), "-verbose", "host"], r"starting",
+            # Its words when they come, and not when a buffer is full.
+            node, ["stdbuf", "-oL", "gss-server", *self.options, "-verbose", "host"], r"starting",
             {**library_environment(self.site, node),
              "KRB5_KTNAME": f"FILE:{self.site.run_folder(node) / 'keytab'}"})
+
+
+class IakerbServer(GssServer):
+    """The same for clients that reach no KDC: it passes what they say on to one."""
+
+    name = "iakerb-server"
+    options: Sequence[str] = ("-port", str(PROXY_PORT), "-iakerb")
 
 
 def realm_of(site: Site, kdc: str) -> str:

@@ -7,6 +7,7 @@ however many they are, they would all be on one node.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -17,7 +18,14 @@ from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
-from measure.services.mit_krb5 import GSS_PORT, GssServer, MitKdc, library_environment
+from measure.services.mit_krb5 import (
+    GSS_PORT,
+    PROXY_PORT,
+    GssServer,
+    IakerbServer,
+    MitKdc,
+    library_environment,
+)
 from measure.workload import Service, Session, Site
 from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
 from studies.krb5today.mechanisms import (
@@ -36,7 +44,8 @@ _KDCS = ("local", "remote", "app")
 _PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
 #: Longer than any login takes that is not lost.
 _LOGIN_S = 600.0
-_PROXY = f"tcp port {GSS_PORT}"
+#: And later fragments of datagrams, which have no ports.
+_KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
 
 
 class Workload:
@@ -44,12 +53,13 @@ class Workload:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._kdc, self._server = MitKdc(site), GssServer(site)
+        self._kdc = MitKdc(site)
+        self._servers = [GssServer(site), IakerbServer(site)]
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """KDCs, and the application server."""
-        return [self._kdc, self._server]
+        """KDCs, and the application server as such and as a proxy."""
+        return [self._kdc, *self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: every customer's logins, one after the other."""
@@ -65,8 +75,9 @@ class Workload:
         clients[0].once()  # what is read from disk and looked up for the first time
         for node in self._kdc.nodes():
             self._kdc.keys(node, out)
+        shutil.copy(self._site.mount / _HOME / "pkinit" / "ca.pem", out)
         with ExitStack() as stack:
-            points = [Point(node, node, _PORT, f"port 88 or {_PROXY} or ip[6:2] & 0x1fff != 0")
+            points = [Point(node, node, _PORT, _KERBEROS)
                       for node in (task["node"], "local", _SERVER)]
             stack.enter_context(capturing(self._site.testbed, points, _WHOLE, part="logins",
                                           out=out, logs=self._site.logs, summaries=raw["captures"]))
@@ -80,9 +91,17 @@ class Workload:
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
     def _introduce(self, node: str) -> None:
-        """Have the client's node compute for nothing, where computing takes time at all."""
+        """Have the client's node compute for nothing, where computing takes time at all.
+
+        The sample application writes a byte before each token; without delayed acknowledgements,
+        Nagle's algorithm makes that a round trip, and not 40 ms.
+        """
+        testbed, nodes = self._site.testbed, self._site.network.nodes
         if self._site.clock == "processor":
-            self._site.testbed.run(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
+            testbed.run(node, ["sysctl", "-qw", "net.core.processor_permille=0 0 0 0"])
+        for end in (node, _SERVER):
+            testbed.run(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway or "",
+                              "quickack", "1"])
 
     def _work(self, client: str) -> dict[str, float]:
         """Seconds that each node has computed; in real time, that each KDC has."""
@@ -143,7 +162,8 @@ class Client:
         """The command that authenticates to the application server; by IAKERB also logs in."""
         how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
         host = service(mechanism.target).partition("/")[2]
-        return ["gss-client", "-port", str(GSS_PORT), *how, "-nw", "-nx", "-nm",
+        port = PROXY_PORT if mechanism.is_proxied else GSS_PORT
+        return ["gss-client", "-port", str(port), *how, "-nw", "-nx", "-nm",
                 self._site.network.nodes[_SERVER].address, f"host@{host}", "hello"]
 
     def _environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
