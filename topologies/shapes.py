@@ -28,8 +28,12 @@ def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: s
     return Network(name, nodes, links)
 
 
-def star(name: str, wires: Mapping[str, Wire], duties: Callable[[str], list[str]]) -> Network:
-    """A router with a node on each wire, by the node's name; node n has the subnet 10.0.n.0/24."""
+def star(name: str, wires: Mapping[str, Wire | None],
+         duties: Callable[[str], list[str]]) -> Network:
+    """A router with a node on each wire, by the node's name; node n has the subnet 10.0.n.0/24.
+
+    None is a wire that takes no time.
+    """
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []
     for number, (node, wire) in enumerate(wires.items(), 1):

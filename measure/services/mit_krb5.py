@@ -51,7 +51,8 @@ class MitKdc(Daemons):
 
     def _environment(self, node: str) -> dict[str, str]:
         place = self.site.mount / node / "kdc"
-        return {"KRB5_CONFIG": str(place / "krb5.conf"), "KRB5_KDC_PROFILE": str(place / "kdc.conf")}
+        return {"KRB5_CONFIG": str(place / "krb5.conf"),
+                "KRB5_KDC_PROFILE": str(place / "kdc.conf")}
 
     def _do(self, argv: Sequence[str], said: str, environment: Mapping[str, str], node: str) -> str:
         done = subprocess.run(argv, input=said, env={**os.environ, **environment}, text=True,

@@ -43,7 +43,7 @@ class LoginCase:
     anchor: x509.Certificate
 
     def granted(self, kind: str) -> list[Exchange]:
-        """Requests of a kind that were granted, each once: the same may be sent and answered twice."""
+        """Requests of a kind that were granted, each once: one may be sent and answered twice."""
         once = {exchange.request.payload: exchange for exchange in self.exchanges
                 if exchange.request.kind == kind and exchange.is_granted}
         return list(once.values())

@@ -27,7 +27,7 @@ PKINIT_REQUEST, PKINIT_REPLY, FAST, SPAKE = 16, 17, 136, 151
 class KerberosMessage:
     """A message: who says it to whom, what it says, and by which way it was carried.
 
-    `way` is udp, tcp, gss (a token for the application server) or proxy (a token for it to pass on).
+    `way` is udp, tcp, gss (a token for the application server) or proxy (one for it to pass on).
     """
 
     source: str

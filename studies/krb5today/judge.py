@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -17,7 +16,7 @@ from protocols.kerberos import keytab
 from studies.krb5today import evidence, exchange
 from studies.krb5today.body import LoginMessage, Measured
 from studies.krb5today.evidence import LoginCase
-from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
+from studies.krb5today.mechanisms import MECHANISMS
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure")
@@ -78,9 +77,10 @@ def _measured(case: LoginCase, raw: Mapping[str, Any]) -> Measured:
     windows = list(_windows(case, logins)) if is_lone else []
     times = [end - begin for begin, end in windows] or [
         (entry["ended_ns"] - entry["began_ns"]) / 1e9 for entry in logins]
+    # What an application says after a login is none of it; how a connection ends is.
+    is_all = not windows or not case.mechanism.target
     packets = [size for at_s, size in case.traffic.packets
-               if not windows or any(begin <= at_s <= end for begin, end in _until_closed(
-                   case.mechanism, windows))]
+               if is_all or any(begin <= at_s <= end for begin, end in windows)]
     sent = Counter(message.payload for message in case.said if message.kind
                    and message.source == case.client)
     return Measured(
@@ -123,15 +123,6 @@ def _windows(case: LoginCase,
         if first is None or not last:
             raise MeasureError("data", "a login without any packet")
         yield first, max(last)
-
-
-def _until_closed(mechanism: LoginMechanism,
-                  windows: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Windows of packets: to the next login's, so that a connection's end is counted; with an
-    application behind it, whose own words are none of a login, to the last message.
-    """
-    for (begin, end), following in zip(windows, [*windows[1:], None], strict=True):
-        yield begin, end if mechanism.target else following[0] - 1e-9 if following else float("inf")
 
 
 def _messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:

@@ -10,12 +10,14 @@ from topologies.loader import load_wire
 from topologies.model import Network
 
 #: The client's nodes by the level of the factor wire, and the wires that they are on.
-CLIENTS: Mapping[str, str] = {"lan": "client", "wan": "client-wan", "slow": "client-slow",
-                              "3g": "client-3g", "2g": "client-2g"}
+CLIENTS: Mapping[str, str] = {
+    "none": "client-bare", "lan": "client", "wan": "client-wan", "slow": "client-slow",
+    "3g": "client-3g", "2g": "client-2g"}
+#: All that is between client and KDCs is the client's wire.
 _WIRES: Mapping[str, str] = {
     "client": "lan-10m", "client-wan": "wide-area", "client-slow": "slow-internet",
-    "client-3g": "umts-3g", "client-2g": "gprs-2g", "local": "lan-10m", "remote": "lan-10m",
-    "app": "lan-10m"}
+    "client-3g": "umts-3g", "client-2g": "gprs-2g", "client-bare": "", "local": "", "remote": "",
+    "app": ""}
 #: Only one of the client's nodes has files rendered: wherever it is, it is the same one.
 _DUTIES: Mapping[str, list[str]] = {
     "client": ["kerberos_client"], "local": ["kdc"], "remote": ["kdc"],
@@ -24,7 +26,8 @@ _DUTIES: Mapping[str, list[str]] = {
 
 def realms() -> Network:
     """All nodes."""
-    made = shapes.star("realms", {node: load_wire(wire) for node, wire in _WIRES.items()},
+    made = shapes.star("realms", {node: load_wire(wire) if wire else None
+                                  for node, wire in _WIRES.items()},
                        lambda node: _DUTIES.get(node, ["place_of_client"]))
     nodes = {name: replace(node, agent="local") if node.has("kerberos_client") else node
              for name, node in made.nodes.items()}

@@ -29,7 +29,7 @@ def agreement(exchange: Exchange) -> str:
 
 
 def complaints(exchange: Exchange, user: str, anchor: x509.Certificate) -> Iterator[str]:
-    """What is wrong with the signatures of both; `user` is "" for nobody: nothing is signed then."""
+    """What is wrong with the signatures of both; `user` is "" for nobody, who signs nothing."""
     request = _signed_request(exchange)
     if not user:
         if request.signers or request.certificates:

@@ -72,6 +72,12 @@ class Krb5Today(AnyStudy):
 
         return judge.judge(repetition)
 
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
+        """The price list, the timers on a slow wire, and what a KDC can bear."""
+        from studies.krb5today.report import report
+
+        return report(self, results, options)
+
 
 def policy(transport: str, asked: Asked) -> Policy:
     """The realms' settings."""
