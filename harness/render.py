@@ -104,7 +104,7 @@ def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
 #: Asks an authentication server as access points do, and is none.
 _RADIUS_CLIENT = "radius_client"
 #: Duties of Kerberos: who issues tickets, asks for them, and takes them.
-_KDC, _KERBEROS_SERVER = "kdc", "kerberos_server"
+_KDC, _KERBEROS_SERVER = "kerberos_kdc", "kerberos_server"
 
 
 def _realm(kdc: str) -> str:

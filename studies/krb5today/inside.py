@@ -41,6 +41,8 @@ from studies.krb5today.mechanisms import (
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
 _HOME, _SERVER, _PORT = "client", "app", "wire"
 _KDCS = ("local", "remote", "app")
+#: Where PKINIT is installed.
+ROOT = Path("/")
 _PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
 #: Longer than any login takes that is not lost.
 _LOGIN_S = 600.0
@@ -64,7 +66,7 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: every customer's logins, one after the other."""
         mechanism, raw = MECHANISMS[task["mechanism"]], session.raw
-        raw |= {"captures": [], "logins": [], "lacking": _lacking(mechanism), "addresses": {
+        raw |= {"captures": [], "logins": [], "lacking": lacking(mechanism), "addresses": {
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
         if raw["lacking"]:
             return
@@ -216,9 +218,9 @@ def _instead(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism
     return MECHANISMS.get(control.instead, mechanism)
 
 
-def _lacking(mechanism: LoginMechanism) -> str:
+def lacking(mechanism: LoginMechanism) -> str:
     """Why the installed krb5 cannot do it; "" if it can."""
-    plugins = [file.read_bytes() for file in Path("/").glob(_PLUGIN)]
+    plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking
 
 

@@ -20,8 +20,8 @@ _WIRES: Mapping[str, str] = {
     "app": ""}
 #: Only one of the client's nodes has files rendered: wherever it is, it is the same one.
 _DUTIES: Mapping[str, list[str]] = {
-    "client": ["kerberos_client"], "local": ["kdc"], "remote": ["kdc"],
-    "app": ["kdc", "kerberos_server"]}
+    "client": ["kerberos_client"], "local": ["kerberos_kdc"], "remote": ["kerberos_kdc"],
+    "app": ["kerberos_kdc", "kerberos_server"]}
 
 
 def realms() -> Network:

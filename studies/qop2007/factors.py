@@ -30,6 +30,10 @@ def policies(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         own = [load(path) for path in files]
     except PolicyError as error:
         raise StudyError(str(error)) from None
+    for policy in own:
+        if policy.layers.kerberos is not None:
+            raise StudyError(f"policy {policy.id}: nobody logs in to a realm in this study; leave "
+                             "out layers.kerberos")
     if not names and not own:
         return [policy_level(policy) for policy in twelve.values()]
     chosen = [twelve[name] for name in names] or [twelve[BASELINE]]
