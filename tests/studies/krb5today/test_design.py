@@ -43,7 +43,8 @@ def test_settings_become_the_realms_policy() -> None:
 def test_clients_of_each_wire_are_in_the_network() -> None:
     """Each level of the factor wire has its node, and realms theirs."""
     made = network.realms()
-    assert set(network.CLIENTS.values()) | {"local", "remote", "app"} == set(made.nodes) - {"router"}
+    servers = {"local", "remote", "app"}
+    assert set(network.CLIENTS.values()) | servers == set(made.nodes) - {"router"}
     assert made.of_duty("kerberos_kdc") == ["local", "remote", "app"]
 
 
