@@ -191,9 +191,9 @@ class KerberosLayer(BaseModel):
 
     encryption: Literal["aes256-sha384", "aes256-sha1"] = Field(
         default="aes256-sha384", description="Of tickets and messages: RFC 8009's or RFC 3962's.")
-    rsa_bits: Annotated[Literal[2048, 3072, 4096], Whole] = Field(
+    certificate_bits: Annotated[Literal[2048, 3072, 4096], Whole] = Field(
         default=2048, description="Length of the keys in certificates for PKINIT.")
-    dh_bits: Annotated[Literal[2048, 4096], Whole] = Field(
+    group_bits: Annotated[Literal[2048, 4096], Whole] = Field(
         default=2048, description="Group of PKINIT's key agreement: MODP of so many bits.")
     udp_limit_bytes: Annotated[int, Field(ge=1, le=32700)] | None = Field(
         default=None, description="Longest request that goes by UDP first; 1: TCP always. Left "

@@ -17,9 +17,9 @@ CLIENT = Metric("client_s", "processor of the client, each login", unit="ms", sc
                 short="client", better="lower", heading=("client,", "processor"))
 TRIPS = Metric("round_trips", "round trips", digits=1, short="trips", better="lower",
                heading=("round", "trips"))
-PACKETS = Metric("packets", "packets on the client's wire", digits=1, short="packets",
-                 better="lower", heading=("packets,", "client"))
-BYTES = Metric("bytes_on_wire", "bytes on the client's wire", unit="kB", scale=1e-3, digits=2,
+PACKETS = Metric("login_packets", "packets on the client's wire", digits=1,
+                 short="packets", better="lower", heading=("packets,", "client"))
+BYTES = Metric("login_bytes", "bytes on the client's wire", unit="kB", scale=1e-3, digits=2,
                short="bytes", better="lower", heading=("bytes,", "client"))
 REPEATED = Metric("repeated_requests", "requests sent again", digits=1, short="again",
                   better="lower", heading=("sent", "again"))
@@ -49,8 +49,8 @@ class Measured(RecordPart):
     kdc_s: float | None
     client_s: float | None
     round_trips: float
-    packets: float
-    bytes_on_wire: float
+    login_packets: float
+    login_bytes: float
     repeated_requests: float
     retransmitted_packets: int
     login_times_s: list[float]

@@ -8,7 +8,7 @@ _LONG = 0x80
 
 
 @dataclass(frozen=True)
-class Part:
+class DerValue:
     """A value: its tag's byte, its content, and all of its bytes."""
 
     tag: int
@@ -16,11 +16,11 @@ class Part:
     whole: bytes
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[DerValue]:
         """What is in it, one after the other. Raises ValueError."""
         return parts(self.content)
 
-    def tagged(self, tag: int) -> Part:
+    def tagged(self, tag: int) -> DerValue:
         """The first part of that tag. Raises ValueError."""
         for part in self.parts:
             if part.tag == tag:
@@ -28,7 +28,7 @@ class Part:
         raise ValueError(f"nothing tagged {tag:#x}")
 
 
-def parts(data: bytes) -> list[Part]:
+def parts(data: bytes) -> list[DerValue]:
     """Values one after the other. Raises ValueError."""
     values, place = [], 0
     while place < len(data):
@@ -38,7 +38,7 @@ def parts(data: bytes) -> list[Part]:
     return values
 
 
-def first(data: bytes) -> Part:
+def first(data: bytes) -> DerValue:
     """The value at the beginning. Raises ValueError."""
     if len(data) < 2:
         raise ValueError("no value")
@@ -48,4 +48,4 @@ def first(data: bytes) -> Part:
         size = int.from_bytes(data[2:at], "big")
     if at + size > len(data):
         raise ValueError("a value is cut short")
-    return Part(data[0], data[at:at + size], data[:at + size])
+    return DerValue(data[0], data[at:at + size], data[:at + size])

@@ -16,7 +16,13 @@ from measure.record import CheckRecord
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Undecipherable
 from studies.krb5today import pkinit, tickets
-from studies.krb5today.exchange import FAST, PKINIT_REQUEST, SPAKE, Exchange, KerberosMessage
+from studies.krb5today.exchange import (
+    FAST,
+    PKINIT_REQUEST,
+    SPAKE,
+    KerberosExchange,
+    KerberosMessage,
+)
 from studies.krb5today.mechanisms import LOCAL, REMOTE, USER, LoginMechanism, service
 from studies.krb5today.tickets import OpenedTicket
 
@@ -35,14 +41,14 @@ class LoginCase:
     client: str
     logins: int
     said: Sequence[KerberosMessage]
-    exchanges: Sequence[Exchange]
+    exchanges: Sequence[KerberosExchange]
     at_server: Sequence[KerberosMessage]
     traffic: Traffic
     addresses: Mapping[str, str]
     keys: Mapping[str, bytes]
     anchor: x509.Certificate
 
-    def granted(self, kind: str) -> list[Exchange]:
+    def granted(self, kind: str) -> list[KerberosExchange]:
         """Requests of a kind that were granted, each once: one may be sent and answered twice."""
         once = {exchange.request.payload: exchange for exchange in self.exchanges
                 if exchange.request.kind == kind and exchange.is_granted}
@@ -120,7 +126,7 @@ def _named(kinds: set[int]) -> str:
     return ", ".join(names[kind] for kind in sorted(kinds)) or "none"
 
 
-def _armour(case: LoginCase, exchange: Exchange) -> Iterator[str]:
+def _armour(case: LoginCase, exchange: KerberosExchange) -> Iterator[str]:
     """The armour is an anonymous ticket, opened here with the KDC's key."""
     try:
         ticket = tickets.opened(pkinit.armour(exchange.request.padata[FAST]), case.keys)
@@ -153,7 +159,7 @@ def _tickets(case: LoginCase) -> Iterator[str]:
             yield f"{ticket.service}: got by {', '.join(ticket.indicators) or 'nothing'}"
 
 
-def _opened(case: LoginCase) -> Iterator[tuple[Exchange, OpenedTicket | str]]:
+def _opened(case: LoginCase) -> Iterator[tuple[KerberosExchange, OpenedTicket | str]]:
     for exchange in (*case.granted("AS-REQ"), *case.granted("TGS-REQ")):
         try:
             yield exchange, tickets.opened(exchange.reply.value["ticket"], case.keys)

@@ -55,7 +55,7 @@ def of(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class KerberosExchange:
     """A request with its reply, or with the KRB-ERROR that answers it."""
 
     request: KerberosMessage
@@ -67,7 +67,7 @@ class Exchange:
         return self.reply.kind in _REPLIES
 
 
-def answered(said: Sequence[KerberosMessage]) -> list[Exchange]:
+def answered(said: Sequence[KerberosMessage]) -> list[KerberosExchange]:
     """Every reply with the request that it answers: the last one on its socket or connection."""
     asked, exchanges = dict[tuple[frozenset[str], int], KerberosMessage](), []
     for message in said:
@@ -75,7 +75,7 @@ def answered(said: Sequence[KerberosMessage]) -> list[Exchange]:
         if message.kind in _REQUESTS:
             asked[key] = message
         elif key in asked:
-            exchanges.append(Exchange(asked.pop(key), message))
+            exchanges.append(KerberosExchange(asked.pop(key), message))
     return exchanges
 
 

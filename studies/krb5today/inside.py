@@ -71,7 +71,7 @@ class Workload:
         if raw["lacking"]:
             return
         self._introduce(task["node"])
-        clients = [Client(self._site, task["node"], mechanism, number)
+        clients = [LoginClient(self._site, task["node"], mechanism, number)
                    for number in range(task["customers"])]
         clients[0].prepare()
         clients[0].once()  # what is read from disk and looked up for the first time
@@ -116,7 +116,7 @@ class Workload:
         return {}
 
 
-class Client:
+class LoginClient:
     """A user at a node, with tickets of its own."""
 
     def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int) -> None:
@@ -199,7 +199,7 @@ class Client:
         return done.returncode, words
 
 
-def _all(clients: Sequence[Client], logins: int) -> None:
+def _all(clients: Sequence[LoginClient], logins: int) -> None:
     """All of them at once, each one login after the other."""
     if len(clients) == 1:
         clients[0].log_in(logins)

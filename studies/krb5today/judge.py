@@ -88,7 +88,7 @@ def _measured(case: LoginCase, raw: Mapping[str, Any]) -> Measured:
         kdc_s=_work_s(raw, ("local", "remote") if not case.mechanism.is_direct else ("app",)),
         client_s=_work_s(raw, (case.client,)),
         round_trips=(len(case.traffic.opened_s) + len(case.exchanges)) / count,
-        packets=len(packets) / count, bytes_on_wire=sum(packets) / count,
+        login_packets=len(packets) / count, login_bytes=sum(packets) / count,
         repeated_requests=sum(times - 1 for times in sent.values()) / count,
         retransmitted_packets=case.traffic.retransmitted, login_times_s=times,
         messages=list(_messages(case, windows)))
@@ -101,16 +101,21 @@ def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
 
 
 def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
-    """Logins a second, of each customer from its first one's start to its last one's end."""
-    rate = 0.0
-    for customer in {entry["customer"] for entry in logins}:
-        own = [entry for entry in logins if entry["customer"] == customer]
-        span_ns = max(entry["ended_ns"] for entry in own) - min(
-            entry["began_ns"] for entry in own)
-        if span_ns <= 0:
-            raise MeasureError("stream", "the logins took no time at all")
-        rate += len(own) * 1e9 / span_ns
-    return rate
+    """Logins a second while all customers are at it: from the first login's end of all on.
+
+    A lone customer's are counted from the first one's start.
+    """
+    ends = sorted(entry["ended_ns"] for entry in logins)
+    customers = {entry["customer"] for entry in logins}
+    if len(customers) == 1:
+        began_ns, until_ns = min(entry["began_ns"] for entry in logins), ends[-1]
+    else:
+        began_ns = ends[0]
+        until_ns = min(max(entry["ended_ns"] for entry in logins if entry["customer"] == customer)
+                       for customer in customers)
+    if until_ns <= began_ns:
+        raise MeasureError("stream", "the logins took no time at all")
+    return sum(began_ns < end <= until_ns for end in ends) * 1e9 / (until_ns - began_ns)
 
 
 def _windows(case: LoginCase,

@@ -11,7 +11,7 @@ from cryptography import x509
 from protocols.kerberos import messages
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE
 from studies.krb5today import der, signed
-from studies.krb5today.exchange import PKINIT_REPLY, PKINIT_REQUEST, Exchange
+from studies.krb5today.exchange import PKINIT_REPLY, PKINIT_REQUEST, KerberosExchange
 
 _SIGNED_AUTH_PACK, _DH_SIGNED = 0x80, 0x80
 _AUTHENTICATOR, _PUBLIC_VALUE, _CHECKSUM = 0xA0, 0xA1, 0xA3
@@ -19,7 +19,7 @@ _DH_INFO, _ENCRYPTED_KEY = 0xA0, 0x81
 _BODY = 0xA4
 
 
-def agreement(exchange: Exchange) -> str:
+def agreement(exchange: KerberosExchange) -> str:
     """DH or RSA where request and reply agree about it; else what each of them has."""
     offers = any(part.tag == _PUBLIC_VALUE for part in _auth_pack(exchange).parts)
     reply = exchange.reply.padata.get(PKINIT_REPLY, b"\0")[0]
@@ -28,7 +28,7 @@ def agreement(exchange: Exchange) -> str:
     return asked if asked == answered else f"{asked} asked and {answered} answered"
 
 
-def complaints(exchange: Exchange, user: str, anchor: x509.Certificate) -> Iterator[str]:
+def complaints(exchange: KerberosExchange, user: str, anchor: x509.Certificate) -> Iterator[str]:
     """What is wrong with the signatures of both; `user` is "" for nobody, who signs nothing."""
     request = _signed_request(exchange)
     if not user:
@@ -56,20 +56,20 @@ def armour(fast: bytes) -> Mapping[str, Any]:
     return ticket
 
 
-def _signed_request(exchange: Exchange) -> signed.SignedContent:
+def _signed_request(exchange: KerberosExchange) -> signed.SignedContent:
     value = der.first(exchange.request.padata[PKINIT_REQUEST])
     return signed.read(value.tagged(_SIGNED_AUTH_PACK).content)
 
 
-def _auth_pack(exchange: Exchange) -> der.Part:
+def _auth_pack(exchange: KerberosExchange) -> der.DerValue:
     return der.first(_signed_request(exchange).content)
 
 
-def _body_checksum(exchange: Exchange) -> bytes:
+def _body_checksum(exchange: KerberosExchange) -> bytes:
     authenticator = _auth_pack(exchange).tagged(_AUTHENTICATOR).parts[0]
     return authenticator.tagged(_CHECKSUM).parts[0].content
 
 
-def _body(exchange: Exchange) -> bytes:
+def _body(exchange: KerberosExchange) -> bytes:
     """The request's body, as it was sent."""
     return der.first(exchange.request.payload).parts[0].tagged(_BODY).content

@@ -30,7 +30,7 @@ class SignedContent:
 
     content: bytes
     certificates: Sequence[x509.Certificate]
-    signers: Sequence[der.Part]
+    signers: Sequence[der.DerValue]
 
     def complaint(self, anchor: x509.Certificate, name: str,
                   purpose: x509.ObjectIdentifier) -> str:
@@ -105,7 +105,7 @@ def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:
                    if messages.name_of(value["principalName"]) == first]
 
 
-def _digest_in(attributes: der.Part) -> bytes:
+def _digest_in(attributes: der.DerValue) -> bytes:
     for attribute in attributes.parts:
         if attribute.parts[0].content == _MESSAGE_DIGEST:
             return attribute.parts[1].parts[0].content

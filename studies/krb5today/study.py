@@ -81,9 +81,9 @@ class Krb5Today(AnyStudy):
 
 def policy(transport: str, asked: Asked) -> Policy:
     """The realms' settings."""
-    name = f"{transport}-{asked.rsa_bits}-{asked.dh_bits}"
+    name = f"{transport}-{asked.realm_rsa_bits}-{asked.realm_dh_bits}"
     return Policy(id=name, name=f"MIT Kerberos {name}", layers=Layers(kerberos=KerberosLayer(
-        rsa_bits=asked.rsa_bits, dh_bits=asked.dh_bits,
+        certificate_bits=asked.realm_rsa_bits, group_bits=asked.realm_dh_bits,
         udp_limit_bytes=1 if transport == "tcp" else None)))
 
 

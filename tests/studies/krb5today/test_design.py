@@ -35,8 +35,8 @@ def test_unknown_mechanisms_are_refused() -> None:
 
 def test_settings_become_the_realms_policy() -> None:
     """Key lengths and the transport are the policy's, which Ansible renders."""
-    layer = policy("tcp", Asked(rsa_bits=3072, dh_bits=4096)).layers.kerberos
-    assert layer == KerberosLayer(rsa_bits=3072, dh_bits=4096, udp_limit_bytes=1)
+    layer = policy("tcp", Asked(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
+    assert layer == KerberosLayer(certificate_bits=3072, group_bits=4096, udp_limit_bytes=1)
     assert policy("default", Asked()).layers.kerberos == KerberosLayer()
 
 
