@@ -43,13 +43,17 @@ class LoginDemand:
 
 @dataclass(frozen=True)
 class KdcLoad:
-    """A load that was measured, with the model's answer."""
+    """A load that was measured, with what the model takes.
+
+    `demand` has the KDC's processor as it was counted under this load, `alone` a lone customer's.
+    """
 
     mechanism: str
     customers: int
     rate: Observation
     response: Observation | None
     demand: LoginDemand
+    alone: LoginDemand
 
     @property
     def modelled_per_s(self) -> float:
@@ -79,7 +83,7 @@ def loads(cells: Cells) -> Iterator[KdcLoad]:
         asked = demand(cells, mechanism)
         for customers in CUSTOMERS[1:] if asked else ():
             cell = ids(mechanism, "none", customers=customers)
-            rate = observation(cells, RATE.name, cell)
-            if rate and asked:
+            rate, kdc = (observation(cells, metric.name, cell) for metric in (RATE, KDC))
+            if rate and kdc and asked:
                 yield KdcLoad(mechanism, customers, rate, observation(cells, TIME.name, cell),
-                              asked)
+                              LoginDemand(kdc.estimate.mean, asked.delay_s), asked)

@@ -135,6 +135,46 @@ def test_keys_of_others_open_nothing(judged: Callable[..., Judged]) -> None:
     assert "tickets open and say how" in broken(judged("pkinit-rsa", "pkinit-rsa", change))
 
 
+def test_an_answer_that_is_not_by_the_session_key_is_seen(judged: Callable[..., Judged]) -> None:
+    """A byte of the server's last AP-REP changed: the ticket's key opens it no more."""
+    def change(folder: Path) -> None:
+        capture = folder / "logins-client.pcap"
+        data = bytearray(capture.read_bytes())
+        # [APPLICATION 15] of some 150 bytes; what is encrypted ends it.
+        data[data.rindex(b"\x6f\x81\x97\x30") + 120] ^= 1
+        capture.write_bytes(bytes(data))
+
+    assert broken(judged("pktapp", "pktapp", change)) == {"client and server prove the key"}
+
+
+def test_a_key_in_a_message_is_seen(judged: Callable[..., Judged]) -> None:
+    """Were 32 bytes of a request somebody's key, it would not be in clear unnoticed."""
+    def change(folder: Path) -> None:
+        keytab = (folder / "LOCAL.TEST.keytab").read_bytes()
+        name = bytes.fromhex("06092a864886f70d010904")
+        data = (folder / "logins-client.pcap").read_bytes()
+        said = data[data.index(name) + 20:][:32]
+        place = keytab.index(b"\x00\x14\x00\x20") + 4
+        (folder / "another.keytab").write_bytes(
+            keytab[:place] + said + keytab[place + 32:])
+        for file in folder.glob("LOCAL.TEST.keytab"):
+            file.rename(folder / "z.keytab")
+
+    assert "no key in clear" in broken(judged("pkinit-rsa", "pkinit-rsa", change))
+
+
+def test_a_message_of_another_form_is_seen(judged: Callable[..., Judged]) -> None:
+    """A request whose outer tag is another one is no message of Kerberos."""
+    def change(folder: Path) -> None:
+        capture = folder / "logins-client.pcap"
+        data = bytearray(capture.read_bytes())
+        data[data.index(b"\x6a\x81")] = 0x6F
+        capture.write_bytes(bytes(data))
+
+    assert "messages follow the schema" in broken(judged("fast", "fast", change)) | broken(
+        judged("pkinit-rsa", "pkinit-rsa", change))
+
+
 def test_a_silent_fallback_is_a_downgrade(shared_qop: Qop) -> None:
     """The client never shows a certificate it does not trust itself: the user types the password.
 
