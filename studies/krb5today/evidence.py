@@ -215,7 +215,9 @@ def _passed_on(case: LoginCase) -> Iterator[str]:
 
     for wrapped, plain, what in ((of(case.client, "app"), of("app", "local"), "requests"),
                                  (of("app", case.client), of("local", "app"), "replies")):
-        if set(wrapped) != set(plain) or not wrapped:
+        if not wrapped:
+            yield f"no {what} pass the proxy"
+        elif set(wrapped) != set(plain):
             yield f"{len(set(wrapped) ^ set(plain))} {what} differ behind the proxy"
 
 
