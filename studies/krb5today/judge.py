@@ -115,7 +115,7 @@ def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
                        for customer in customers)
     if until_ns <= began_ns:
         raise MeasureError("stream", "the logins took no time at all")
-    return sum(began_ns < end <= until_ns for end in ends) * 1e9 / (until_ns - began_ns)
+    return float(sum(began_ns < end <= until_ns for end in ends) * 1e9 / (until_ns - began_ns))
 
 
 def _windows(case: LoginCase,
