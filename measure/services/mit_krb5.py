@@ -12,6 +12,7 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 
+#: Where the application server answers: as such, and as a proxy.
 GSS_PORT, PROXY_PORT = 4444, 4445
 _DATABASE_S = 60.0
 #: The library draws no key for what nobody ever opens but this run.

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from measure.messages import Traffic, WireMessage
+from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
 from studies.krb5today import der
 
-#: Ports of the application server as such and as a proxy, whose messages have a byte before them.
-GSS_PORT, PROXY_PORT = 4444, 4445
+#: The application server's messages, as such and as a proxy, have a byte before their length.
 LEADS = {GSS_PORT: 1, PROXY_PORT: 1}
 _SERVERS = {88, GSS_PORT, PROXY_PORT}
 _REQUESTS, _REPLIES = ("AS-REQ", "TGS-REQ", "AP-REQ"), ("AS-REP", "TGS-REP", "AP-REP")
