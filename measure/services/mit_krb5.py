@@ -15,7 +15,7 @@ from measure.workload import Site
 #: Where the application server answers: as such, and as a proxy.
 GSS_PORT, PROXY_PORT = 4444, 4445
 _DATABASE_S = 60.0
-#: The library draws no key for what nobody ever opens but this run.
+#: Of a database that lives as long as its run, and has no secrets but the run's.
 _MASTER = "master"
 
 
