@@ -13,6 +13,7 @@ from cryptography import x509
 from measure import messages
 from measure.errors import MeasureError
 from protocols.kerberos import keytab
+from protocols.kerberos.errors import RefusalCode
 from studies.krb5today import evidence, exchange
 from studies.krb5today.body import LoginMessage, Measured
 from studies.krb5today.evidence import LoginCase
@@ -22,10 +23,6 @@ from studies.study import Judged, Repetition
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure")
 #: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
 _MORE = {25, 52, 91}
-_REFUSALS = {16: "no pre-authentication that it takes", 24: "preauthentication failed",
-             37: "clock skew", 62: "client not trusted", 64: "invalid signature",
-             70: "cannot verify certificate", 71: "invalid certificate",
-             75: "client name mismatch", 77: "inconsistent key purpose"}
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -46,12 +43,18 @@ def judge(repetition: Repetition) -> Judged:
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
-    reasons = [f"refused: {code} {_REFUSALS.get(code, 'see RFC 4120')}" for code in refused]
+    reasons = [f"refused: {_named(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
     reasons += [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
     reasons += [f"the captures lack {lost} packets"] * bool(lost)
     measured = None if failed or refused else _measured(case, raw)
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+
+
+def _named(code: int) -> str:
+    """A KRB-ERROR's code with its name, where it is one of those that are known here."""
+    names = {int(known): known.name.lower().replace("_", " ") for known in RefusalCode}
+    return f"{code} {names.get(code, '(RFC 4120)')}"
 
 
 def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:

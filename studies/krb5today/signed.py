@@ -10,7 +10,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from protocols.kerberos.certificates import bound_name
+from protocols.kerberos import messages
+from protocols.kerberos.certificates import PRINCIPAL_NAME, bound_name
 from protocols.kerberos.errors import Refusal
 from studies.krb5today import der
 
@@ -93,9 +94,6 @@ def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name
 
 def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:
     """The principal that a certificate is about, and its realms."""
-    from protocols.kerberos import messages
-    from protocols.kerberos.certificates import PRINCIPAL_NAME
-
     first, _ = bound_name(certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     values = [messages.decode("KRB5PrincipalName", entry.value)
