@@ -46,6 +46,9 @@ ROOT = Path("/")
 _PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
 #: Longer than any login takes that is not lost.
 _LOGIN_S = 600.0
+#: By then nothing is on a wire any more, not even what was sent again; where waiting takes time,
+#: nobody waits for the slowest one.
+_DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
 #: And later fragments of datagrams, which have no ports.
 _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
 
@@ -75,6 +78,7 @@ class Workload:
                    for number in range(task["customers"])]
         clients[0].prepare()
         clients[0].once()  # what is read from disk and looked up for the first time
+        clients[0].drain()
         for node in self._kdc.nodes():
             self._kdc.keys(node, out)
         shutil.copy(self._site.mount / _HOME / "pkinit" / "ca.pem", out)
@@ -143,10 +147,16 @@ class LoginClient:
                 "status": max(status for status, _ in said),
                 "said": "; ".join(words for _, words in said if words)[:300]}
 
-    def log_in(self, count: int) -> None:
-        """So many times."""
+    def log_in(self, count: int, *, is_lone: bool) -> None:
+        """So many times; alone, each on wires that are empty."""
         for _ in range(count):
             self.logins.append(self.once())
+            if is_lone:
+                self.drain()
+
+    def drain(self) -> None:
+        """Wait until nothing of a login is on its way any more."""
+        time.sleep(_REAL_DRAINED_S if self._site.clock == "real" else _DRAINED_S)
 
     def _steps(self) -> list[tuple[list[str], dict[str, str]]]:
         """The commands of a login, with what is in their environment."""
@@ -202,9 +212,10 @@ class LoginClient:
 def _all(clients: Sequence[LoginClient], logins: int) -> None:
     """All of them at once, each one login after the other."""
     if len(clients) == 1:
-        clients[0].log_in(logins)
+        clients[0].log_in(logins, is_lone=True)
         return
-    threads = [threading.Thread(target=client.log_in, args=(logins,)) for client in clients]
+    threads = [threading.Thread(target=client.log_in, args=(logins,), kwargs={"is_lone": False})
+               for client in clients]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -106,19 +106,19 @@ def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
 def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
     """Logins a second while all customers are at it: from the first login's end of all on.
 
-    A lone customer's are counted from the first one's start.
+    A lone customer pauses, which does not count.
     """
     ends = sorted(entry["ended_ns"] for entry in logins)
     customers = {entry["customer"] for entry in logins}
     if len(customers) == 1:
-        began_ns, until_ns = min(entry["began_ns"] for entry in logins), ends[-1]
+        count, span_ns = len(logins), sum(entry["ended_ns"] - entry["began_ns"] for entry in logins)
     else:
-        began_ns = ends[0]
         until_ns = min(max(entry["ended_ns"] for entry in logins if entry["customer"] == customer)
                        for customer in customers)
-    if until_ns <= began_ns:
+        count, span_ns = sum(ends[0] < end <= until_ns for end in ends), until_ns - ends[0]
+    if span_ns <= 0:
         raise MeasureError("stream", "the logins took no time at all")
-    return float(sum(began_ns < end <= until_ns for end in ends) * 1e9 / (until_ns - began_ns))
+    return float(count * 1e9 / span_ns)
 
 
 def _windows(case: LoginCase,
