@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from measure import evidence, mobility
+from measure import counting, evidence, mobility
 from measure.observed import Check, Observed
 from policies import Policy
 
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
-    return [*evidence.layers(policy, seen),
+    return [*evidence.layers(policy, seen), *counting.verify(seen),
             *mobility.verify(policy.layers.ipsec is not None, seen)]
 
 
