@@ -20,6 +20,7 @@ from policies.errors import fault
 from policies.fields import Whole, check_realm
 from policies.options import DaemonOptions
 from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
+from policies.upper import UpperLayers
 
 Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
 Keys = Literal["static", "eap", "psk", "sae"]
@@ -184,23 +185,7 @@ class IpsecLayer(BaseModel):
         return proposal
 
 
-class KerberosLayer(BaseModel):
-    """Who logs in to realms, and gets tickets for their services; by MIT krb5, unmodified."""
-
-    model_config = _CONFIG
-
-    encryption: Literal["aes256-sha384", "aes256-sha1"] = Field(
-        default="aes256-sha384", description="Of tickets and messages: RFC 8009's or RFC 3962's.")
-    certificate_bits: Annotated[Literal[2048, 3072, 4096], Whole] = Field(
-        default=2048, description="Length of the keys in certificates for PKINIT.")
-    group_bits: Annotated[Literal[2048, 4096], Whole] = Field(
-        default=2048, description="Group of PKINIT's key agreement: MODP of so many bits.")
-    udp_limit_bytes: Annotated[int, Field(ge=1, le=32700)] | None = Field(
-        default=None, description="Longest request that goes by UDP first; 1: TCP always. Left "
-        "out: the library's own 1465.")
-
-
-class Layers(BaseModel):
+class Layers(UpperLayers):
     """The layers of a policy; one that is absent or null is switched off."""
 
     model_config = _CONFIG
@@ -212,16 +197,6 @@ class Layers(BaseModel):
     ipsec: IpsecLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent; absent: none."
     )
-    kerberos: KerberosLayer | None = Field(
-        default=None, description="Realms and logins; absent: none."
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_absent_kerberos(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Policies without it say, render and digest what they always did.
-        said: dict[str, Any] = handler(self)
-        return said if self.kerberos is not None else {
-            key: value for key, value in said.items() if key != "kerberos"}
 
     @model_validator(mode="after")
     def _link_fits_dot1x(self) -> Self:

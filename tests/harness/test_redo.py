@@ -23,7 +23,7 @@ from harness.portable import exporting, importing, redoing, verifying
 from measure import record
 from plans import plan_of, with_levels
 from policies import Policy
-from studies.qop2007.factors import policy_level
+from studies.mobile import policy_level
 from studies.study import Repetition
 
 #: A policy of a user's own that is P2 by another name: its file is nowhere.
