@@ -5,13 +5,14 @@ from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer, TlsSettin
 from policies.loader import load, load_all
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
-from policies.upper import StreamLayer
+from policies.upper import KerberosLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",
+    "KerberosLayer",
     "Layers",
     "LinkLayer",
     "Policy",

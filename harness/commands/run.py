@@ -43,7 +43,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
 
     Everything is checked before anything starts. Results are kept as they come; an interrupted run
     goes on where it ended when the same command is given again. Exit status: 0 if every repetition
-    was measured and proven, 1 if not, 2 for bad input.
+    was measured and proven, or skipped because this machine lacks what it needs; 1 if not, 2 for
+    bad input.
     """
     plan = _plan(study, out=out, is_elsewhere=cluster is not None, **asked)
     if cluster:
