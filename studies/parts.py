@@ -91,7 +91,8 @@ class TestbedSpec:
     `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
     are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
     devices by node. `packages` names one of the variants of the machine that the study's
-    packages.yml declares (studies.packages); "" is the machine as all studies have it.
+    packages.yml declares (studies.packages); "" is the machine as all studies have it. `clock` is
+    the only one that it can be measured by, "" where that is not so.
     """
 
     network: Network
@@ -100,6 +101,7 @@ class TestbedSpec:
     devices: Mapping[str, str] = field(default_factory=dict)
     packages: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    clock: Clock | Literal[""] = ""
 
     def joined(self, other: TestbedSpec) -> TestbedSpec | None:
         """One spec that serves both, on the union of their networks; None where they differ."""

@@ -6,14 +6,12 @@ kernel's `rtnetlink.h` and `pkt_sched.h`.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-_CLONE_NEWNET = 0x40000000
+from topologies.namespaces import network_of
+
 _RTM_NEWQDISC = 36
 _NLM_F_REQUEST_ACK = 0x5
 _NLMSG_ERROR = 2
@@ -30,7 +28,7 @@ def set_size_table(pid: int, device: str, kind: str, handle: int, sizes: Sequenc
     `sizes` must be as long as the longest packet; the kernel extrapolates beyond its end. `pid` is
     a process in the device's network namespace. Raises OSError.
     """
-    with _network_of(pid):
+    with network_of(pid):
         index = socket.if_nametoindex(device)
         # A socket stays in the namespace that it was made in.
         channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -58,25 +56,3 @@ def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
 
 def _attribute(number: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)
-
-
-@contextmanager
-def _network_of(pid: int) -> Iterator[None]:
-    """Be in the network namespace of a process for a moment; other threads stay where they are."""
-    here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-                   for place in ("thread-self", pid))
-    try:
-        _enter(there)
-        try:
-            yield
-        finally:
-            _enter(here)
-    finally:
-        os.close(here)
-        os.close(there)
-
-
-def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "cannot enter the network namespace")

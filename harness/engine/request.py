@@ -80,6 +80,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         if not request.is_single:
+            _check_clock(made)
             _check_devices(made)
             study.check_clock(made.settings.clock, asked)
         _ = made.digest
@@ -230,6 +231,15 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
     return levels
+
+
+def _check_clock(made: Plan) -> None:
+    """Refuse cells that only another clock can measure."""
+    for testbed in made.testbeds.values():
+        clock = testbed.spec.clock
+        if clock not in ("", made.settings.clock):
+            raise UserError(f"{testbed.cells[0].name}: is measured by the {clock} clock only; add "
+                            f"--clock {clock}, or choose other levels")
 
 
 def _check_devices(made: Plan) -> None:

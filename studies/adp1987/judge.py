@@ -10,7 +10,9 @@ from typing import Any
 
 from studies.adp1987 import attacked, evidence, logs, matrix
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
+from studies.adp1987.design import REAL_TIME
 from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
+from studies.adp1987.realtime import judge as realtime
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "attack")
@@ -24,6 +26,9 @@ _OVERLOADED = 0.98
 def judge(repetition: Repetition) -> Judged:
     """What the repetition came to. Raises MeasureError, OSError."""
     out = repetition.out
+    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    if repetition.cell.ids["technology"] == REAL_TIME:
+        return realtime.judge(repetition, task)
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
@@ -31,7 +36,6 @@ def judge(repetition: Repetition) -> Judged:
         "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
-    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     hosts = logs.read(out)
     seed = json.loads((out / "sender-job.json").read_text())["seed"]
     proof = evidence.gather(out, task, hosts, seed)

@@ -11,6 +11,7 @@ from studies.adp1987.design import (
     DEVICES,
     NOMINAL_URGENCY,
     PROTOCOLS,
+    REAL_TIME,
     SCOPES,
     URGENCY,
     is_paced,
@@ -22,7 +23,8 @@ from topologies.loader import load_wire
 from topologies.model import Interface, Network, Node, Wire
 
 #: The paper's Ethernet, and for today's processors today's.
-WIRES = {"today": str(Path(__file__).parent / "wires" / "lan-1g.yml")}
+_TODAYS_WIRE = str(Path(__file__).parent / "wires" / "lan-1g.yml")
+WIRES = {"today": _TODAYS_WIRE, REAL_TIME: _TODAYS_WIRE}
 PAPER_WIRE = "lan-10m"
 _PLACES = {"alpha": {"to-beta": "10.9.0.1/24", "to-mid": "10.9.1.1/24"},
            "beta": {"to-alpha": "10.9.0.2/24", "to-mid": "10.9.2.1/24"},
@@ -49,6 +51,8 @@ def network(wire: Wire) -> Network:
 
 def testbed(cell: Cell) -> Spec:
     """The hosts with the cell's device; a testbed a trace, so that traces go side by side."""
+    if cell.ids["technology"] == REAL_TIME:
+        return Spec(network(wire_of(cell)), options={"real_time": True}, clock="real")
     device = DEVICES[cell.ids["technology"]]
     return Spec(network(wire_of(cell)), devices=dict.fromkeys(_PLACES, device),
                 options={"trace": cell.ids["trace"]})
@@ -65,6 +69,7 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
         "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
         "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
-        "messages": asked.messages, "proof_messages": asked.proof_messages,
+        "messages": asked.messages, "paced_messages": asked.paced_messages
+        if ids["technology"] == REAL_TIME else asked.messages, "proof_messages": asked.proof_messages,
         "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
         "saturated": not is_paced(ids)}
