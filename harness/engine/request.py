@@ -236,10 +236,11 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
 def _check_clock(made: Plan) -> None:
     """Refuse cells that only another clock can measure."""
     for testbed in made.testbeds.values():
-        clock = testbed.spec.clock
-        if clock not in ("", made.settings.clock):
-            raise UserError(f"{testbed.cells[0].name}: is measured by the {clock} clock only; add "
-                            f"--clock {clock}, or choose other levels")
+        clocks = testbed.spec.clocks
+        if clocks and made.settings.clock not in clocks:
+            raise UserError(f"{testbed.cells[0].name}: is not measured by the "
+                            f"{made.settings.clock} clock; add --clock {clocks[0]}, or choose "
+                            "other levels")
 
 
 def _check_devices(made: Plan) -> None:

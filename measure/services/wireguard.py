@@ -1,7 +1,7 @@
 """WireGuard as a service: the kernel's device on each node, its keys and peers, and its state.
 
 A tunnel is made by `start` and gone with `stop`, and its keys' sessions with it: who starts it
-again measures another handshake. The kernel makes the handshake when the first packet wants through.
+again measures another handshake, which the kernel makes when the first packet wants through.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.adp1987.traces import TRACES, TraceKind
-from studies.study import Cell, Factor, Level, StudyError, fixed
+from studies.study import Cell, Factor, Level, Stage, StudyError, fixed
 
 NOMINAL_URGENCY = "U3"
 #: Share of urgent messages in the ALL trace (Table 1).
@@ -17,6 +17,9 @@ TIMEOUTS_MS = (1, 10, 40, 60, 100, 200)
 SCOPES = {"NE": "none", "PE": "trailer", "FE": "all"}
 #: Device by level of the paper's factor Y, and what computes today.
 DEVICES = {"HW": "sun3-50", "SW": "sun3-50-des-routine", "today": "epyc-core"}
+#: In real time: waiting for the processor makes messages late, and fewer of them a second.
+STAGES = (Stage("latency", ("latency",), ("throughput",), 0.2),
+          Stage("throughput", ("throughput",), ("end",), 0.2))
 #: The level of Y that is this machine in real time, and what is measured there side by side.
 REAL_TIME = "real"
 PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp": "esp",

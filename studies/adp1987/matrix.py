@@ -52,7 +52,8 @@ def network(wire: Wire) -> Network:
 def testbed(cell: Cell) -> Spec:
     """The hosts with the cell's device; a testbed a trace, so that traces go side by side."""
     if cell.ids["technology"] == REAL_TIME:
-        return Spec(network(wire_of(cell)), options={"real_time": True}, clock="real")
+        return Spec(network(wire_of(cell)), options={"real_time": True},
+                    clocks=("real", "processor"))
     device = DEVICES[cell.ids["technology"]]
     return Spec(network(wire_of(cell)), devices=dict.fromkeys(_PLACES, device),
                 options={"trace": cell.ids["trace"]})
@@ -69,7 +70,8 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
         "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
         "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
-        "messages": asked.messages, "paced_messages": asked.paced_messages
-        if ids["technology"] == REAL_TIME else asked.messages, "proof_messages": asked.proof_messages,
+        "messages": asked.messages, "proof_messages": asked.proof_messages,
+        "paced_messages": (asked.paced_messages if ids["technology"] == REAL_TIME else
+                           asked.messages),
         "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
         "saturated": not is_paced(ids)}

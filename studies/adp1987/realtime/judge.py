@@ -14,12 +14,11 @@ from measure.record import CheckRecord
 from studies.adp1987.body import Measured
 from studies.adp1987.payload import Payload
 from studies.adp1987.realtime import evidence
-from studies.study import Judged, Repetition
+from studies.study import USED_FILE, Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "counters", "wireguard", "esp")
 _FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
-          "throughput.json", "xena.pub.pem", "bob.pem")
-_IDLE = ("idle", "iowait", "steal")
+          "throughput.json", USED_FILE)
 _FRAME_BYTES = 24  # preamble, checksum and gap, which no counter has
 
 
@@ -31,18 +30,11 @@ class RealPhase:
     arrivals: Sequence[Any]
     due_ns: Sequence[int]
     delivered: Sequence[Sequence[int]]
-    processor_s: Mapping[str, float]
 
     @property
     def user_bytes(self) -> int:
         """What the phase carried."""
         return sum(size for _, size, _ in self.arrivals)
-
-    @property
-    def busy_s(self) -> float:
-        """Processor time of both hosts: user's, the system's, and of interrupts."""
-        return sum(spent for use, spent in self.processor_s.items() if use not in _IDLE)
-
 
 def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     """What the repetition came to. Raises MeasureError, OSError."""
@@ -63,7 +55,8 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     lost = sum(int(capture["dropped"]) for capture in raw["captures"])
     reasons = [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
     reasons += [f"the captures lack {lost} packets"] * bool(lost)
-    return Judged(_measured(phases, raw, seen), checks, "; ".join(reasons),
+    busy_s = repetition.processor_s("throughput-begins", "throughput-ends")
+    return Judged(_measured(phases, raw, seen, busy_s), checks, "; ".join(reasons),
                   "failed" if reasons else "ok", **circumstances)
 
 
@@ -76,7 +69,7 @@ def _read(out: Path) -> tuple[dict[str, RealPhase], Sequence[Any]]:
         arrivals = json.loads((out / f"{name}.json").read_text())["messages"]
         ends = begins + len(arrivals)
         phases[name] = RealPhase(name, arrivals, logged["due_ns"],
-                                 sink["delivered"][begins:ends], logged["processor_s"])
+                                 sink["delivered"][begins:ends])
         begins = ends
     return phases, sink["notes"]
 
@@ -99,7 +92,7 @@ def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> CheckRecord:
 
 
 def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
-              seen: evidence.RealEvidence) -> Measured:
+              seen: evidence.RealEvidence, busy_s: float | None) -> Measured:
     latency, throughput = phases["latency"], phases["throughput"]
     waits = [(delivered[0] - due) / 1e9 for (_, _, urgent), due, delivered in zip(
         latency.arrivals, latency.due_ns, latency.delivered, strict=False) if urgent]
@@ -110,9 +103,9 @@ def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
     return Measured(
         throughput_bytes_per_s=throughput.user_bytes / lasted_s,
         messages_per_s=count / lasted_s,
-        messages_per_processor_s=count / throughput.busy_s if throughput.busy_s else None,
+        messages_per_processor_s=count / busy_s if busy_s else None,
         latency_s=fmean(waits) if waits else None,
         latency_median_s=median(waits) if waits else None,
         latency_deviation_s=pstdev(waits) if waits else None,
-        establishment_s=seen.traffic.handshake_s, wire_bytes_per_byte=wire_bytes / latency.user_bytes,
-        latencies_s=waits)
+        establishment_s=seen.traffic.handshake_s,
+        wire_bytes_per_byte=wire_bytes / latency.user_bytes, latencies_s=waits)

@@ -1,4 +1,4 @@
-"""Packets between the hosts in real time, by what they are: modern ADP's, ESP's and IKE's, UDP's."""
+"""Packets between the hosts are counted by what they are: modern ADP's, ESP's, IKE's, UDP's."""
 
 from __future__ import annotations
 

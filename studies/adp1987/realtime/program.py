@@ -16,13 +16,12 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from measure.kernel import processor_seconds
 from studies.adp1987.payload import Payload
 from studies.adp1987.processor import sharp_timers
 from studies.adp1987.realtime.carriers import Carrier, make, wait
 
 #: What may be under way, what the sink counts before it says so, and how often that is late.
-WINDOW_MESSAGES, WINDOW_BYTES = 256, 98_304
+WINDOW_MESSAGES, WINDOW_BYTES = 128, 65_536
 REPORT_MESSAGES, REPORT_BYTES = 32, 16_384
 _COUNT_BYTES = 4
 _PATIENCE_S = 20.0
@@ -47,15 +46,11 @@ class TraceSource:
         """A phase: in the trace's own time, or as fast as the other end counts."""
         phase = json.loads(Path(self._job["phases"][name]).read_text())
         messages, base = phase["messages"], self._sent
-        used = processor_seconds()
         start_s = time.monotonic()
         due_ns = self._saturated(messages) if phase["saturated"] else self._paced(
             messages, start_s)
         self._until(base + len(messages))
-        using, lasted_s = processor_seconds(), time.monotonic() - start_s
-        self.log["phases"][name] = {
-            "start_ns": round(start_s * 1e9), "due_ns": due_ns, "lasted_s": lasted_s,
-            "processor_s": {use: round(using[use] - used[use], 2) for use in using}}
+        self.log["phases"][name] = {"due_ns": due_ns}
         self._rest(_QUIET_S)
 
     def _paced(self, messages: list[Any], start_s: float) -> list[int]:
@@ -80,9 +75,7 @@ class TraceSource:
     def _send(self, number: int, size: int, *, urgent: bool) -> None:
         self._carrier.send(self._payload.of(number, size), urgent=urgent)
         self._sent += 1
-        due_s = self._carrier.due_s()
-        if due_s is not None and due_s <= time.monotonic():
-            self._carrier.tick()
+        self._carrier.tick()
 
     def _until(self, count: int) -> None:
         """Until the other end has counted so many."""
@@ -130,8 +123,8 @@ class TraceCounter:
             delivered.append((at_ns, len(data), zlib.crc32(data)))
             self._bytes += len(data)
             count = len(delivered)
-            if count in self._totals or count > self._counts_from and (
-                    count - self._reported >= REPORT_MESSAGES or self._bytes >= REPORT_BYTES):
+            if count in self._totals or (count > self._counts_from and (
+                    count - self._reported >= REPORT_MESSAGES or self._bytes >= REPORT_BYTES)):
                 self._carrier.send(count.to_bytes(_COUNT_BYTES), urgent=True)
                 self._reported, self._bytes = count, 0
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from measure.capture import HEADERS, WHOLE, Detail, Point, capturing, settle
 from measure.errors import MeasureError
@@ -43,7 +43,7 @@ def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
         sink = stack.enter_context(_program(hosts, "sink", "beta"))
         source = stack.enter_context(_program(hosts, "source", "alpha"))
         with captures.taking("proof", WHOLE, "ip"):
-            session.stamp("establish")
+            session.stamp("start")
             tunnels.establish(protocol)
             if fault:
                 tunnels.beside(protocol)

@@ -10,7 +10,7 @@ from analysis import standard_report
 from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.adp1987 import published
-from studies.adp1987.report import claims, figures, paper_tables, ranking
+from studies.adp1987.report import claims, figures, paper_tables, ranking, side_by_side
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -28,7 +28,8 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     """Tables 2 to 6, Figures 3 to 7, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
-    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper))
+    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),
+              *side_by_side.tables(cells))
     extras = standard_report.Extras(
         tables=tables, figures=tuple(figures.figures(cells, paper)),
         claims=claims.verdicts(cells), beside=Beside(published=paper.all))

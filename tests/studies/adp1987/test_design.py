@@ -31,8 +31,12 @@ def test_every_printed_value_has_its_cell() -> None:
 
 
 def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
-    """One factor at a time; encryption goes with queueing, and rates with a timeout of 40 ms."""
-    for row in set(design.design(list(design.TRACES))):
+    """One factor at a time; encryption goes with queueing, and rates with a timeout of 40 ms.
+
+    What is compared in real time is in a comparison of its own.
+    """
+    beside = {row for trace in design.TRACES for row in design.beside(trace)}
+    for row in set(design.design(list(design.TRACES))) - beside:
         nominal = design.ids(row[0])
         changed = {name for name, one, other in zip(design.NAMES, row, nominal, strict=True)
                    if one != other}
@@ -81,9 +85,19 @@ def test_testbeds_are_shared_by_what_they_compute_on() -> None:
         assert from_json(Network, to_json(testbed.spec.network)) == testbed.spec.network
 
 
+def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
+    """It is left out unless asked for; virtual time, where computing is free, is refused."""
+    asked = RunRequest(STUDY, "beside", levels={"trace": ["ALL"]})
+    protocols = [cell.ids["protocol"] for cell in plan(asked, {"clock": "real"}).cells]
+    assert sorted(protocols) == ["esp", "modern", "modern", "none", "wireguard"]
+    with pytest.raises(UserError, match="not measured by the virtual clock; add --clock real"):
+        plan(asked, {})
+    assert "real" not in {cell.ids["technology"] for cell in plan(RunRequest(STUDY), {}).cells}
+
+
 def test_controls_are_the_studys() -> None:
     """Those that the issue asks for, each in words."""
     assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
-                           "unprotected-body", "relayed-owner"}
+                           "unprotected-body", "relayed-owner", "beside-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])
