@@ -15,7 +15,7 @@ from studies.adp1987.report.ranking import mean
 _METRICS = (ESTABLISHMENT, THROUGHPUT, RATE, WORK, LATENCY, WIRE_BYTES)
 _COMPARED = (THROUGHPUT, WORK, LATENCY, WIRE_BYTES)
 _REFERENCE = "wireguard"
-_NOTE = ("Each message over UDP is a datagram in the kernel's tunnel, which keeps none back; ADP is "
+_NOTE = ("A message over UDP is a datagram in the kernel's tunnel, which keeps none back; ADP is "
          "a program in Python. Bytes on the wire are counted with all headers, checksum, "
          "preamble and gap. Processor: of the host, user and system, both ends together, the "
          "emulation included.")
