@@ -12,6 +12,7 @@ from studies.adp1987 import attacked, evidence, logs, matrix
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 from studies.adp1987.design import REAL_TIME
 from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
+from studies.adp1987.model import FRAGMENT_BYTES, FRAME_BYTES
 from studies.adp1987.realtime import judge as realtime
 from studies.study import Judged, Repetition
 
@@ -64,10 +65,20 @@ def _measured(hosts: HostLogs) -> Measured:
         utilisation_share=utilisation,
         adp_message_bytes=latency.user_bytes / len(latency.shipments),
         messages_per_adp_message=len(latency.messages) / len(latency.shipments),
-        offered_bytes_per_s=offered,
+        offered_bytes_per_s=offered, wire_bytes_per_byte=_on_the_wire(latency),
         overloaded=utilisation >= _OVERLOADED or (rate is not None and offered > rate),
         causes=dict(Counter(shipment.cause for shipment in latency.shipments)),
         latencies_s=waits, prefixes=_prefixes(latency, throughput))
+
+
+def _on_the_wire(phase: LoggedPhase) -> float:
+    """Bytes that the sender's ADP messages are on the wire, a byte of user data.
+
+    Each fragment has its headers, checksum, preamble and gap; the capture has as many messages.
+    """
+    fragments = sum(-(-shipment.bytes // FRAGMENT_BYTES) for shipment in phase.shipments)
+    size = sum(shipment.bytes for shipment in phase.shipments)
+    return (size + fragments * FRAME_BYTES) / phase.user_bytes
 
 
 def _waits(messages: Sequence[LoggedMessage]) -> list[float]:
