@@ -111,11 +111,11 @@ class PacedEndpoint(HostEndpoint):
         """The exact time, as the protocol takes it."""
         return self.processor.now_ns / 1e9
 
-    def read(self) -> None:
-        """Take what has arrived."""
+    def read(self) -> bool:
+        """Take a datagram that has arrived; whether there was one."""
         received = self.datagrams.receive()
         if received is None:
-            return
+            return False
         payload, address = received
         source = self._hosts.get(address, address)
         self.processor.reach(self.wire.arrived_ns(len(payload), self.processor.now_ns)
@@ -124,6 +124,7 @@ class PacedEndpoint(HostEndpoint):
         self.perform(self.host.receive(payload, source, self.now_s))
         self.processor.settle()
         self._is_receiving = False
+        return True
 
     @property
     def off_time(self) -> dict[str, int]:

@@ -27,21 +27,25 @@ _NAMES = {"alpha": ("xena", "beta", "bob"), "beta": ("bob", "alpha", "alice")}
 
 
 class Carrier(Protocol):
-    """One end: messages arrive whole, once and in order, as long as nothing is lost below."""
+    """One end: messages arrive whole, once and in order, as long as nothing is lost below.
+
+    Times are by the machine's monotonic clock; callers read it, since in a guest a look at it is a
+    system call.
+    """
 
     def establish(self) -> None:
         """Have ready what the first message would wait for."""
 
-    def send(self, data: bytes, *, urgent: bool) -> None:
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """Hand a message over."""
 
     def receive(self) -> list[bytes]:
         """All messages that have arrived, without waiting."""
 
     def due_s(self) -> float | None:
-        """When it has something to do by itself, by the machine's monotonic clock."""
+        """When it has something to do by itself."""
 
-    def tick(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Do what is due."""
 
     def fileno(self) -> int:
@@ -62,7 +66,7 @@ class UdpCarrier:
     def establish(self) -> None:
         """Nothing: the kernel's tunnel is there, or is made for the first datagram."""
 
-    def send(self, data: bytes, *, urgent: bool) -> None:
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """A datagram; waits where the kernel has no room."""
         self._socket.send(data)
 
@@ -79,7 +83,7 @@ class UdpCarrier:
         """Never."""
         return None
 
-    def tick(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Nothing."""
 
 
@@ -101,16 +105,16 @@ class AdpCarrier:
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
 
-    def send(self, data: bytes, *, urgent: bool) -> None:
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """A user message, which waits for others unless it is urgent."""
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.send(
-            Message(self._source, self._host, self._destination, 7, data, urgent=urgent),
-            time.monotonic()))
+            Message(self._source, self._host, self._destination, 7, data, urgent=urgent), now_s))
 
     def receive(self) -> list[bytes]:
         """What the datagrams in the socket's buffer bring."""
-        self._endpoint.read()
+        while self._endpoint.read():
+            pass
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -118,9 +122,11 @@ class AdpCarrier:
         """When a message has waited long enough, or the channel has something to say."""
         return self._endpoint.host.deadline_s()
 
-    def tick(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Send what is due."""
-        self._endpoint.tick()
+        due_s = self.due_s()
+        if due_s is not None and due_s <= now_s:
+            self._endpoint.perform(self._endpoint.host.tick(now_s))
 
     def _heard(self, effect: Effect) -> None:
         if isinstance(effect, Deliver):
@@ -134,7 +140,7 @@ def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> 
     due = [at for at in (until_s, carrier.due_s()) if at is not None]
     left_s = max(0.0, min(due) - time.monotonic()) if due else None
     ready, _, _ = select.select([carrier.fileno(), *files], [], [], left_s)
-    carrier.tick()
+    carrier.tick(time.monotonic())
     return any(file in ready for file in files)
 
 

@@ -56,7 +56,7 @@ class TraceSource:
     def _paced(self, messages: list[Any], start_s: float) -> list[int]:
         for number, (at_s, size, urgent) in enumerate(messages):
             self._rest(start_s + at_s - time.monotonic())
-            self._send(number, size, urgent=urgent)
+            self._send(number, size, time.monotonic(), urgent=urgent)
         return [round((start_s + at_s) * 1e9) for at_s, _, _ in messages]
 
     def _saturated(self, messages: list[Any]) -> list[int]:
@@ -66,16 +66,17 @@ class TraceSource:
             while (number - (self._counted - base) >= WINDOW_MESSAGES
                    or total - ends[self._counted - base] + size > WINDOW_BYTES):
                 self._hear(time.monotonic() + _PATIENCE_S)
-            handed.append(time.monotonic_ns())
-            self._send(number, size, urgent=urgent)
+            now_s = time.monotonic()
+            handed.append(round(now_s * 1e9))
+            self._send(number, size, now_s, urgent=urgent)
             total += size
             ends.append(total)
         return handed
 
-    def _send(self, number: int, size: int, *, urgent: bool) -> None:
-        self._carrier.send(self._payload.of(number, size), urgent=urgent)
+    def _send(self, number: int, size: int, now_s: float, *, urgent: bool) -> None:
+        self._carrier.send(self._payload.of(number, size), now_s, urgent=urgent)
         self._sent += 1
-        self._carrier.tick()
+        self._carrier.tick(now_s)
 
     def _until(self, count: int) -> None:
         """Until the other end has counted so many."""
@@ -118,14 +119,15 @@ class TraceCounter:
 
     def _take(self) -> None:
         arrived = self._carrier.receive()
-        at_ns, delivered = time.monotonic_ns(), self.log["delivered"]
+        now_s, delivered = time.monotonic(), self.log["delivered"]
+        at_ns = round(now_s * 1e9)
         for data in arrived:
             delivered.append((at_ns, len(data), zlib.crc32(data)))
             self._bytes += len(data)
             count = len(delivered)
             if count in self._totals or (count > self._counts_from and (
                     count - self._reported >= REPORT_MESSAGES or self._bytes >= REPORT_BYTES)):
-                self._carrier.send(count.to_bytes(_COUNT_BYTES), urgent=True)
+                self._carrier.send(count.to_bytes(_COUNT_BYTES), now_s, urgent=True)
                 self._reported, self._bytes = count, 0
 
 
