@@ -119,7 +119,8 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if trace == "ALL":
             yield from (ids(trace, urgency=urgency) for urgency in URGENCY)
             yield from (ids(trace, technology="today", protocol=protocol, scope=scope)
-                        for protocol in PROTOCOLS for scope in ("PE", "FE"))
+                        for protocol in PROTOCOLS if protocol not in BESIDE
+                        for scope in ("PE", "FE"))
             yield ids(trace, technology="today", scope="NE")
         if trace in _BY_RATE:
             yield from (ids(trace, rate=_number(rate), queue=queue, timeout=str(_FIGURE_4_MS))

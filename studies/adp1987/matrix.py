@@ -16,7 +16,7 @@ from studies.adp1987.design import (
     URGENCY,
     is_paced,
 )
-from studies.study import Cell
+from studies.study import Cell, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies import shapes
 from topologies.loader import load_wire
@@ -49,8 +49,15 @@ def network(wire: Wire) -> Network:
     return Network("three-hosts", nodes, links)
 
 
-def testbed(cell: Cell) -> Spec:
-    """The hosts with the cell's device; a testbed a trace, so that traces go side by side."""
+def testbed(cell: Cell, asked: Asked) -> Spec:
+    """The hosts with the cell's device; a testbed a trace, so that traces go side by side.
+
+    Raises StudyError for a trace of the user's own whose messages no queue would take.
+    """
+    largest = max((size for _, size, _ in cell.value("trace") or ()), default=0)
+    if largest > asked.bound_bytes:
+        raise StudyError(f"--trace {cell.ids['trace']}: has a message of {largest} bytes, more "
+                         f"than the queue's bound; add --set bound_bytes={largest}")
     if cell.ids["technology"] == REAL_TIME:
         return Spec(network(wire_of(cell)), options={"real_time": True},
                     clocks=("real", "processor"))

@@ -69,7 +69,7 @@ class Adp1987(Study):
         """Two hosts of the cell's device on an Ethernet, and a third one for attacks."""
         from studies.adp1987 import matrix
 
-        return matrix.testbed(cell)
+        return matrix.testbed(cell, asked)
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The protocol's settings and the trace."""
