@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from measure import ike, kernel
-from measure.capture import Point
+from measure import ike, injection, kernel
+from measure.capture import WHOLE, Point, capturing
 from measure.errors import MeasureError
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
@@ -29,9 +31,17 @@ AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 50
 AIR = "hwsim0"
 #: How long the first packet may take.
 DATA_S = 2
-_GATE_S = 0.25
+_KNOCK_S = 0.25
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
+
+
+@dataclass(frozen=True)
+class PortCheck:
+    """What was seen of a closed port: raw values, and captures with their summaries."""
+
+    raw: dict[str, Any]
+    captures: list[tuple[dict[str, Any], bytes]]
 
 
 class Access:
@@ -49,18 +59,13 @@ class Access:
         self._at_home: set[str] = set()
         self._measured: set[str] = set()
         #: What passed the closed port, by mobile node: looked at once each.
-        self.port_checks: dict[str, dict[str, Any]] = {}
+        self.port_checks: dict[str, PortCheck] = {}
 
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         return [self._freeradius, self._charon, self._agents, self._registrations,
                 self._supplicants, self._hostapd,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
-
-    @property
-    def has_dot1x(self) -> bool:
-        """Whether the policy has an authentication server."""
-        return bool(self._freeradius.nodes())
 
     @property
     def has_ipsec(self) -> bool:
@@ -209,12 +214,19 @@ class Arrival:
             self.station.leave()
             self.get_on(self.scenario.roams_to, "foreign_")
 
-    def check_port(self) -> dict[str, Any]:
-        """What passes an access point that has not authorized the mobile node; asked once each."""
+    def check_port(self, out: Path) -> dict[str, Any]:
+        """What passes an access point that has not authorized the mobile node; asked once each.
+
+        Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
+        """
         known = self.access.port_checks
         if self.station.name not in known:
-            known[self.station.name] = self._port_closed()
-        return known[self.station.name]
+            known[self.station.name] = self._port_closed(out)
+        check = known[self.station.name]
+        for summary, octets in check.captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        return check.raw
 
     def ipsec_state(self, moment: str) -> None:
         """Note the IPsec SAs between the mobile node and its agent, at both ends."""
@@ -250,19 +262,43 @@ class Arrival:
         self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
         self._session.raw["ike_sas"] = self.station.ike_sas
 
-    def _port_closed(self) -> dict[str, Any]:
+    def _port_closed(self, out: Path) -> PortCheck:
         """Associate while the authentication server is held still: nothing may pass the port."""
+        asked_s = time.time()
+        captures: list[tuple[dict[str, Any], bytes]] = []
         self.access.reset(self.scenario)
         supplicant = self.station.supplicant
         with self.access.silent_radius(self.scenario.agent):
             self.station.begin(self._nodes[self.scenario.home])
-            started = supplicant.wait({"CTRL-EVENT-EAP-STARTED"}, time.monotonic() + LINK_S)
+            associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
             flags = self._flags(self.scenario.home)
-            agent = self._nodes[self.scenario.agent].address
-            answered = started is not None and self.station.resolves(agent, _GATE_S)
+            if associated:
+                captures = self._knock(out)
         self.access.reset(self.scenario)
-        return {"associated": started is not None, "answered": answered,
-                "authorized": flags.get("authorized", "unknown")}
+        return PortCheck({"at_s": asked_s, "associated": associated,
+                          "authorized": flags.get("authorized", "unknown")}, captures)
+
+    def _knock(self, out: Path) -> list[tuple[dict[str, Any], bytes]]:
+        """Ask everybody on the network something in clear, past the station's own closed port.
+
+        Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
+        interface of the same radio. The captures on the air and on the wire behind it.
+        """
+        home = self.scenario.home
+        station, cell = self._nodes[self.station.name], self._nodes[home]
+        mac = self.station.mac
+        question = injection.asking(mac, station.address, self._nodes[self.scenario.agent].address)
+        frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
+                                       injection.BROADCAST, question)
+        points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
+                        f"wlan addr3 {injection.BROADCAST}"),
+                  wire_point(self.scenario.network, "wire", home, f"arp and ether src {mac}")]
+        taken: list[dict[str, Any]] = []
+        with capturing(self._testbed, points, WHOLE, part="port", out=out,
+                       logs=self.access.site.logs, summaries=taken):
+            injection.inject(self._testbed, self.station.name, station, frame)
+            time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
+        return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
         """What an access point's kernel says of a station, by default the mobile node."""

@@ -190,12 +190,13 @@ def _mutual(stays: Sequence[Sequence[Packet]], seen: Observed) -> Check:
 
 def _port(seen: Observed) -> Iterator[Check]:
     gate = seen.raw.get("port_check") or {}
+    sent, passed = len(seen.packets("port-air")), len(seen.packets("port-wire"))
     yield Check("port is closed before", gate.get("authorized") == "no"
-                and gate.get("associated") is True and gate.get("answered") is False,
-                "with the RADIUS server held still: associated "
+                and gate.get("associated") is True and sent > 0 and not passed,
+                "once in this testbed, with the RADIUS server held still: associated "
                 f"{gate.get('associated', 'unknown')}, authorized "
-                f"{gate.get('authorized', 'unknown')}, ping answered "
-                f"{gate.get('answered', 'unknown')}")
+                f"{gate.get('authorized', 'unknown')}; {sent} frames sent past its own kernel, "
+                f"{passed} behind the access point")
     times = _success_times(seen)
     early = [p for stay, success in zip(seen.by_stay("auth-air"), times, strict=True)
              for p in stay if p.time_s < success and p.is_data and not p.is_eapol
@@ -203,8 +204,12 @@ def _port(seen: Observed) -> Iterator[Check]:
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
     authorized = [flags.get("authorized", "no") for flags in seen.stations]
-    yield Check("port is open after", set(authorized) == {"yes"},
-                f"access point's kernel: authorized {', '.join(authorized)}")
+    wires = seen.behind_access_points("auth")
+    behind = [sum(p.ethernet_src == seen.mac and p.time_s >= success for p in wire)
+              for wire, success in zip(wires, times, strict=True)]
+    yield Check("port is open after", set(authorized) == {"yes"} and min(behind) > 0,
+                f"access point's kernel: authorized {', '.join(authorized)}; {_listed(behind)} "
+                "packets of the mobile node's behind it")
 
 
 def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:

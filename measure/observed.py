@@ -21,6 +21,8 @@ from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
+#: And so are captures of this part.
+_PORT = "port-"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,12 @@ class Observed:
         moved = self.moved_s
         home = [p for p in self.packets(name) if p.time_s < moved]
         away = [p for p in self.packets(name) if p.time_s >= moved]
+        return [home, away] if self.care_of else [home]
+
+    def behind_access_points(self, part: str) -> list[list[Packet]]:
+        """What was on the wire behind the access point at home and, away, behind that one."""
+        home = [p for p in self.packets(f"{part}-wire") if p.time_s < self.moved_s]
+        away = [p for p in self.packets(f"{part}-foreign") if p.time_s >= self.moved_s]
         return [home, away] if self.care_of else [home]
 
     @property
@@ -141,6 +149,7 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
     """
     own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}
+    own |= {capture: seen for capture, seen in packets.items() if capture.startswith(_PORT)}
     shared = {key: value for key, value in raw.items() if key in _OF_THE_TESTBED}
     taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name]
     return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),

@@ -114,15 +114,6 @@ class MeasuredStation:
                               timeout=seconds + 10, check=False)
         return done.returncode == 0
 
-    def resolves(self, address: str, seconds: float) -> bool:
-        """Whether anybody answers ARP for an address: traffic that no IPsec policy holds back."""
-        self.testbed.run(self.name, ["ip", "neigh", "flush", "dev", self.radio])
-        self.testbed.run(self.name, ["ip", "neigh", "replace", address, "dev", self.radio,
-                                     "nud", "none", "use"])
-        time.sleep(seconds)  # nothing is awaited: the check is that nothing comes
-        shown = self.testbed.run(self.name, ["ip", "neigh", "show", address, "dev", self.radio])
-        return "lladdr" in shown
-
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""
         return kernel.xfrm_states(self.testbed, self.name) if self.charon else []

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import Protocol
 
@@ -175,6 +176,8 @@ class HostMachine:
         self.processors = [min(os.sched_getaffinity(0))]
         self.at_once = 1
         self.max_testbeds = 1
+        # Of root's alone, by a name that nobody can have made before; gone with this object.
+        self._private = tempfile.TemporaryDirectory(prefix="qop-", dir="/tmp")
 
     def image_key(self, packages: str = "") -> str:
         """None: it is there already."""
@@ -186,7 +189,7 @@ class HostMachine:
 
     def mount(self, job_dir: Path) -> str:
         """Beside /run, which charon gets privately, and short: socket paths end at 107 bytes."""
-        return f"/tmp/qop-{os.getpid()}/conf"
+        return f"{self._private.name}/conf"
 
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real") -> Running:
@@ -201,7 +204,7 @@ class HostMachine:
                 str(job_dir.absolute()), cwd=code, env={**os.environ, "PYTHONPATH": str(code)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 limit=LINE_LIMIT, start_new_session=True)
-        return _Process(process, Path(self.mount(job_dir)).parent)
+        return _Process(process, Path(self.mount(job_dir)))
 
 
 class _Process:

@@ -70,7 +70,7 @@ UNPROTECTED: Mapping[str, Fault] = {
     "no-802.1x": Fault(
         "the access point lets everybody pass", policy=_without("dot1x"), on=_on("P6"),
         fails=["EAP method TLS", "EAP-Success", "mutual authentication", "port is closed before",
-               "only EAPOL before EAP-Success"]),
+               "only EAPOL before EAP-Success", "port is open after"]),
     "other-eap": Fault(
         "EAP-MD5 in place of EAP-TLS", policy=_with("dot1x", eap="MD5"), on=_on("P6"),
         fails=["EAP method TLS", "mutual authentication"]),

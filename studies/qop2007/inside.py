@@ -67,7 +67,8 @@ class Workload:
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
-        raw["port_check"] = arrival.check_port() if self._has_port else None
+        raw["port_check"] = arrival.check_port(out) if (
+            task["has_port"] and not self._site.withhold) else None
         try:
             self._refuse_control(task["authentications"])
             for number in range(1, task["authentications"]):
@@ -122,11 +123,6 @@ class Workload:
             yield
         finally:
             station.charon = charon
-
-    @property
-    def _has_port(self) -> bool:
-        """Whether the policy has a port to be closed, and a server to hold still for that."""
-        return self._access.has_dot1x and not self._site.withhold
 
     @property
     def _detail(self) -> Detail:

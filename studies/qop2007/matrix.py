@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from policies import Policy
 from studies.qop2007.asked import NO_MEDIUM, STREAM_CAPTURES, Asked
 from studies.study import Cell, Expected, StudyError
 from studies.study import TestbedSpec as Spec
@@ -48,9 +49,14 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
-    """The scenario, and both streams: sizes in bytes, UDP's rate, how long to wait for one."""
+    """The scenario, whether a port has to be closed, and both streams.
+
+    Sizes are in bytes; with UDP's rate, and how long to wait for a stream.
+    """
     scenario: Scenario = cell.value("scenario")
-    return {"scenario": to_json(scenario), "authentications": asked.authentications, "streams": {
+    policy: Policy = cell.value("policy")
+    return {"scenario": to_json(scenario), "authentications": asked.authentications,
+            "has_port": policy.uses_eap, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),

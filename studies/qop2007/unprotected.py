@@ -5,11 +5,10 @@ Each is done before the streams begin, while they are captured. Standard library
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from measure import iperf
+from measure import injection, iperf
 from measure.workload import Site
 from topologies.model import HOME_AGENT, Node, Scenario
 
@@ -20,8 +19,11 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
 #: Before every policy of charon's.
 _FIRST = "1"
-_MONITOR = "clear0"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
+#: The mark of an encrypted frame.
+_PROTECTED = 0x40
+#: As long as an address resolution packet, and says nothing.
+_READABLE = injection.ARP + bytes(28)
 
 
 def apply(site: Site, scenario: Scenario) -> None:
@@ -82,55 +84,33 @@ def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]
 
 def _clear_frame(testbed: Testbed, scenario: Scenario) -> None:
     """One frame of the mobile node's, from a monitor interface, which no key is for."""
-    _from_station(testbed, scenario, flags=0x01, before=b"")
+    _from_station(testbed, scenario)
 
 
 def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
     """The same, with the mark of an encrypted one and an initialisation vector."""
-    _from_station(testbed, scenario, flags=0x41, before=bytes((0x12, 0x34, 0x56, 0)))
+    _from_station(testbed, scenario, flags=_PROTECTED, before=bytes((0x12, 0x34, 0x56, 0)))
 
 
-def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int, before: bytes) -> None:
+def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
+                  before: bytes = b"") -> None:
     nodes = scenario.network.nodes
     station, cell = nodes[scenario.mobile_node], nodes[scenario.roams_to or scenario.home]
-    header = bytes((0x08, flags)) + bytes(2) + _bytes(_mac(cell)) + _bytes(_mac(station)) + \
-        _bytes(_mac(cell))
-    _inject(testbed, scenario.mobile_node, station, header, before)
+    frame = injection.from_station(_mac(station), _mac(cell), _mac(cell), before + _READABLE,
+                                   flags=flags)
+    injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     """One frame of the access point's to all that listen, from a monitor interface."""
     name = scenario.roams_to or scenario.home
     cell = scenario.network.nodes[name]
-    from_access_point = bytes((0x08, 0x02))
-    _inject(testbed, name, cell, from_access_point + bytes(2) + _bytes(_ALL_SYSTEMS) + _bytes(
-        _mac(cell)) * 2)
-
-
-def _inject(testbed: Testbed, name: str, node: Node, header: bytes, before: bytes = b"") -> None:
-    """Send a data frame with a readable LLC header and an address resolution packet's length."""
-    frame = header + bytes(2) + before + bytes.fromhex("aaaa030000000806") + bytes(28)
-    testbed.run(name, ["iw", "dev", node.radio_interface, "interface", "add", _MONITOR, "type",
-                       "monitor"])
-    try:
-        testbed.run(name, ["ip", "link", "set", _MONITOR, "up"])
-        testbed.run(name, [sys.executable, "-c", _SEND, _MONITOR, frame.hex()])
-    finally:
-        testbed.run(name, ["iw", "dev", _MONITOR, "del"])
-
-
-#: With a radiotap header that says nothing.
-_SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
-         "to.bind((sys.argv[1], 0)); "
-         "to.send(bytes.fromhex('0000080000000000' + sys.argv[2]))")
+    injection.inject(testbed, name, cell,
+                     injection.from_access_point(_mac(cell), _ALL_SYSTEMS, _READABLE))
 
 
 def _mac(node: Node) -> str:
     return node.interfaces[node.radio_interface].radio or ""
-
-
-def _bytes(mac: str) -> bytes:
-    return bytes.fromhex(mac.replace(":", ""))
 
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {

@@ -203,10 +203,10 @@ def test_identification_round_trip(now_s, noise):
 def test_window():
     """Seven seconds either way, and later than the last one."""
     stamp = replay.identification(1000.0)
-    assert replay.is_fresh(stamp, 1007.0, None)
-    assert replay.is_fresh(stamp, 993.0, None)
-    assert not replay.is_fresh(stamp, 1007.1, None)
-    assert not replay.is_fresh(stamp, 992.9, None)
+    assert replay.is_fresh(stamp, 1007.0, 0)
+    assert replay.is_fresh(stamp, 993.0, 0)
+    assert not replay.is_fresh(stamp, 1007.1, 0)
+    assert not replay.is_fresh(stamp, 992.9, 0)
     assert not replay.is_fresh(stamp, 1000.0, stamp)
     assert replay.is_fresh(stamp, 1000.0, stamp - 1)
 

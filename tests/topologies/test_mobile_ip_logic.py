@@ -42,10 +42,10 @@ LINK, FA_LINK, HA_LINK = b"\2" * 6, b"\4" * 6, b"\6" * 6
 REVERSE = RequestFlag.REVERSE_TUNNEL
 
 
-def home_agent(**changes) -> HomeAgent:
+def home_agent(started_s: float = NOW - 3600, **changes) -> HomeAgent:
     """A home agent of one node."""
     policy = HomePolicy(HA, {MN: KEY}, 600, {}, own_care_of="10.9.0.1")
-    return HomeAgent(replace(policy, **changes))
+    return HomeAgent(replace(policy, **changes), started_s)
 
 
 def foreign_agent(**changes) -> ForeignAgent:
@@ -220,6 +220,24 @@ def test_replay_is_denied():
     agent.receive(second, NOW)
     for late in (first, second):
         assert sent(agent.receive(late, NOW)).code == 133
+
+
+def test_no_replay_after_a_restart():
+    """An agent that has forgotten what it accepted takes nothing from before its start."""
+    message = relayed(signed(request(NOW)))
+    assert sent(home_agent().receive(message, NOW)).code == 0
+    restarted = home_agent(NOW + 0.5)
+    assert sent(restarted.receive(message, NOW + 0.6)).code == 133
+    assert sent(restarted.receive(relayed(signed(request(NOW + 0.7))), NOW + 0.7)).code == 0
+
+
+def test_a_slow_clock_is_set_right_after_the_start():
+    """What 133 answers is accepted in the very second in which the agent has started."""
+    agent, node = home_agent(NOW + 0.9), mobile_node(clock_offset_s=-60.25)
+    denied = sent(agent.receive(relayed(abroad(node, NOW + 0.95)), NOW + 0.95))
+    assert denied.code == 133
+    corrected = sent(node.replied(denied.encode(), NOW + 0.96))
+    assert sent(agent.receive(relayed(corrected), NOW + 0.97)).code == 0
 
 
 def test_stale_reply_sets_the_clock():
@@ -408,6 +426,34 @@ def test_home_agents_with_an_association():
     assert (agent.visitors, agent.security_exceptions) == ({}, 1)
 
 
+def test_mobile_nodes_with_an_association():
+    """Who shares a key with the foreign agent shows it (else 67); nobody else is asked."""
+    agent = foreign_agent(nodes={MN: PEER})
+    for key in (None, KEY):
+        message = signed(request())
+        if key:
+            message = packets.authenticate(message, ExtensionType.MOBILE_FOREIGN, key)
+        denied = sent(agent.from_radio(aired(message), NOW))
+        assert denied.code == 67
+        assert packets.is_authentic(denied, ExtensionType.MOBILE_FOREIGN, PEER)
+    assert (agent.pending, agent.security_exceptions) == ({}, 2)
+    right = packets.authenticate(signed(request()), ExtensionType.MOBILE_FOREIGN, PEER)
+    assert sent(agent.from_radio(aired(right), NOW)) == signed(request())
+
+
+def test_what_is_for_the_foreign_agent_goes_no_further():
+    """Extensions behind the Mobile-Home one are removed, from requests and from replies."""
+    def extended(message):
+        return packets.authenticate(replace(signed(message), extensions=(
+            *signed(message).extensions, Extension(177, b"for the next hop"))),
+            ExtensionType.MOBILE_FOREIGN, KEY)
+
+    agent = foreign_agent()
+    assert sent(agent.from_radio(aired(extended(request())), NOW)) == signed(request())
+    reply = Reply(0, 300, MN, HA, request().identification)
+    assert sent(agent.from_wire(relayed(extended(reply), HA), NOW)) == signed(reply)
+
+
 # --- mobile node ---------------------------------------------------------------------------------
 
 SERVICES = AgentFlag.REGISTRATION_REQUIRED | AgentFlag.HOME_AGENT | AgentFlag.REVERSE_TUNNEL
@@ -415,10 +461,10 @@ AT_HOME = Advertisement(7, 600, SERVICES, (), ((HA, 0),))
 ABROAD = Advertisement(7, 600, SERVICES | AgentFlag.FOREIGN_AGENT, (CARE_OF,), ((FA, 0),))
 
 
-def mobile_node(**changes) -> MobileNode:
+def mobile_node(clock_offset_s: float = 0.0, **changes) -> MobileNode:
     """A mobile node."""
     policy = NodePolicy(MN, HA, KEY, 300)
-    return MobileNode(replace(policy, **changes))
+    return MobileNode(replace(policy, **changes), clock_offset_s=clock_offset_s)
 
 
 def answer(asked: Request, code: int = 0, key: Association = KEY, **changes) -> bytes:
@@ -542,6 +588,27 @@ def test_forged_replies_change_nothing():
     assert note(effects, "denied")["authentic"] is False
     assert not node.registered
     assert kinds(node.replied(answer(asked), NOW)) == [UseAgent]
+
+
+def test_foreign_agents_that_share_a_key():
+    """The request bears both authenticators; an answer without the agent's is not believed."""
+    node = mobile_node(foreign_agents={FA: PEER})
+    asked = abroad(node)
+    assert packets.is_authentic(asked, ExtensionType.MOBILE_HOME, KEY)
+    assert packets.is_authentic(asked, ExtensionType.MOBILE_FOREIGN, PEER)
+    for forged in (Reply(70, 0, MN, HA, asked.identification).encode(), answer(asked)):
+        assert note(node.replied(forged, NOW), "denied")["authentic"] is False
+    assert node.attempt is not None
+    right = packets.authenticate(packets.parse(answer(asked)), ExtensionType.MOBILE_FOREIGN, PEER)
+    assert kinds(node.replied(right.encode(), NOW)) == [UseAgent]
+
+
+def test_at_home_there_is_no_foreign_agent():
+    """The home agent is not shown a key that is shared with it as a foreign agent."""
+    node = mobile_node(foreign_agents={HA: PEER})
+    node.attached(NOW)
+    asked = sent(node.advertised(AT_HOME, HA, HA_LINK, NOW))
+    assert [extension.kind for extension in asked.extensions] == [ExtensionType.MOBILE_HOME]
 
 
 def test_other_answers_are_ignored():

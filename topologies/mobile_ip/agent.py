@@ -39,9 +39,9 @@ class AgentProgram:
         self._config = config
         self._home = HomeAgent(HomePolicy(
             config.address, config.home, config.lifetime_s, config.peers, config.care_of,
-            config.reverse_tunnel, config.reverse_tunnel_mandatory))
+            config.reverse_tunnel, config.reverse_tunnel_mandatory), now_s())
         self._foreign = ForeignAgent(ForeignPolicy(
-            config.address, config.care_of, config.lifetime_s, config.peers,
+            config.address, config.care_of, config.lifetime_s, config.peers, config.visitors,
             config.reverse_tunnel, config.reverse_tunnel_mandatory)) if config.foreign else None
         self._sequence = 0
         self._radio = Radio(config.interface, discovery.SOLICITATION, PORT, discovery.ALL_ROUTERS)

@@ -28,6 +28,7 @@ class AgentConfig:
     advertisement_interval_s: float
     lifetime_s: int
     peers: dict[str, Association]
+    visitors: dict[str, Association]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class NodeConfig:
     retry_s: float
     deadline_s: float
     clock_offset_s: float
+    foreign_agents: dict[str, Association]
 
 
 def load_agent(path: Path) -> AgentConfig:
@@ -62,6 +64,7 @@ def load_agent(path: Path) -> AgentConfig:
         advertisement_interval_s=reader.take("advertisement_interval_s", _interval, 1.0),
         lifetime_s=reader.take("lifetime_s", _lifetime, 600),
         peers=_associations(reader.each("peers", [])),
+        visitors=_associations(reader.each("visitors", [])),
     )
     reader.end()
     return config
@@ -81,6 +84,7 @@ def load_node(path: Path) -> NodeConfig:
         retry_s=reader.take("retry_s", _positive, 1.0),
         deadline_s=reader.take("deadline_s", _positive, 10.0),
         clock_offset_s=reader.take("clock_offset_s", number(), 0.0),
+        foreign_agents=_associations(reader.each("foreign_agents", [])),
     )
     reader.end()
     return config

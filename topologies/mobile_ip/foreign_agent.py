@@ -7,7 +7,7 @@ seconds since 1970 on the caller's clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from topologies.mobile_ip import packets, replay
 from topologies.mobile_ip.effects import (
@@ -41,12 +41,16 @@ _NEIGHBOUR_TTL = 255
 
 @dataclass(frozen=True)
 class ForeignPolicy:
-    """What a foreign agent offers; `peers` are home agents with an association of their own."""
+    """What a foreign agent offers.
+
+    `peers` are home agents, `nodes` mobile nodes with an association of their own with it.
+    """
 
     address: str
     care_of: str
     lifetime_s: int
     peers: dict[str, Association]
+    nodes: dict[str, Association] = field(default_factory=dict)
     reverse_tunnel: bool = True
     reverse_tunnel_mandatory: bool = False
     max_pending: int = MAX_PENDING
@@ -93,11 +97,13 @@ class ForeignAgent:
             return []  # RFC 5944 section 1.9: the message is silently discarded
         refusal = next(self._refusals(request, datagram), None)
         if refusal is not None:
+            self.security_exceptions += refusal[0] == Code.FA_NODE_AUTHENTICATION
             return self._deny(datagram.source, request, refusal)
         self.pending[_key(request)] = Pending(request, datagram.source, now_s)
         peer = self.policy.peers.get(request.home_agent)
-        relayed = (packets.authenticate(request, ExtensionType.FOREIGN_HOME, peer) if peer
-                   else request)
+        relayed = packets.as_authorized(request)
+        if peer is not None:
+            relayed = packets.authenticate(relayed, ExtensionType.FOREIGN_HOME, peer)
         home_agent = Endpoint(request.home_agent, PORT)
         return [SendMessage(relayed.encode(), self.policy.care_of, home_agent)]
 
@@ -117,8 +123,7 @@ class ForeignAgent:
             return self._deny(pending.node, pending.request,
                               (Code.FA_HOME_AUTHENTICATION, "home agent failed authentication"))
         del self.pending[_key(pending.request)]
-        relayed = SendMessage(_without_foreign_home(reply).encode(), self.policy.address,
-                              pending.node)
+        relayed = self._to_node(packets.as_authorized(reply), pending.node)
         if not reply.accepted:
             return [relayed]
         return [*self._accepted(reply, pending, now_s), relayed]
@@ -149,6 +154,10 @@ class ForeignAgent:
 
     def _refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
         """Why a request is denied (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
+        node = self.policy.nodes.get(request.home_address)
+        if node is not None and not packets.is_authentic(request, ExtensionType.MOBILE_FOREIGN,
+                                                         node):
+            yield Code.FA_NODE_AUTHENTICATION, "mobile node failed authentication"
         if not is_unicast(request.home_address) or not is_unicast(request.home_agent):
             yield Code.FA_MALFORMED_REQUEST, "home address or agent is no unicast address"
         if request.home_address in {self.policy.address, self.policy.care_of}:
@@ -215,14 +224,15 @@ class ForeignAgent:
                       request.identification)
         note = DaemonEvent("denied", {"by": "foreign", "code": int(code), "reason": reason,
                                       "home_address": request.home_address, "from": node.address})
-        return [note, SendMessage(reply.encode(), self.policy.address, node)]
+        return [note, self._to_node(reply, node)]
+
+    def _to_node(self, reply: Reply, node: Endpoint) -> SendMessage:
+        """With the agent's own authenticator for those it shares a key with (section 3.7.3.2)."""
+        association = self.policy.nodes.get(reply.home_address)
+        if association is not None:
+            reply = packets.authenticate(reply, ExtensionType.MOBILE_FOREIGN, association)
+        return SendMessage(reply.encode(), self.policy.address, node)
 
 
 def _key(request: Request) -> tuple[str, int]:
     return request.home_address, request.identification
-
-
-def _without_foreign_home(reply: Reply) -> Reply:
-    """The extension is for the foreign agent alone (RFC 5944 section 3.7.3.2)."""
-    return replace(reply, extensions=tuple(extension for extension in reply.extensions
-                                           if extension.kind != ExtensionType.FOREIGN_HOME))

@@ -59,8 +59,10 @@ class Binding:
 class HomeAgent:
     """Bindings of the nodes it serves, and what was refused."""
 
-    def __init__(self, policy: HomePolicy) -> None:
+    def __init__(self, policy: HomePolicy, started_s: float) -> None:
+        """Nobody remembers what was accepted before `started_s`: no request is older than that."""
         self.policy = policy
+        self._started_s = started_s
         self.bindings: dict[str, Binding] = {}
         self.security_exceptions = 0
         self._last_identification: dict[str, int] = {}
@@ -115,7 +117,8 @@ class HomeAgent:
         peer = self.policy.peers.get(datagram.source.address)
         if peer is not None and not packets.is_authentic(request, ExtensionType.FOREIGN_HOME, peer):
             yield Code.HA_FOREIGN_AUTHENTICATION, "foreign agent failed authentication"
-        last = self._last_identification.get(request.home_address)
+        last = self._last_identification.get(request.home_address,
+                                             replay.identification(self._started_s))
         if not replay.is_fresh(request.identification, now_s, last):
             yield Code.HA_IDENTIFICATION, "identification is stale"
         if request.home_agent != self.policy.address:
@@ -181,7 +184,10 @@ class HomeAgent:
             fields["security_exceptions"] = self.security_exceptions
         identification = request.identification
         if code == Code.HA_IDENTIFICATION:
-            identification = replay.resynchronising(identification, now_s)
+            # The node keeps the fraction of a second that it had: a second on, it is after our
+            # start in any case.
+            identification = replay.resynchronising(identification,
+                                                    max(now_s, self._started_s + 1))
         return [DaemonEvent("denied", fields),
                 self._reply(datagram, request, code, 0, identification)]
 

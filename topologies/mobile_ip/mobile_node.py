@@ -6,7 +6,7 @@ Nothing here touches a socket or the kernel. Times are seconds since 1970 on the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from topologies.mobile_ip import discovery, packets, replay
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
@@ -44,7 +44,10 @@ _TRANSIENT = frozenset({Code.FA_RESOURCES, Code.FA_TIMEOUT})
 
 @dataclass(frozen=True)
 class NodePolicy:
-    """Who the node is and how it behaves; times in seconds."""
+    """Who the node is and how it behaves; times in seconds.
+
+    `foreign_agents` are those with an association of their own with it, by their addresses.
+    """
 
     home_address: str
     home_agent: str
@@ -54,6 +57,7 @@ class NodePolicy:
     reverse_tunnel: bool = True
     retry_s: float = 1.0
     deadline_s: float = 10.0
+    foreign_agents: dict[str, Association] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -149,14 +153,18 @@ class MobileNode:
                 or not replay.answers(reply.identification, attempt.identification)):
             return []
         by_foreign_agent = Code.FA_UNSPECIFIED <= reply.code < Code.HA_UNSPECIFIED
-        if not by_foreign_agent and not packets.is_authentic(
-                reply, ExtensionType.MOBILE_HOME, self.policy.association):
+        shared = self._shared_with(attempt.agent)
+        authentic = (shared is None or packets.is_authentic(
+            reply, ExtensionType.MOBILE_FOREIGN, shared)) and (
+                by_foreign_agent or packets.is_authentic(
+                    reply, ExtensionType.MOBILE_HOME, self.policy.association))
+        if not authentic:
             # RFC 5944 section 3.6.2.1: discarded, but worth telling: our key is wrong, or theirs.
             self.attempt = replace(attempt, trouble=f"reply not authentic, code {reply.code}")
             return [_denied(reply, authentic=False)]
         if reply.accepted:
             return self._registered(reply, attempt)
-        return [_denied(reply, authentic=not by_foreign_agent),
+        return [_denied(reply, authentic=shared is not None or not by_foreign_agent),
                 *self._refused(reply, attempt, now_s)]
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -242,6 +250,9 @@ class MobileNode:
                           self.policy.home_address if agent.at_home else agent.care_of,
                           identification)
         request = packets.authenticate(request, ExtensionType.MOBILE_HOME, self.policy.association)
+        shared = self._shared_with(agent)
+        if shared is not None:
+            request = packets.authenticate(request, ExtensionType.MOBILE_FOREIGN, shared)
         attempt = replace(attempt, sent_s=now_s, identification=identification,
                           count=attempt.count + 1, next_s=now_s + attempt.wait_s,
                           wait_s=min(attempt.wait_s * 2, _SLOWEST_RETRY_S))
@@ -251,6 +262,10 @@ class MobileNode:
                 DaemonEvent("requested", {
                     "agent": agent.address, "place": _place(agent), "care_of": request.care_of,
                     "lifetime_s": attempt.lifetime_s, "count": attempt.count})]
+
+    def _shared_with(self, agent: HeardAgent) -> Association | None:
+        """The node's association with a foreign agent, if it has one."""
+        return None if agent.at_home else self.policy.foreign_agents.get(agent.address)
 
     def _retry(self, attempt: Attempt, now_s: float) -> list[Effect]:
         if attempt.deadline_s <= now_s:

@@ -30,7 +30,8 @@ class MobileNodeProgram:
         noise = random.SystemRandom()
         self._logic = MobileNode(NodePolicy(
             config.home_address, config.home_agent, config.association, config.lifetime_s,
-            config.by_event, config.reverse_tunnel, config.retry_s, config.deadline_s),
+            config.by_event, config.reverse_tunnel, config.retry_s, config.deadline_s,
+            config.foreign_agents),
             lambda: noise.getrandbits(10), config.clock_offset_s)
         self._placeholder = UdpRegistration(0, ignored_interface=config.interface)
         self._port = self._placeholder.port

@@ -54,6 +54,7 @@ class Code(enum.IntEnum):
     FA_UNSPECIFIED = 64
     FA_PROHIBITED = 65
     FA_RESOURCES = 66
+    FA_NODE_AUTHENTICATION = 67
     FA_HOME_AUTHENTICATION = 68
     FA_LIFETIME_TOO_LONG = 69
     FA_MALFORMED_REQUEST = 70
@@ -211,6 +212,21 @@ def unknown_kind(message: Request | Reply) -> int | None:
     return next((extension.kind for extension in message.extensions
                  if extension.kind < FIRST_SKIPPABLE_KIND
                  and extension.kind not in ExtensionType.__members__.values()), None)
+
+
+def as_authorized(message: Message) -> Message:
+    """The message up to what its home association covers, which may not be changed on the way.
+
+    What follows is for the next hop alone: whoever relays removes it (RFC 5944 sections 3.7.2.2
+    and 3.7.3.2). Without a Mobile-Home extension only the next hop's authenticators go.
+    """
+    kinds = [extension.kind for extension in message.extensions]
+    if ExtensionType.MOBILE_HOME in kinds:
+        end = kinds.index(ExtensionType.MOBILE_HOME) + 1
+        return replace(message, extensions=message.extensions[:end])
+    return replace(message, extensions=tuple(
+        extension for extension in message.extensions
+        if extension.kind not in {ExtensionType.MOBILE_FOREIGN, ExtensionType.FOREIGN_HOME}))
 
 
 def authenticate(message: Message, kind: ExtensionType, association: Association) -> Message:

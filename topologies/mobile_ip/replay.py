@@ -29,9 +29,9 @@ def seconds(value: int) -> float:
     return high - _NTP_EPOCH + (value & _LOW) / _SECOND
 
 
-def is_fresh(value: int, now_s: float, last: int | None) -> bool:
+def is_fresh(value: int, now_s: float, last: int) -> bool:
     """Whether it is close enough to our time and later than all that were accepted."""
-    return abs(seconds(value) - now_s) <= WINDOW_S and (last is None or value > last)
+    return abs(seconds(value) - now_s) <= WINDOW_S and value > last
 
 
 def resynchronising(value: int, now_s: float) -> int:

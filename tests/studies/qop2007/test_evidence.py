@@ -346,7 +346,9 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("no server certificate", "P12", MUTUAL,
      change("auth-mn", is_server_hello, tls_handshakes=(2, 14))),
     ("port authorized before", "P5", BEFORE, kernel("port_check", "authorized", value="yes")),
-    ("answered before", "P12", BEFORE, kernel("port_check", "answered", value=True)),
+    ("a frame let through before", "P12", BEFORE,
+     add("port-wire", lambda _: True, source=("P12", "port-air"))),
+    ("no frame sent before", "P6", BEFORE, drop("port-air", lambda _: True)),
     ("never associated before", "P8", BEFORE, kernel("port_check", "associated", value=False)),
     ("port not looked at before", "P7", BEFORE, kernel("port_check", value=None)),
     ("data frame before EAP-Success", "P6", ONLY_EAPOL,
@@ -354,6 +356,8 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("protected frame before EAP-Success", "P9", ONLY_EAPOL,
      add("auth-air", data, first=True, time_s=1.0)),
     ("port closed after", "P8", AFTER, kernel("kernel", "station", "authorized", value="no")),
+    ("nothing let through after", "P12", AFTER, drop("auth-wire", lambda _: True)),
+    ("nothing let through after, away", "P12-R1", AFTER, drop("auth-foreign", lambda _: True)),
     ("EAP in an open network", "P1", NO_DOT1X,
      add("auth-mn", is_eap, source=("P6", "auth-mn"))),
     ("EAPOL-Key in an open network", "P3", NO_DOT1X,
@@ -531,11 +535,11 @@ def test_another_stations_request_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["P5", "P6", "P7"])
-def test_no_success_leaves_two_checks_unproven(policy: str) -> None:
-    """Without EAP-Success neither it nor what came before it can be shown."""
+def test_no_success_leaves_before_and_after_unproven(policy: str) -> None:
+    """Without EAP-Success neither it nor what came before and after it can be shown."""
     seen = observed(policy)
     drop("auth-mn", is_success)(seen)
-    assert failing(POLICIES[policy], seen) == {SUCCESS, ONLY_EAPOL}
+    assert failing(POLICIES[policy], seen) == {SUCCESS, ONLY_EAPOL, AFTER}
 
 
 KEY, OTHER_KEY = bytes(range(16)), bytes(16)
@@ -618,11 +622,11 @@ def test_every_check_has_a_mutation() -> None:
     assert names == known
 
 
-def test_no_success_away_leaves_two_checks_unproven() -> None:
+def test_no_success_away_leaves_before_and_after_unproven() -> None:
     """EAP-Success at home is none in the visited network; keys cannot follow it there."""
     seen = observed("P12-R1")
     drop("auth-mn", away(is_success))(seen)
-    assert failing(POLICIES["P12"], seen) == {SUCCESS, ONLY_EAPOL, EAP_KEYS}
+    assert failing(POLICIES["P12"], seen) == {SUCCESS, ONLY_EAPOL, AFTER, EAP_KEYS}
 
 
 def test_wrong_static_key_is_seen() -> None:
