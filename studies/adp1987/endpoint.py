@@ -55,7 +55,7 @@ class PacedDatagrams(Datagrams):
         self.sent_ns = 0
 
     def send(self, payload: bytes, address: str) -> None:
-        """Hand a datagram on, and wait until its last fragment has left."""
+        """Hand a datagram on; its processor is free when its last fragment has left."""
         self.sent_ns = self._processor.settle()
         for copy in on_the_way(payload, self._fault):
             self._put(copy, address)
@@ -68,6 +68,7 @@ class PacedDatagrams(Datagrams):
             self._put(payload, address)
 
     def _put(self, payload: bytes, address: str) -> None:
+        self._processor.wait()
         self._wire.sent(self._processor.now_ns)
         super().send(payload, address)
         self._processor.owe(self._wire.takes_ns(len(payload)))
