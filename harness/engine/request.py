@@ -62,7 +62,7 @@ class RunRequest:
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """The plan of a request; `settings` are the engine's own. Raises UserError.
 
-    Without a clock among them, the study's own counts.
+    Without a clock among them, the profile's counts, or else the study's own.
     """
     study = request.study
     profile = profiles.load(study, request.profile)
@@ -71,7 +71,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
-            **{"clock": study.clock, **settings}))
+            **{**settings, "clock": settings.get("clock") or profile.clock or study.clock}))
         _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network

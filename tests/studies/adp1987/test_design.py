@@ -103,10 +103,12 @@ def test_testbeds_are_shared_by_what_they_compute_on() -> None:
 def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
     """It is left out unless asked for; virtual time, where computing is free, is refused."""
     asked = RunRequest(STUDY, "beside", levels={"trace": ["ALL"]})
-    protocols = [cell.ids["protocol"] for cell in plan(asked, {"clock": "real"}).cells]
+    made = plan(asked, {})
+    assert made.settings.clock == "real"
+    protocols = [cell.ids["protocol"] for cell in made.cells]
     assert sorted(protocols) == ["esp", "modern", "modern", "none", "wireguard"]
     with pytest.raises(UserError, match="not measured by the virtual clock; add --clock real"):
-        plan(asked, {})
+        plan(asked, {"clock": "virtual"})
     with pytest.raises(UserError, match="no cell of these levels"):
         plan(RunRequest(STUDY, levels={"protocol": ["wireguard"]}), {})
     assert "real" not in {cell.ids["technology"] for cell in plan(RunRequest(STUDY), {}).cells}
