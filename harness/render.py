@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,6 @@ from topologies.model import Network, Node
 
 _ANSIBLE = Path(__file__).parent.parent / "ansible"
 _FREQUENCY_OF_CHANNEL_0_MHZ = 2407
-#: How long an interrupted Ansible may take to end its workers.
-_END_S = 10.0
 
 
 def inventory(network: Network) -> dict[str, Any]:
@@ -163,7 +163,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
         env={**os.environ, "ANSIBLE_CONFIG": str(_ANSIBLE / "ansible.cfg"),
              "ANSIBLE_LOCAL_TEMP": str(inputs / "tmp"), "ANSIBLE_REMOTE_TEMP": str(inputs / "tmp")},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT)
+        stderr=asyncio.subprocess.STDOUT, start_new_session=True)
     try:
         said, _ = await process.communicate()
     except asyncio.CancelledError:
@@ -178,14 +178,10 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End an interrupted Ansible with its workers, which only it can end: each is a session."""
-    process.terminate()
-    try:
-        async with asyncio.timeout(_END_S):
-            await process.communicate()  # to the end, or its pipe would outlive the event loop
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    """End an interrupted Ansible with whatever it runs, which is in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.communicate()  # to the end, or its pipe would outlive the event loop
 
 
 def _complaint(said: bytes) -> str:

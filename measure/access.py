@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import ike, injection, kernel
-from measure.capture import WHOLE, Point, capturing
+from measure import ike, kernel, port
 from measure.errors import MeasureError
+from measure.port import PortCheck
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
@@ -22,26 +21,12 @@ from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, MeasuredStation
 from measure.workload import Service, Session, Site
-from topologies.model import HOME_AGENT, Network, Scenario
+from topologies.model import HOME_AGENT, Scenario
 
-#: What a mobile node's interface is watched for while it gets on.
-AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
-               "or udp port 4500")
-#: The interface that shows every frame on the air.
-AIR = "hwsim0"
 #: How long the first packet may take.
 DATA_S = 2
-_KNOCK_S = 0.25
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
-
-
-@dataclass(frozen=True)
-class PortCheck:
-    """What was seen of a closed port: raw values, and captures with their summaries."""
-
-    raw: dict[str, Any]
-    captures: list[tuple[dict[str, Any], bytes]]
 
 
 class Access:
@@ -184,7 +169,7 @@ class Arrival:
         self.access.reset(self.scenario)
         self._session.raw["left"] = self.access.left(self.scenario)
 
-    def get_on(self, access_point: str, prefix: str = "") -> None:
+    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
@@ -196,7 +181,7 @@ class Arrival:
         station.register()
         self._session.stamp(f"{prefix}registered")
         raw[f"{prefix}registration"] = station.registration.history
-        station.tunnel()
+        station.tunnel(anew=amid_traffic)
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
@@ -210,9 +195,13 @@ class Arrival:
         """At home, and where the scenario says so, from there to the visited network."""
         self.get_on(self.scenario.home)
         if self.scenario.roams_to:
-            self._session.stamp("handoff")
-            self.station.leave()
-            self.get_on(self.scenario.roams_to, "foreign_")
+            self.move(self.scenario.roams_to)
+
+    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
+        """From home to the visited network: give the link up, and get on from nothing."""
+        self._session.stamp("handoff")
+        self.station.leave()
+        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
 
     def check_port(self, out: Path) -> dict[str, Any]:
         """What passes an access point that has not authorized the mobile node; asked once each.
@@ -273,54 +262,13 @@ class Arrival:
             associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
             flags = self._flags(self.scenario.home)
             if associated:
-                captures = self._knock(out)
+                captures = port.knock(self.access.site, self.scenario, self.station, out)
         self.access.reset(self.scenario)
         return PortCheck({"at_s": asked_s, "associated": associated,
                           "authorized": flags.get("authorized", "unknown")}, captures)
-
-    def _knock(self, out: Path) -> list[tuple[dict[str, Any], bytes]]:
-        """Ask everybody on the network something in clear, past the station's own closed port.
-
-        Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
-        interface of the same radio. The captures on the air and on the wire behind it.
-        """
-        home = self.scenario.home
-        station, cell = self._nodes[self.station.name], self._nodes[home]
-        mac = self.station.mac
-        question = injection.asking(mac, station.address, self._nodes[self.scenario.agent].address)
-        frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
-                                       injection.BROADCAST, question)
-        points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
-                        f"wlan addr3 {injection.BROADCAST}"),
-                  wire_point(self.scenario.network, "wire", home, f"arp and ether src {mac}")]
-        taken: list[dict[str, Any]] = []
-        with capturing(self._testbed, points, WHOLE, part="port", out=out,
-                       logs=self.access.site.logs, summaries=taken):
-            injection.inject(self._testbed, self.station.name, station, frame)
-            time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
-        return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]
 
     def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
         """What an access point's kernel says of a station, by default the mobile node."""
         stations = kernel.station_flags(self._testbed, access_point,
                                         self._nodes[access_point].radio_interface)
         return stations.get(self.access.station(station or self.station.name).mac, {})
-
-
-def auth_points(scenario: Scenario) -> Sequence[Point]:
-    """Where getting on shows: the air, the mobile node, the wire behind each access point used."""
-    nodes = scenario.network.nodes
-    points = [Point("air", None, AIR),
-              Point("mn", scenario.mobile_node, nodes[scenario.mobile_node].radio_interface,
-                    AUTH_FILTER),
-              wire_point(scenario.network, "wire", scenario.home)]
-    if scenario.roams_to:
-        points.append(wire_point(scenario.network, "foreign", scenario.roams_to))
-    return points
-
-
-def wire_point(network: Network, name: str, node: str, expression: str = "",
-               one_in: int = 1) -> Point:
-    """A node's first wire: it shows what is on it, and nothing that is unpacked elsewhere."""
-    interface, _ = network.link_of(node)
-    return Point(name, node, interface, expression, one_in)

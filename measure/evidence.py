@@ -20,8 +20,9 @@ _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
 _TLS_CERTIFICATE, _TLS_CERTIFICATE_VERIFY = 11, 15
 _RSN_KEYS = {"eap": frozenset({1, 5}), "psk": frozenset({2, 6}), "sae": frozenset({8})}
 _RSN_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
-#: Behind the peer's access point, where it is another one.
-_FAR = ("traffic-far",)
+#: Behind the visited access point, where traffic moves there, and behind the peer's, where it is
+#: another one.
+_FAR = ("traffic-foreign", "traffic-far")
 _CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "auth-air", "traffic-air")
 _IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-core")
 #: One each way, at both ends.

@@ -82,3 +82,9 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
         result["packets"] = received["packets"]
         result["jitter_s"] = received["jitter_ms"] / 1e3
     return result
+
+
+def datagrams(report: Mapping[str, Any]) -> tuple[int, int]:
+    """A UDP stream's payload size in bytes, and how many datagrams its server has received."""
+    size_bytes: int = report["start"]["test_start"]["blksize"]
+    return size_bytes, report["end"]["sum_received"]["bytes"] // size_bytes

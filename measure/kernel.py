@@ -60,6 +60,25 @@ def parse_xfrm_state(text: str) -> list[dict[str, Any]]:
     return states
 
 
+def xfrm_keys(testbed: Testbed, node: str) -> list[dict[str, str]]:
+    """What opens each of the node's ESP SAs: spi, mode, enc and its key, auth and its key."""
+    return parse_xfrm_keys(testbed.run(node, ["ip", "xfrm", "state", "list"]))
+
+
+def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
+    """`ip xfrm state` as one dict an ESP SA; keys in hex, `auth_bits` what packets bear of it."""
+    keys: list[dict[str, str]] = []
+    for words in map(str.split, text.splitlines()):
+        if words[:2] == ["proto", "esp"]:
+            keys.append({name: words[words.index(name) + 1] for name in ("spi", "mode")})
+        elif keys and words[:1] in (["enc"], ["aead"]):
+            keys[-1] |= {"enc": words[1], "enc_key": words[2].removeprefix("0x")}
+        elif keys and words[:1] == ["auth-trunc"]:
+            keys[-1] |= {"auth": words[1], "auth_key": words[2].removeprefix("0x"),
+                         "auth_bits": words[3]}
+    return keys
+
+
 def tunnelled(testbed: Testbed, agent: str, address: str) -> bool:
     """Whether an agent's kernel sends what is for a mobile node of its own through a tunnel."""
     return " dev mip" in testbed.run(agent, ["ip", "route", "get", address])

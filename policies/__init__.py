@@ -5,6 +5,7 @@ from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer, TlsSettin
 from policies.loader import load, load_all
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
+from policies.upper import StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "LinkLayer",
     "Policy",
     "PolicyError",
+    "StreamLayer",
     "TlsSettings",
     "Weights",
     "json_schema",

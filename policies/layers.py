@@ -20,6 +20,7 @@ from policies.errors import fault
 from policies.fields import Whole, check_realm
 from policies.options import DaemonOptions
 from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
+from policies.upper import UpperLayers
 
 Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
 Keys = Literal["static", "eap", "psk", "sae"]
@@ -184,7 +185,7 @@ class IpsecLayer(BaseModel):
         return proposal
 
 
-class Layers(BaseModel):
+class Layers(UpperLayers):
     """The layers of a policy; one that is absent or null is switched off."""
 
     model_config = _CONFIG

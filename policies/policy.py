@@ -56,6 +56,12 @@ class Policy(BaseModel):
         """Whether packets between mobile node and home agent go through ESP."""
         return self.layers.ipsec is not None
 
+    @property
+    def lower(self) -> Policy:
+        """The same without the layers above the network's: what daemons are rendered from."""
+        above = dict.fromkeys(self.layers.upper)
+        return self.model_copy(update={"layers": self.layers.model_copy(update=above)})
+
     def digest(self) -> str:
         """SHA-256, in hex, of the layers' canonical JSON: equal exactly when the layers are."""
         layers = self.layers.model_dump(mode="json", exclude_none=True)

@@ -122,9 +122,11 @@ def commands(page: str, surrounding: str = CHECKOUT) -> list[Command]:
             for command in block.commands()]
 
 
-def pages_with(surrounding: str) -> list[str]:
-    """The pages that have commands of a surrounding."""
-    return [page for page in pages() if commands(page, surrounding)]
+def pages_with(*surroundings: str) -> list[str]:
+    """The pages that have commands of a surrounding, or of one of several."""
+    return [page for page in pages() if any(
+        block.language in SHELLS and block.surrounding in surroundings and block.text.strip()
+        for block in blocks(page))]
 
 
 def _written(block: Block) -> Iterator[tuple[int, str, tuple[str, ...]]]:

@@ -17,7 +17,7 @@ from measure import phases as measured
 from measure.manifest import Manifest, digest_of
 from measure.record import CheckRecord, Record, StudyRecord, write
 from policies import Policy, load_all
-from studies.qop2007 import factors
+from studies import mobile
 from studies.qop2007.body import (
     AuthenticationRecord,
     Measured,
@@ -183,7 +183,7 @@ def manifest_of(records: Iterable[Record], own: Iterable[Policy] = (), *, repeti
 def _policy(policy: Policy | None) -> dict[str, Any]:
     if policy is None:
         return {}
-    level = factors.policy_level(policy)
+    level = mobile.policy_level(policy)
     return {"title": level.title, "digest": level.digest, "content": level.content}
 
 

@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,25 +21,53 @@ def module_name(file: Path, root: Path = ROOT) -> str:
     return ".".join(file.relative_to(root).with_suffix("").parts)
 
 
-def imports(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything a module imports, relative imports resolved.
+class Import(NamedTuple):
+    """One thing that a module imports, by its full name, and where."""
+
+    line: int
+    name: str
+    is_for_types: bool
+    is_in_function: bool
+
+
+@functools.cache
+def imports(file: Path, root: Path = ROOT) -> tuple[Import, ...]:
+    """Everything a module imports, relative imports resolved.
 
     `from a import b` counts as `a.b`, which may be a module or a name in one. What stands under
     `if TYPE_CHECKING:` counts too: it is a dependency of the reader.
     """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = module.split(".")[:-node.level]
-                base = ".".join([*above, base] if base else above)
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and _is_dynamic(node.func):
-            name = node.args[0] if node.args else None
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield node.lineno, name.value
+    module, stated = module_name(file, root), []
+    to_do: list[tuple[ast.AST, bool, bool]] = [(ast.parse(file.read_text()), False, False)]
+    while to_do:
+        node, for_types, in_function = to_do.pop()
+        stated += [Import(node.lineno, name, for_types, in_function)
+                   for name in _names(node, module)]
+        in_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        guarded = node.body if _is_for_types(node) else []
+        to_do += [(child, for_types or child in guarded, in_function)
+                  for child in ast.iter_child_nodes(node)]
+    return tuple(sorted(stated))
+
+
+def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+
+
+def _names(node: ast.AST, module: str) -> Iterator[str]:
+    """What a statement or call imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            above = module.split(".")[:-node.level]
+            base = ".".join([*above, base] if base else above)
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Call) and _is_dynamic(node.func):
+        name = node.args[0] if node.args else None
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield name.value
 
 
 def _is_dynamic(function: ast.expr) -> bool:
@@ -53,19 +81,8 @@ def loaded_by(file: Path, root: Path = ROOT, *, at_once: bool = False) -> frozen
 
     With `at_once`, what it imports when it is itself imported: not what its functions import.
     """
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        if _is_for_types(node) or (at_once and _is_function(node)):
-            node.body = [ast.Pass()]
-    return frozenset(name for _, name in imports(tree, module_name(file, root)))
-
-
-def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
-    return isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-
-
-def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return frozenset(each.name for each in imports(file, root)
+                     if not each.is_for_types and not (at_once and each.is_in_function))
 
 
 def files_of(name: str, root: Path = ROOT) -> list[Path]:

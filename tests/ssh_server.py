@@ -19,9 +19,9 @@ import asyncssh
 async def run(process: asyncssh.SSHServerProcess[Any]) -> None:
     """Run one command until it or its connection ends."""
     child = await asyncio.create_subprocess_exec(
-        "sh", "-c", process.command or "", stdin=asyncio.subprocess.DEVNULL,
+        "sh", "-c", process.command or "", stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True)
-    await process.redirect(stdout=child.stdout, stderr=child.stderr)
+    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
     gone = asyncio.create_task(process.wait_closed())
     ended = asyncio.create_task(child.wait())
     await asyncio.wait({gone, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 from import_graph import ROOT
@@ -15,6 +15,7 @@ CONTRACT = {"Asked", "Measured", "Workload"}
 CONTRACT_PLACES = ("studies/", "measure/workload.py")
 #: Protocols implemented independently of each other, with vocabularies of their own.
 VOCABULARIES = ("protocols/adp/", "protocols/authenticast/", "protocols/kerberos/")
+_PUBLIC_CLASS = re.compile(r"^[ \t]*class ([A-Za-z]\w*)[(:]", re.M)
 
 
 def repeated(root: Path = ROOT) -> dict[str, list[str]]:
@@ -22,9 +23,8 @@ def repeated(root: Path = ROOT) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault(node.name, []).append(path.relative_to(root).as_posix())
+            for name in _PUBLIC_CLASS.findall(path.read_text(encoding="utf-8")):
+                places.setdefault(name, []).append(path.relative_to(root).as_posix())
     return {name: files for name, files in places.items()
             if len(files) > 1 and not _may_repeat(name, files)}
 

@@ -96,25 +96,19 @@ def load_scenario(name: str) -> Scenario:
 
 def load_medium(name: str) -> Medium:
     """Load a medium by its name, or from a `.yml` file; raises TopologyError."""
-    path = resolve(name, "media")
-    medium: Medium = validate(Medium, read(path), path)
-    checks.medium(medium, path)
+    medium: Medium = reading.load(Medium, resolve(name, "media"), checks.medium)
     return medium
 
 
 def load_wire(name: str, beside: Path | None = None) -> Wire:
     """Load a wire by its name, or from a `.yml` file; raises TopologyError."""
-    path = resolve(name, "wires", beside)
-    wire: Wire = validate(Wire, read(path), path)
-    checks.wire(wire, path)
+    wire: Wire = reading.load(Wire, resolve(name, "wires", beside), checks.wire)
     return wire
 
 
 def load_device(name: str, beside: Path | None = None) -> Device:
     """Load a device by its name, or from a `.yml` file; raises TopologyError."""
-    path = resolve(name, "devices", beside)
-    device: Device = validate(Device, read(path), path)
-    checks.device(device, path)
+    device: Device = reading.load(Device, resolve(name, "devices", beside), checks.device)
     return device
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from topologies.checks import TopologyError
 from topologies.model import from_json
 
 ROOT = Path(__file__).parent
+#: In C where it is installed, ten times as quick. It has no limit to how deep a document may be,
+#: nor the words that users know, so that it reads the project's own files alone.
+_QUICK: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def names(folder: str) -> list[str]:
@@ -34,12 +39,37 @@ def read(path: Path, advice: str = "see topologies/ for examples") -> dict[str, 
 
     Raises TopologyError.
     """
+    return _mapping(path, _text(path), advice)
+
+
+def load(cls: type[Any], path: Path, check: Callable[[Any, Path], None]) -> Any:
+    """A dataclass of a file that holds nothing else, checked; raises TopologyError.
+
+    A plan asks for the same few files hundreds of times: they are parsed again once they change.
+    """
+    return _loaded(cls, path, _text(path), check)  # type: ignore[arg-type]  # classes have a hash
+
+
+@lru_cache(maxsize=256)
+def _loaded(cls: type[Any], path: Path, text: str, check: Callable[[Any, Path], None]) -> Any:
+    value = validate(cls, _mapping(path, text), path)
+    check(value, path)
+    return value
+
+
+def _text(path: Path) -> str:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise TopologyError(f"{path}: no such file; check the name") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TopologyError(f"{path}: cannot be read ({error}); give a YAML file") from None
+
+
+def _mapping(path: Path, text: str, advice: str = "see topologies/ for examples") -> dict[str, Any]:
+    loader = _QUICK if path.is_relative_to(ROOT) else yaml.SafeLoader
+    try:
+        document = yaml.load(text, loader)  # noqa: S506 - both are safe
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise TopologyError(f"{path}:{line}: not YAML ({error.problem}); correct that line") \
@@ -54,7 +84,7 @@ def read(path: Path, advice: str = "see topologies/ for examples") -> dict[str, 
 def validate(cls: type[Any], document: Any, path: Path) -> Any:
     """A dataclass of a document, which must fit it to the letter. Raises TopologyError."""
     try:
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
     except ImportError:
         # The scripts in examples/ run on machines without it; the project's own files are valid.
         if path.is_relative_to(ROOT):
@@ -67,12 +97,20 @@ def validate(cls: type[Any], document: Any, path: Path) -> Any:
         raise TopologyError(f"{path}: {_one_line(error)}; write plain text and numbers, and dates "
                             "in quotes") from None
     try:
-        return TypeAdapter(cls).validate_json(text)
+        return _adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "top level"
         raise TopologyError(f"{path}: {_one_line(f'{where}: ' + first['msg'])}; "
                             "see docs/topologies.md for the fields") from None
+
+
+@cache
+def _adapter(cls: type[Any]) -> Any:
+    """What validates a dataclass; making it takes longer than to use it."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(cls)
 
 
 def _one_line(message: object) -> str:

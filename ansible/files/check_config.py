@@ -31,6 +31,7 @@ HOSTAPD_NUMBERS = ["channel", "ieee8021x", "wpa", "ieee80211w", "wep_default_key
 HOSTAPD_DYNAMIC_WEP = ["wep_key_len_broadcast", "wep_key_len_unicast"]
 HOSTAPD_RADIUS = ["own_ip_addr", "auth_server_addr", "auth_server_shared_secret"]
 SWANCTL_CHILD = ["mode", "esp_proposals", "local_ts", "remote_ts"]
+SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
 CREDENTIALS = {"TLS": ["ca_cert", "client_cert", "private_key"], "MD5": ["password"]}
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
@@ -228,6 +229,11 @@ def check_swanctl(text: str) -> None:
     connections = block(tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
         connection = block(connections, name, "connections")
+        if name.startswith("hold-"):  # negotiated with nobody
+            children = block(connection, "children", name)
+            for child in children:
+                need(block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")
+            continue
         need(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
         for end in ("local", "remote"):
             need(block(connection, end, name), ["auth", "pubkeys", "id"], f"{name}.{end}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cluster import member
-from harness.cluster.connection import Cluster, WorkerFailed, WorkerLost
-from harness.cluster.wire import WorkerIdentity
+from harness.cluster import measuring, received
+from harness.cluster.connection import Cluster, WorkerLost
+from harness.cluster.received import LieError, WorkerIdentity, printable
 from harness.engine import provenance, variants
 from harness.engine.plan import Plan
 from harness.errors import UserError
@@ -18,18 +20,23 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True)
 class ClusterWorker:
-    """A worker that was checked. `label` is its name in records, where no address belongs."""
+    """A worker that was checked. `label` is its name in records, where no address belongs.
+
+    `finished` are steps that another worker of its machine had finished for this run.
+    """
 
     label: str
     address: str
     processors: int
+    finished: Sequence[str] = ()
 
 
 class Checker:
     """Looks who is there, and checks everybody once."""
 
-    def __init__(self, plan: Plan, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, plan: Plan, cluster: Cluster, folder: Path, run: str) -> None:
         self._plan = plan
+        self._run = run
         self._cluster = cluster
         self._folder = folder
         self._seen: set[str] = set()
@@ -71,10 +78,17 @@ class Checker:
     async def _identity(self, address: str) -> WorkerIdentity | str:
         """What a worker says that it is, or what is wrong with it."""
         self._seen.add(address)
+        serial, messages, reason = uuid.uuid4().hex, [], ""
         try:
-            identity = await self._cluster.call(address, member.identify, self._plan)
-        except (WorkerLost, WorkerFailed) as error:
-            return (f"cannot say what it measures with ({error}); start it with './qop worker' "
+            await self._cluster.call(
+                address, measuring.identify, self._plan, self._run, serial, serial=serial,
+                take=lambda document: messages.append(received.read(document)))
+        except (WorkerLost, LieError) as error:
+            reason = str(error)
+        identity = messages[0] if messages else None
+        if reason or not isinstance(identity, WorkerIdentity):
+            reason = reason or "it says nothing"
+            return (f"cannot say what it measures with ({reason}); start it with './qop worker' "
                     "from the same checkout as this one")
         return self._complaint(identity) or identity
 
@@ -82,13 +96,13 @@ class Checker:
         """What a worker has that differs; "" if nothing does."""
         code = provenance.code_digest(self._plan.study.id)
         if identity.code != code:
-            return (f"measures with other code ({identity.code[:12]}, here {code[:12]}); bring "
-                    "both to the same version and start it again")
+            return (f"measures with other code ({printable(identity.code[:12])}, here "
+                    f"{code[:12]}); bring both to the same version and start it again")
         if not identity.image:
             return f"has no guest image for builder {self._builder}; {self._advice} there"
         self._image = self._image or identity.image
         if identity.image != self._image:
-            return (f"has another guest image ({identity.image}, not {self._image}); "
+            return (f"has another guest image ({printable(identity.image)}, not {self._image}); "
                     f"{self._advice} on both and start it again")
         return ""
 
@@ -96,4 +110,4 @@ class Checker:
         self._labelled += 1
         label = f"worker-{self._labelled}"
         provenance.keep(self._folder, {**identity.description, "worker": label})
-        return ClusterWorker(label, address, max(1, identity.processors))
+        return ClusterWorker(label, address, max(1, identity.processors), identity.finished)

@@ -1,7 +1,7 @@
-"""A dask cluster as the client uses it: who is in it, and one call of a function on one worker.
+"""A dask cluster as a run uses it: who is in it, and one task on one worker, with what it says.
 
-The scheduler is one that runs already (tcp://HOST:PORT), or dask's SSHCluster starts it and its
-workers (ssh:HOST1,HOST2). Nothing listens but what dask needs for this; there are no dashboards.
+The scheduler is one that runs already (tls://HOST:PORT), or is started with its workers by SSH
+(ssh:HOST1,HOST2). Nothing listens but what dask needs for this; there are no dashboards.
 """
 
 from __future__ import annotations
@@ -9,42 +9,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shlex
-import sys
-from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 import dask
-from distributed import Client, SSHCluster
+from distributed import Client, Future, wait
 
+from harness.cluster import guard, keys, remote
 from harness.cluster.extra import SETTINGS, be_quiet
-from harness.engine.machine import ROOT
+from harness.cluster.keys import ClusterKey, Role
 from harness.errors import UserError
 
 _CONNECT_S = 15.0
 _CLOSE_S = 3.0
-#: A worker that does not answer for this long counts as lost.
-_SILENT_S = 90.0
 _LOOK_S = 1.0
-_ADDRESS = re.compile(r"tcp://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
+_ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 _HOST = re.compile(r"([\w.-]+@)?[\w.-]+")
-Result = TypeVar("Result")
+Take = Callable[[Mapping[str, Any]], None]
 
 
 class WorkerLost(Exception):
     """A worker went away or is silent; the text is the reason."""
 
 
-class WorkerFailed(Exception):
-    """A worker answered with an error; the text is what it said."""
+class _QuietClient(Client):  # type: ignore[misc]
+    """A client that prints and warns of nothing on a worker's behalf."""
+
+    _default_event_handlers: Mapping[str, Any] = {}
 
 
 class Cluster:
-    """The workers of a scheduler."""
+    """The workers of a scheduler. What they say is about `run`, in events on its topic."""
 
-    def __init__(self, client: Client, where: str) -> None:
+    def __init__(self, client: Client, where: str, run: str) -> None:
         self._client = client
         self._where = where
+        self._hearing: dict[str, tuple[str, Take, asyncio.Future[None]]] = {}
+        client.subscribe_topic(f"{guard.TOPIC}{run}", self._hear)
 
     async def workers(self) -> list[str]:
         """Addresses of the workers that are there now. Raises UserError if the scheduler is not."""
@@ -63,37 +64,59 @@ class Cluster:
         if self._client.status != "running":
             raise self._gone()
 
-    async def call(self, worker: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a function on one worker and on no other.
+    async def call(self, worker: str, function: Callable[..., Any], *arguments: Any, serial: str,
+                   take: Take | None = None, resources: Mapping[str, int] | None = None) -> None:
+        """Run a function on one worker and on no other, and take what it says under `serial`.
 
-        Raises WorkerLost, WorkerFailed, and UserError if the scheduler is gone.
+        Raises WorkerLost, what `take` raises, and UserError if the scheduler is gone.
         """
         self._require_scheduler()
-        future = self._client.submit(function, *arguments, workers=[worker], pure=False,
-                                     allow_other_workers=False, retries=0)
-        answer: asyncio.Task[Result] = asyncio.create_task(_result(future))
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if take is not None:
+            self._hearing[serial] = (worker, take, refused)
+        future = self._client.submit(
+            function, *arguments, key=f"{function.__name__}-{serial}", workers=[worker],
+            pure=False, allow_other_workers=False, resources=dict(resources or {}))
         try:
-            async with asyncio.timeout(_SILENT_S):
-                while not (await asyncio.wait({answer}, timeout=_LOOK_S))[0]:
-                    if worker not in await self.workers():
-                        raise WorkerLost("the worker is gone")
-        except TimeoutError:
-            raise WorkerLost(f"the worker did not answer for {_SILENT_S:g} s") from None
+            await self._until_ended(worker, future, refused)
         finally:
-            answer.cancel()
+            self._hearing.pop(serial, None)
+            refused.cancel()
             future.release()
-        return await self._judged(worker, answer)
 
-    async def _judged(self, worker: str, answer: asyncio.Task[Result]) -> Result:
-        """The answer, or what its error means."""
+    async def _until_ended(self, worker: str, future: Future,
+                           refused: asyncio.Future[None]) -> None:
+        """What a task says comes before its end: all of it is one stream, in order."""
+        with self._client.as_current():
+            ended = asyncio.ensure_future(wait([future]))
         try:
-            return answer.result()
-        except Exception as error:
-            # Whatever it is: an error on a worker that is there is an answer, any other is a loss.
-            if worker not in await self.workers():
-                raise WorkerLost("the worker is gone") from None
-            said = " ".join(str(error).split())[:300]
-            raise WorkerFailed(f"{type(error).__name__}: {said}") from error
+            while True:
+                done, _ = await asyncio.wait({ended, refused}, timeout=_LOOK_S,
+                                             return_when=asyncio.FIRST_COMPLETED)
+                if refused in done:
+                    refused.result()
+                if ended in done:
+                    break
+                self._require_scheduler()
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+        if future.status != "finished":
+            is_there = worker in await self.workers()
+            raise WorkerLost("its task failed" if is_there else "the worker is gone")
+
+    def _hear(self, event: tuple[float, Any]) -> None:
+        """Give what a worker says to whoever asked this worker."""
+        said = event[1]
+        if not isinstance(said, Mapping):
+            return
+        worker, take, refused = self._hearing.get(str(said.get("serial")), (None, None, None))
+        if take is None or refused is None or refused.done() or said.get("worker") != worker:
+            return
+        try:
+            take(said)
+        except Exception as error:  # noqa: BLE001 - for whoever asked
+            refused.set_exception(error)
 
     def _gone(self) -> UserError:
         return UserError(f"--cluster {self._where}: the scheduler is gone; start it and its "
@@ -101,21 +124,21 @@ class Cluster:
                          status=1)
 
 
-async def _result(future: Any) -> Any:
-    return await future
-
-
 @contextlib.asynccontextmanager
-async def connected(where: str) -> AsyncIterator[Cluster]:
+async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
     """The cluster that `--cluster` names. Raises UserError."""
     be_quiet()
+    guard.trusting_nobody()
     with dask.config.set(SETTINGS):
-        if where.startswith("ssh:"):
-            async with _over_ssh(where) as address, _client(address, where) as client:
-                yield Cluster(client, where)
-        else:
-            async with _client(where, where) as client:
-                yield Cluster(client, where)
+        async with contextlib.AsyncExitStack() as stack:
+            if where.startswith("ssh:"):
+                key = ClusterKey.new()
+                address = await stack.enter_async_context(remote.started(where, key))
+                key = key.lowered(Role.RUN)
+            else:
+                address, key = where, keys.find(where, Role.RUN)
+            client = await stack.enter_async_context(_client(address, where, key))
+            yield Cluster(client, where, run)
 
 
 def check(where: str) -> None:
@@ -126,7 +149,7 @@ def check(where: str) -> None:
         is_good = is_address(where)
     if not is_good:
         raise UserError(f"--cluster {where}: no cluster; give the address of a scheduler such as "
-                        "tcp://HOST:8786, or hosts as in ssh:HOST1,HOST2")
+                        "tls://HOST:8786, or hosts as in ssh:HOST1,HOST2")
 
 
 def is_address(text: str) -> bool:
@@ -135,38 +158,17 @@ def is_address(text: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _client(address: str, where: str) -> AsyncIterator[Client]:
+async def _client(address: str, where: str, key: ClusterKey) -> AsyncIterator[Client]:
     try:
-        client = await Client(address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False)
+        client = await _QuietClient(address, asynchronous=True, timeout=_CONNECT_S,
+                                    security=key.security(), set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        raise UserError(f"--cluster {where}: no scheduler answers there "
+        raise UserError(f"--cluster {where}: no scheduler answers there to this key "
                         f"({' '.join(str(error).split())[:150]}); start one with './qop worker "
-                        "--scheduler tcp://HOST:PORT', or see docs/cluster.md", status=1) from None
+                        "--scheduler tls://HOST:PORT', or see docs/cluster.md", status=1) from None
     try:
         yield client
     finally:
         # What was asked for last may still be on its way; a scheduler that is gone is no error.
         with contextlib.suppress(OSError, TimeoutError):
             await client.close(timeout=_CLOSE_S)
-
-
-@contextlib.asynccontextmanager
-async def _over_ssh(where: str) -> AsyncIterator[str]:
-    """Scheduler on the first host, a worker on each: from the same checkout at the same place."""
-    hosts = where.removeprefix("ssh:").split(",")
-    # Dask puts this in front of "-m distributed...", behind "env NAME=value".
-    python = f"PYTHONPATH={shlex.quote(str(ROOT))} {shlex.quote(sys.executable)} -P"
-    try:
-        cluster = await SSHCluster(
-            [hosts[0], *hosts], asynchronous=True, remote_python=[python] * (len(hosts) + 1),
-            scheduler_options={"host": hosts[0].rpartition("@")[2], "port": 0, "dashboard": False},
-            worker_class="harness.cluster.serving.PlainWorker", worker_options={})
-    except Exception as error:  # noqa: BLE001 - dask raises a plain one when a start fails
-        raise UserError(f"--cluster {where}: cannot be started "
-                        f"({' '.join(str(error).split())[:300]}); can you log in there "
-                        f"without a password, and is this checkout at {ROOT} there, set up?",
-                        status=1) from None
-    try:
-        yield cluster.scheduler_address
-    finally:
-        await cluster.close()

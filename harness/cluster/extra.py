@@ -21,6 +21,11 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": False,
+    # A worker that is silent for so long counts as lost, and what waits for one that is gone, too.
+    "distributed.scheduler.worker-ttl": "90s",
+    "distributed.scheduler.no-workers-timeout": "30s",
+    # Findings pass as events: the scheduler is not to remember them.
+    "distributed.admin.low-level-log-length": 1,
 }
 
 

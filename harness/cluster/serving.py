@@ -1,8 +1,7 @@
-"""A worker, and a scheduler where one is asked for: dask's own, but without any page to look at."""
+"""A worker, and a scheduler where one is asked for: dask's own, without pages, behind TLS."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
@@ -13,8 +12,9 @@ import dask
 import distributed
 from distributed.comm import get_address_host_port
 
-from harness.cluster import member
+from harness.cluster import guard, keys, measuring
 from harness.cluster.extra import SETTINGS, be_quiet
+from harness.cluster.keys import ClusterKey, Role
 from harness.errors import UserError
 
 #: For this long a worker looks for its scheduler.
@@ -23,19 +23,50 @@ _ANY_PORT = 9
 
 
 class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
-    """A scheduler that listens for clients and workers, and for nobody else."""
+    """A scheduler that listens for a cluster's runs and workers, and for nobody else."""
+
+    def __init__(self, *arguments: Any, key: ClusterKey, **options: Any) -> None:
+        self._believed = key.believed()
+        # A share that is lost is shared out anew by its run, which knows what came of it.
+        super().__init__(*arguments, **{"dashboard": False, "allowed_failures": 0,
+                                        "security": key.security()} | options)
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """No pages: they would show a run to whoever asks."""
 
+    async def _handle_comm(self, comm: Any) -> None:
+        """As dask does, by what the peer's certificate makes of it."""
+        socket = comm.stream and comm.stream.socket
+        role = socket and keys.role_of(socket.getpeercert(binary_form=True), self._believed)
+        if not role:
+            comm.abort()
+            return
+        (guard.of_run if role is Role.RUN else guard.of_worker)(comm)
+        await super()._handle_comm(comm)
+
+    async def start_unsafe(self) -> Any:
+        """What comes in belongs to the context in which this began to listen."""
+        return await guard.apart(super().start_unsafe())
+
+    async def close(self, *arguments: Any, **options: Any) -> Any:
+        """As dask does."""
+        return await guard.apart(super().close(*arguments, **options))
+
+    async def update_graph(self, *arguments: Any, **options: Any) -> None:
+        """Take a run's tasks, which its connection brought: no worker may say that."""
+        with guard.trusting():
+            await super().update_graph(*arguments, **options)
+
 
 class PlainWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker for one share at a time; nothing of a share is left when it closes."""
+    """A worker that measures one share at a time; nothing of a share is left when it closes."""
 
-    def __init__(self, scheduler: str, **options: Any) -> None:
-        # Of its memory dask sees next to nothing: guests are processes of their own.
-        options = {"host": address_towards(scheduler), "nthreads": 1, "memory_limit": 0,
-                   "dashboard": False, "death_timeout": _LOOK_S} | options
+    def __init__(self, scheduler: str, *, key: ClusterKey, **options: Any) -> None:
+        # Of its memory dask sees next to nothing: guests are processes of their own. Who may
+        # measure can be asked while a share is measured, so there is more than one thread.
+        options = {"host": address_towards(scheduler), "nthreads": 2, "memory_limit": 0,
+                   "resources": {measuring.RESOURCE: 1}, "dashboard": False,
+                   "security": key.security(), "death_timeout": _LOOK_S} | options
         super().__init__(scheduler, **options)
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
@@ -43,7 +74,7 @@ class PlainWorker(distributed.Worker):  # type: ignore[misc]
 
     async def close(self, *arguments: Any, **options: Any) -> Any:
         """End what is being measured, then as dask does."""
-        await asyncio.get_running_loop().run_in_executor(None, member.end_all)
+        await measuring.end(self)
         return await super().close(*arguments, **options)
 
 
@@ -68,23 +99,40 @@ async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, lis
     with dask.config.set(SETTINGS):
         async with contextlib.AsyncExitStack() as stack:
             if is_scheduler:
-                host, port = get_address_host_port(scheduler)
-                try:
-                    here = await stack.enter_async_context(
-                        PlainScheduler(host=host, port=port, dashboard=False))
-                except (OSError, ValueError) as error:
-                    raise UserError(f"{scheduler}: cannot listen there ({error}); choose an "
-                                    "address and a port of this machine", status=1) from None
-                scheduler = here.address
-                say(f"scheduler at {scheduler}")
+                scheduler, key = await _scheduling(scheduler, stack, say)
+            else:
+                key = keys.find(scheduler, Role.WORKER)
             options = {"host": listen} if listen else {}
             try:
-                worker = await PlainWorker(scheduler, local_directory=str(folder), **options)
+                worker = await PlainWorker(scheduler, key=key, local_directory=str(folder),
+                                           **options)
             except (OSError, TimeoutError, RuntimeError, ValueError) as error:
-                raise UserError(f"{scheduler}: no scheduler answers there "
+                raise UserError(f"{scheduler}: no scheduler answers there to this key "
                                 f"({' '.join(str(error).split())[:150]}); start one with "
-                                "'./qop worker --scheduler' on its machine", status=1) from None
+                                "'./qop worker --scheduler' on its machine, and use the key that "
+                                "it prints", status=1) from None
             stack.push_async_callback(worker.close)
             say(f"worker at {worker.address}, ready for './qop run --cluster {scheduler}'")
             await worker.finished()
             say("the scheduler is gone")
+
+
+async def _scheduling(address: str, stack: contextlib.AsyncExitStack,
+                      say: Callable[[str], None]) -> tuple[str, ClusterKey]:
+    """Be the scheduler: its address, and the key of its workers. Raises UserError."""
+    host, port = get_address_host_port(address)
+    key = keys.scheduler()
+    try:
+        here = await stack.enter_async_context(PlainScheduler(host=host, port=port, key=key))
+        addresses = {here.address, f"tls://{host}:{here.port}"}
+        for name in addresses:
+            stack.callback(keys.keep(name, key).unlink, missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{address}: cannot listen there ({error}); choose an address and a port "
+                        "of this machine", status=1) from None
+    say(f"scheduler at {here.address}")
+    say(f"on other machines: {keys.VARIABLE}={key.lowered(Role.WORKER)} ./qop worker "
+        f"{here.address}")
+    say(f"to measure from another: {keys.VARIABLE}={key.lowered(Role.RUN)} ./qop run --cluster "
+        f"{here.address}")
+    return here.address, key.lowered(Role.WORKER)

@@ -50,9 +50,15 @@ class Shares:
             lasting_s[key] = lasting_s.get(key, 0.0) + self.plan.expected(step.cell).duration_s
         return sorted(lasting_s, key=lambda key: -lasting_s[key])
 
-    def take(self, testbeds: int) -> tuple[list[Step], list[Step]]:
-        """Give out so many testbeds: their plain steps, and those that are measured exclusively."""
-        chosen = set(self.testbeds()[:testbeds])
+    def take(self, testbeds: int,
+             finished: Collection[str] = ()) -> tuple[list[Step], list[Step]]:
+        """Give out so many testbeds: their plain steps, and those that are measured exclusively.
+
+        First those of steps that are `finished` already where this goes.
+        """
+        there = {self.plan.testbed_of(step.cell) for name, step in self._waiting.items()
+                 if name in finished}
+        chosen = set(sorted(self.testbeds(), key=lambda key: key not in there)[:testbeds])
         taken = [step for step in self._waiting.values()
                  if self.plan.testbed_of(step.cell) in chosen]
         for step in taken:
@@ -63,6 +69,10 @@ class Shares:
     def step(self, name: str) -> Step | None:
         """The step of this name, if it is given out."""
         return self._given.get(name)
+
+    def awaits(self, name: str, *, exclusive: bool) -> bool:
+        """Whether a step's record is to come; of one that has a flagged one, the exclusive one."""
+        return name in self._given and (exclusive or name not in self._exclusive)
 
     def finish(self, name: str, *, flagged: bool) -> None:
         """A step has its record; one that is flagged is still to be measured exclusively."""

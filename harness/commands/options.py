@@ -220,6 +220,6 @@ def _about_the_run(study: Study) -> list[click.Parameter]:
                      envvar="QOP_BUILDER", show_default=True,
                      help="Who makes nodes and radios; auto: the first that works."),
         click.Option(["--cluster"], metavar="WHERE", help="Measure on other machines: a "
-                     "scheduler's tcp://HOST:PORT whose workers './qop worker' started, or "
+                     "scheduler's tls://HOST:PORT whose workers './qop worker' started, or "
                      "ssh:HOST1,HOST2."),
     ]

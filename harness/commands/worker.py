@@ -20,24 +20,25 @@ from harness.errors import UserError
 
 
 @click.command("worker", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scheduler", metavar="tcp://HOST:PORT")
+@click.argument("scheduler", metavar="tls://HOST:PORT")
 @click.option("--scheduler", "is_scheduler", is_flag=True,
               help="Be the scheduler, too, and listen at this address of this machine.")
 @click.option("--listen", metavar="ADDRESS", help="Address of this machine to be reached at; "
               "default: the one by which it reaches the scheduler.")
 def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
-    """Measure for runs that are started elsewhere with `--cluster tcp://HOST:PORT`.
+    """Measure for runs that are started elsewhere with `--cluster tls://HOST:PORT`.
 
     One share of a plan at a time, on all processors that this process may use. Ends with Ctrl-C or
-    with its scheduler. Whoever reaches the scheduler can have programs run on its workers: use it
-    in networks that you trust.
+    with its scheduler. Who has the key that the scheduler prints may lend, or may measure; nobody
+    else is let in. On other machines it is given as QOP_CLUSTER_KEY.
     """
     extra.require("worker")
-    from harness.cluster import connection, serving  # dask takes its time
+    from harness.cluster import connection, keys, serving  # dask takes its time
 
     if not connection.is_address(scheduler):
         raise UserError(f"worker {scheduler}: no address of a scheduler; give one such as "
-                        "tcp://HOST:8786")
+                        "tls://HOST:8786")
+    ends_with_input = keys.given_by_input()
     setup.embedded()
     if not sys.stdin.isatty():
         # What signals its own group must not hit the worker; in a terminal Ctrl-C has to.
@@ -46,15 +47,17 @@ def command(scheduler: str, is_scheduler: bool, listen: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="qop-worker-") as folder:
         try:
             asyncio.run(_until_signal(serving.serve(
-                scheduler, Path(folder), click.echo, listen=listen,
-                is_scheduler=is_scheduler)))
+                scheduler, Path(folder), click.echo, listen=listen, is_scheduler=is_scheduler),
+                ends_with_input=ends_with_input))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
 
-async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+async def _until_signal(work: Coroutine[Any, Any, None], *, ends_with_input: bool) -> None:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
+    if ends_with_input:
+        loop.add_reader(sys.stdin.fileno(), lambda: os.read(0, 1) or task.cancel())
     await task

@@ -49,7 +49,7 @@ def _timed(plan: Sequence[str], processors: Sequence[int]) -> tuple[float, int]:
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder, ExitStack() as stack:
         where = ""
         for processor in processors:
-            arguments = [where] if where else ["--scheduler", "tcp://127.0.0.1:0"]
+            arguments = [where] if where else ["--scheduler", "tls://127.0.0.1:0"]
             address = stack.enter_context(_worker(processor, arguments))
             where = where or address
         begun = time.monotonic()

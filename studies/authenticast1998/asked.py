@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from studies import mobile
 from studies.study import Asked as AnyAsked
-from topologies.loader import load_device
+from topologies.loader import load_device, medium_names
 
 #: Settings that name a device, or the file of one.
 DEVICES = ("server_device", "client_device")
@@ -21,6 +22,10 @@ class Asked(AnyAsked):
                         json_schema_extra={"option": "--frames"})
     payload_bytes: int = Field(1400, ge=200, le=8000, description="Payload of a packet at most. "
                                "Assumed; 116 packets a second of the trace.")
+    air_payload_bytes: int = Field(1180, ge=200, le=1400, description="The same on the air, where "
+                                   "a tunnel and a tree's path have to fit into 1500 bytes, too.")
+    medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
+                        description=f"The air: {', '.join(medium_names())}, a .yml file, or none.")
     signing: Literal["precomputed", "online"] = Field(
         "precomputed", description="What a signature takes the server: what is left of it when "
         "the exponentiation was precomputed (section 4.3.4), or all of it.")
@@ -49,6 +54,7 @@ class Asked(AnyAsked):
         return to_s
 
     def kept(self) -> dict[str, Any]:
-        """A device of the user's by its own name: its file's path is of this machine only."""
-        return {**super().kept(), **{setting: load_device(getattr(self, setting)).name
-                                     for setting in DEVICES}}
+        """What is the user's by its own name: the path of its file is of this machine only."""
+        medium = mobile.air(self.medium)
+        return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM, **{
+            setting: load_device(getattr(self, setting)).name for setting in DEVICES}}

@@ -7,6 +7,9 @@ from pydantic import ConfigDict, Field
 from measure.record import RecordPart
 
 SCHEMA = 1
+#: Causes of losses that are told apart: on the way, by the handoff, for want of room, because
+#: verification failed (alone, with a bundle, or because a bundle was not whole), shed, too late.
+LOST = ("air", "handoff", "buffer", "failed", "bundle_failed", "bundle_incomplete", "shed", "late")
 
 
 class ClientRecord(RecordPart):
@@ -34,6 +37,7 @@ class ClientRecord(RecordPart):
     below_floor_s: float
     max_gap_packets: int
     signatures_verified: int
+    sent_pps: float = 0.0
 
 
 class ChangeRecord(RecordPart):
@@ -50,6 +54,7 @@ class ChangeRecord(RecordPart):
 class Measured(RecordPart):
     """Means over the clients, every client, and the first client's stream over time.
 
+    `handoff_s` is the time from leaving home to the first answered packet in the visited network.
     `lost_runs` are first and last sequence numbers of what the first client did not process.
     Timelines are pairs of seconds since the first packet, and value.
     """
@@ -67,6 +72,7 @@ class Measured(RecordPart):
     clients: list[ClientRecord]
     changes: list[ChangeRecord]
     lost_runs: list[tuple[int, int]]
+    handoff_s: float | None = None
     gap_packets: list[tuple[float, float]]
     level_now_share: list[tuple[float, float]]
     retained_share: list[tuple[float, float]]

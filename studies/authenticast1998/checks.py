@@ -34,6 +34,7 @@ class Expectation:
     level: float | None
     is_tampered: bool
     is_signed: bool
+    is_flooded: bool = False
 
     @classmethod
     def of(cls, heuristic: Heuristic, load: Disturbance) -> Expectation:
@@ -41,7 +42,8 @@ class Expectation:
         wish = heuristic.wish
         level = None if wish.get("automatic") else \
             wish["level"] / 100 if wish["scheme"] == "percentage" else 1.0
-        return cls(level, load.tampered_one_in > 0, wish["scheme"] != "secret-key")
+        return cls(level, load.tampered_one_in > 0, wish["scheme"] != "secret-key",
+                   load.flooded_one_in > 0)
 
 
 def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Mapping[str, str],
@@ -51,6 +53,8 @@ def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Map
             _messages(seen, heads, addresses), _in_range(seen), _accounted(seen)]
     if not expected.is_signed:
         made.append(_switched(seen))
+    if expected.is_flooded:
+        made.append(_not_flooded(seen))
     if expected.is_tampered and expected.level is not None:
         made.append(_level(seen, expected.level))
     return made
@@ -157,6 +161,14 @@ def _switched(seen: Sequence[Seen]) -> CheckRecord:
                        if other[0] == place[0]) and place > min(one.verified.tagged))
     return CheckRecord(check="secret key in force", ok=tagged > 0 and mixed == 0,
                        detail=f"{tagged} packets with a tag, {mixed} signed ones after the first")
+
+
+def _not_flooded(seen: Sequence[Seen]) -> CheckRecord:
+    """What somebody made up arrived, and nothing of it was processed."""
+    made_up = sum(one.made_up for one in seen)
+    processed = sum(row.place not in one.sent for one in seen for row in one.processed)
+    return CheckRecord(check="nothing made up is processed", ok=made_up > 0 and processed == 0,
+                       detail=f"{made_up} forged packets arrived, {processed} were processed")
 
 
 def _level(seen: Sequence[Seen], level: float) -> CheckRecord:

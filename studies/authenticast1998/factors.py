@@ -1,15 +1,28 @@
-"""What the study varies: how packets are authenticated, how many listen, and what disturbs them."""
+"""What the study varies: how packets are authenticated, how many listen, what disturbs them, where.
+
+Streams go over wires, or over the air beside the layers of a policy, which may say how packets are
+authenticated, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from studies.study import Cell, Factor, Level, fixed
+from policies import StreamLayer
+from studies import mobile
+from studies.study import Cell, Factor, Level, StudyError, fixed
 
+#: The level of `policy` and that of `scenario` of streams over wires; and the heuristic of a policy
+#: that has a layer for it.
+NO_POLICY, WIRES, OF_POLICY = "no-policy", "star-155", "of-policy"
+#: The levels that stand behind heuristic, clients and load in every cell over wires.
+WIRED = (NO_POLICY, WIRES)
 #: By percentage: eleven levels, and further ones where the figure bends.
 PERCENTAGES = (0, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100)
 MAX_CLIENTS = 7
@@ -33,7 +46,10 @@ class Disturbance:
     """What happens to a stream on its way, or to its clients.
 
     `share` of every client's processor is somebody else's for a while. On the wire, `loss` is the
-    share of packets that are lost, and one packet in `tampered_one_in` is altered.
+    share of packets that are lost, and one packet in `tampered_one_in` is altered; behind one in
+    `flooded_one_in` comes another that somebody made up, of a number far ahead. With `rate_pps` a
+    source of so many packets a second is in the video's place. `weight` is what the server signs
+    for the first client, where it is 1 for each other.
     """
 
     title: str
@@ -41,6 +57,9 @@ class Disturbance:
     loss: float = 0.0
     tampered_one_in: int = 0
     has_security: bool = True
+    flooded_one_in: int = 0
+    rate_pps: float = 0.0
+    weight: float = 1.0
 
 
 def _by_percentage(level: int) -> Heuristic:
@@ -82,6 +101,7 @@ HEURISTICS: Mapping[str, Heuristic] = {
                         {**_START, "range": [100, 100]}, kind="bounded", scheme="delayed"),
     "lyapunov": _automatic("drift plus penalty, by percentage",
                            {"scheme": "percentage", "level": 100}, kind="lyapunov"),
+    OF_POLICY: Heuristic("as the policy's layer says", {}),
 }
 DISTURBANCES: Mapping[str, Disturbance] = {
     "idle": Disturbance("nothing else happens"),
@@ -90,35 +110,115 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "loss": Disturbance("2 % of the packets are lost on the wire", loss=0.02),
     "tampered": Disturbance("one packet in 8 is altered on the wire", tampered_one_in=8),
     "free": Disturbance("security operations take no time (section 5.3)", has_security=False),
+    "flood": Disturbance("a forged packet far ahead behind one in 12", flooded_one_in=12),
+    "rate-19": Disturbance("19 packets a second, 2 % lost on the wire", loss=0.02, rate_pps=19.0),
+    "rate-220": Disturbance("220 packets a second, 2 % lost on the wire", loss=0.02,
+                            rate_pps=220.0),
+    "weighted": Disturbance("the server signs twice as much for the first client", weight=2.0),
 }
 #: Measured under every disturbance, with one client; and those whose level the wire shows.
 BESIDE = ("p15", "delayed", "delayed-8", "secret-key", "adaptive-1998",
           "adaptive-1998-delayed-first", "tree-16", "tesla", "bounded", "bounded-tree", "floor",
           "lyapunov")
 TAMPERED = ("p20", "p50", "p100", "delayed", "secret-key", "tree-16", "tesla")
+#: Beside the layers of policies on the air, at home and through a handoff.
+ON_AIR = ("p100", "delayed-8", "adaptive-1998", "tree-16")
+POLICIES, SCENARIOS = ("P1", "P2", "P8", "P12"), ("N2", "R1")
+#: Loads of devices; those of the wire are somebody's between server and client.
+_AIR_LOADS = ("idle", "half", "most", "free")
+#: What a flood is seen to do to, and whose rate is held against signing each packet.
+FLOODED = ("p20", "delayed-8", "adaptive-1998", "bounded", "bounded-tree", "floor")
+RATES = (("p100", "rate-19"), ("p100", "rate-220"), ("tree-16", "rate-220"))
+#: Clients whose server has too little for all, with and without weights.
+SHARED = ("p15", "5")
+_BY_LEVEL = frozenset(f"p{level}" for level in PERCENTAGES)
 _ONCE = ("p100", "delayed", "adaptive-1998", "adaptive-gradual", "adaptive-limit-150")
 
 
+#: What is measured with one client, by load.
+_ALONE: Mapping[str, Collection[str]] = {
+    "idle": {*BESIDE, *_ONCE}, "half": BESIDE, "most": BESIDE, "loss": BESIDE,
+    "tampered": TAMPERED, "flood": FLOODED, "free": {"p0", "adaptive-1998"},
+    **{load: {heuristic for heuristic, rate in RATES if rate == load} for _, load in RATES}}
+
+
 def is_measured(heuristic: str, clients: str, load: str) -> bool:
-    """Whether a cell is one of the study's: those behind a figure, a table or a claim."""
-    alone = clients == "1"
-    if load == "idle":
-        return (clients == FIG_4 and heuristic in {f"p{level}" for level in PERCENTAGES}) or (
-            clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}) or (
-            alone and heuristic in {*BESIDE, *_ONCE})
-    if load == "tampered":
-        return alone and heuristic in TAMPERED
-    if load == "free":
-        return alone and heuristic in {"p0", "adaptive-1998"}
-    return alone and heuristic in BESIDE
+    """Whether a cell over wires is one of the study's: behind a figure, a table or a claim."""
+    if load == "idle" and clients == FIG_4 and heuristic in _BY_LEVEL:
+        return True
+    if load == "idle" and clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}:
+        return True
+    if (heuristic, clients) == SHARED:
+        return load in {"idle", "weighted"}
+    return clients == "1" and heuristic in _ALONE.get(load, ())
+
+
+def is_on_air(cell: Cell) -> bool:
+    """Whether its stream goes over a policy on the air."""
+    return cell.ids.get("policy", NO_POLICY) != NO_POLICY
+
+
+def heuristic(cell: Cell) -> Heuristic:
+    """How a cell's packets are authenticated: as its level says, or its policy's layer."""
+    if cell.ids["heuristic"] != OF_POLICY:
+        known: Heuristic = cell.value("heuristic")
+        return known
+    layer = cell.value("policy").layers.stream
+    assert layer is not None
+    return of_layer(layer)
+
+
+def of_layer(layer: StreamLayer) -> Heuristic:
+    """A policy's layer in the words of the protocol's programs."""
+    wish: dict[str, Any] = {"scheme": layer.scheme, "range": list(layer.range)}
+    if layer.scheme == "percentage":
+        wish["level"] = layer.range[1] if layer.level is None else layer.level
+    else:
+        wish["bundle"] = layer.bundle_packets
+    if layer.controller is None:
+        return Heuristic(HEURISTICS[OF_POLICY].title, wish,
+                         has_non_repudiation=layer.is_signed)
+    controller: dict[str, Any] = {"kind": layer.controller}
+    if layer.controller == "bounded":
+        controller["scheme"] = layer.scheme
+    if layer.limit_packets is not None:
+        controller["limit"] = layer.limit_packets
+    return Heuristic(HEURISTICS[OF_POLICY].title, {**wish, "automatic": True}, controller,
+                     has_non_repudiation=layer.is_signed)
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The study's cells; of levels that share none, all combinations: a user asked for them."""
-    every = [Cell({"heuristic": heuristic, "clients": clients, "load": load})
-             for heuristic in levels["heuristic"] for clients in levels["clients"]
-             for load in levels["load"]]
-    yield from [cell for cell in every if is_measured(**cell.ids)] or every
+    """The study's cells; of levels that share none, all that can be: a user asked for them.
+
+    Those over wires alone, where there are some. Raises StudyError where nothing can be.
+    """
+    names = tuple(levels)
+    every = [Cell(dict(zip(names, row, strict=True)))
+             for row in itertools.product(*levels.values())]
+    possible = [cell for cell in every if _is_possible(cell)]
+    wired = [cell for cell in possible if not is_on_air(cell)]
+    if not possible:
+        raise StudyError(f"nothing of this can be measured; {NO_POLICY} goes with {WIRES}, "
+                         "a policy with a scenario, one client and no load on the wire, and one "
+                         f"that has layers.stream with {OF_POLICY}: choose levels that fit")
+    yield from [cell for cell in possible if _is_ours(cell)] or wired or possible
+
+
+def _is_possible(cell: Cell) -> bool:
+    """Wires have no policy; on the air is one client, and the policy's layer where it has one."""
+    ids = cell.ids
+    if not is_on_air(cell):
+        return ids["scenario"] == WIRES and ids["heuristic"] != OF_POLICY
+    has_layer = cell.value("policy").layers.stream is not None
+    return (ids["scenario"] != WIRES and ids["clients"] == "1" and ids["load"] in _AIR_LOADS
+            and (ids["heuristic"] == OF_POLICY) == has_layer)
+
+
+def _is_ours(cell: Cell) -> bool:
+    ids = cell.ids
+    if is_on_air(cell):
+        return ids["load"] == "idle" and ids["heuristic"] in {*ON_AIR, OF_POLICY}
+    return is_measured(ids["heuristic"], ids["clients"], ids["load"])
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -130,6 +230,25 @@ def _level(name: str, value: Heuristic | Disturbance) -> Level:
     return Level(name, value.title, value=value, content=content, digest=_digest(content))
 
 
+NONE = Level(NO_POLICY, "no policy", digest=_digest({}))
+STAR = Level(WIRES, "server and clients on reserved links", digest=_digest({}))
+_POLICIES = mobile.Policies(POLICIES, runs={"stream"})
+
+
+def _policies(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+    """None, and policies by name or file."""
+    of_air = [name for name in names if name != NO_POLICY]
+    chosen = _POLICIES(of_air, files) if of_air or files or not names else []
+    return [NONE, *chosen] if NO_POLICY in names or not (names or files) else chosen
+
+
+def _scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+    """The wires, and scenarios by name or file."""
+    of_air = [name for name in names or SCENARIOS if name != WIRES]
+    chosen = mobile.scenarios(of_air, files) if of_air or files else []
+    return [STAR, *chosen] if WIRES in names or not (names or files) else chosen
+
+
 FACTORS = (
     Factor("heuristic", "Heuristic", fixed([_level(*item) for item in HEURISTICS.items()]),
            plural="heuristics", option="--heuristics", help="How packets are authenticated: "
@@ -139,4 +258,11 @@ FACTORS = (
            is_number=True, plural="numbers of clients"),
     Factor("load", "Load", fixed([_level(*item) for item in DISTURBANCES.items()]),
            plural="loads"),
+    Factor("policy", "Policy", _policies, plural="policies", option="--policies",
+           file_option="--policy", help=f"What else protects the stream: {NO_POLICY} (over wires), "
+           f"names out of P1 to P12, or .yml files; default: {NO_POLICY},{','.join(POLICIES)}.",
+           file_help="A policy file of your own; may be repeated."),
+    Factor("scenario", "Scenario", _scenarios, option="--scenarios", help="Where the stream goes: "
+           f"{WIRES}, or from the peer of a scenario to its mobile node: names or .yml files; "
+           f"default: {WIRES},{','.join(SCENARIOS)}."),
 )

@@ -1,7 +1,8 @@
 """The study's part inside the machine: a server streams to its clients, and captures are taken.
 
 The programs are the protocol's own, as they run between any two machines; keys are made here, by a
-machine's testbed, and the private ones stay here. Nothing is judged.
+machine's testbed, and the private ones stay here. Over wires the nodes are called as their parts
+are; on the air a scenario's peer serves its mobile node. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
+from measure.over_air import OverAir, Stay
 from measure.process import Daemon
 from measure.services.launcher import Launcher, environment
 from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
 from studies.authenticast1998 import programs
+from topologies.model import Scenario, from_json
 
 _TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
@@ -47,20 +50,28 @@ class Workload:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("server")
+        #: The node that each part of a repetition is played on.
+        self._nodes: dict[str, str] = {}
         self._launcher = Launcher(site, {"serve": "protocols.authenticast.serve:run",
                                          "receive": "protocols.authenticast.receive:run"})
         self._public: dict[str, str] = {}
-        self._introduce()
+        self._air = OverAir(site) if site.network.has_radios else None
+        if self._air is None:
+            self._introduce()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What starts programs on nodes; none of these lives longer than a stream."""
-        return [self._launcher]
+        """What starts programs on nodes, none longer than a stream; and what the air takes."""
+        return [*(self._air.services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all clients' streams from their handshake to their end."""
         names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
         self._make_keys(["server", *names])
+        scenario: Scenario | None = from_json(Scenario, task["scenario"]) \
+            if task["scenario"] else None
+        self._nodes = {"server": scenario.peer, names[0]: scenario.mobile_node} if scenario \
+            else {name: name for name in ("server", *names)}
         raw = session.raw
         # A record is called after its repetition, which is its block, too: cells of one are paired.
         seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
@@ -70,25 +81,50 @@ class Workload:
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
-            for part, nodes, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
-                points = [Point(name, name, "wire", "udp") for name in nodes]
+            stay = stack.enter_context(self._air.connected(
+                scenario, out, session, has_port=task["has_port"])) \
+                if self._air and scenario else None
+            for part, who, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
+                points = [self._point(name) for name in who]
                 stack.enter_context(capturing(
                     self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             raw["middle"] = stack.enter_context(self._middle(task, seed, out))
+            if scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
+                self._go_around(scenario)
             before = self._kernel_drops(names)
-            self._stream(task, seed, logs, out)
+            self._stream(task, seed, logs, out, stay)
             raw["kernel_drops"] = {name: count - before[name]
                                    for name, count in self._kernel_drops(names).items()}
             settle()
         session.stamp("end")
         raw["events"] = {name: _events(log) for name, log in logs.items()}
 
+    def _go_around(self, scenario: Scenario) -> None:
+        """The control: at both ends of the tunnel, packets of the stream pass in clear."""
+        nodes = scenario.network.nodes
+        source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
+        for node, directions in ((scenario.agent, ("out", "fwd")), (scenario.mobile_node, ("in",))):
+            for direction in directions:
+                self._testbed.run(node, [
+                    "ip", "xfrm", "policy", "update", "src", source, "dst", target, "proto", "udp",
+                    "dport", str(programs.DATA_PORT), "dir", direction, "priority", "1"])
+
     # --- programs ----------------------------------------------------------------------------
 
+    def _point(self, name: str) -> Point:
+        """Where one end's packets show; through a tunnel, what it sends shows as ESP only."""
+        node = self._testbed.network.nodes[self._nodes[name]]
+        shown = f"udp and ({' or '.join(f'port {port}' for port in programs.PORTS)})"
+        return Point(name, self._nodes[name], node.interface_of(node.address),
+                     f"({shown}) or (esp and src host {node.address})" if self._air else "udp")
+
     def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
-                out: Path) -> None:
-        """Start the server and the clients, and wait for the clients' ends."""
+                out: Path, stay: Stay | None) -> None:
+        """Start the server and the clients, and wait for the clients' ends.
+
+        A mobile node that is to move does so in the middle of the stream.
+        """
         documents = self._documents(task, seed, [name for name in logs if name != "server"], out)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
@@ -97,10 +133,14 @@ class Workload:
         with ExitStack() as stack:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
-                    "serve" if name == "server" else "receive", name, document, logs[name],
-                    at_ns=begin_ns + place * _APART_NS))
+                    "serve" if name == "server" else "receive", self._nodes[name], document,
+                    logs[name], at_ns=begin_ns + place * _APART_NS))
+            if stay is not None and stay.moves:
+                half_s = task["asked"]["frames"] / programs.FRAMES_PER_S / 2
+                time.sleep(max(0.0, begin_ns / 1e9 + half_s - time.monotonic()))
+                stay.move()
             for name in [name for name in documents if name != "server"]:
-                self._launcher.wait(name, deadline_s)
+                self._launcher.wait(self._nodes[name], deadline_s)
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
                    out: Path) -> dict[str, dict[str, Any]]:
@@ -109,20 +149,21 @@ class Workload:
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
             _TRACE.read_text().split(), task["asked"]["frames"], seed)))
         address = self._address("server")
-        server = programs.server(task, self._site.devices["server"], trace=trace, clients=clients,
-                                 address=address, keys=self._folder, seed=seed)
+        server = programs.server(
+            task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,
+            address=address, keys=self._folder, seed=seed)
         if self._site.fault == "wrong-server-key":
             self._make_keys(["stranger"])
             server["keys"] = [str(self._folder / "stranger.pem")]
         return {"server": server} | {name: programs.client(
-            task, self._site.devices[name], name=name, address=self._address(name),
+            task, self._site.devices[self._nodes[name]], name=name, address=self._address(name),
             server_address=address, keys=self._folder, series=out / f"{name}.csv",
             seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
 
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
         """Somebody in the middle of the wire instead of the router's forwarding, if asked for."""
-        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in")
+        rules = {name: task["load"][name] for name in ("loss", "tampered_one_in", "flooded_one_in")
                  if task["load"][name]}
         rules |= _RULES.get(self._site.fault, {})
         if not rules:
@@ -168,13 +209,13 @@ class Workload:
                                          "lladdr", hardware.strip(), "dev", port, "nud",
                                          "permanent"])
 
-    def _address(self, node: str) -> str:
-        return self._site.network.nodes[node].address
+    def _address(self, name: str) -> str:
+        return self._site.network.nodes[self._nodes[name]].address
 
     def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
         """Datagrams that each node's kernel found no room for, by its own count."""
-        return {name: _count(self._testbed.run(name, ["cat", "/proc/net/snmp"]), "RcvbufErrors")
-                for name in names}
+        return {name: _count(self._testbed.run(self._nodes[name], ["cat", "/proc/net/snmp"]),
+                             "RcvbufErrors") for name in names}
 
 
 def _begin_ns() -> int:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from measure import in_force, points
 from measure.record import CheckRecord
-from studies.authenticast1998 import captures, checks, timelines
+from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
 from studies.authenticast1998.verify import Key, Verified, verify
 from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
-        "clock_step_s", "failure")
+        "clock_step_s", "failure", "parts")
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,21 @@ class Seen:
     account: Mapping[str, Any] | None
     gaps: Sequence[int]
     kernel_drops: int
+    made_up: int
+    away: AbstractSet[tuple[int, int]]
 
     @property
     def lost(self) -> dict[str, int]:
-        """Losses by cause: the wire's by both captures, what else never came is the buffer's."""
+        """Losses by cause: on the way by both captures, what else never came is the buffer's.
+
+        On the way are the air or wire, and the handoff: what was sent between two networks.
+        """
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
-        air = len(self.sent.keys() - self.arrived.keys())
-        return {**said, "air": air, "buffer": said["air"] + said["buffer"] - air} if said else {}
+        missing = self.sent.keys() - self.arrived.keys()
+        handoff = len(missing & self.away)
+        way = {"air": len(missing) - handoff, "handoff": handoff}
+        buffer = said["air"] + said["buffer"] - len(missing) if said else 0
+        return {**said, **way, "buffer": buffer} if said else {}
 
     @property
     def altered(self) -> set[tuple[int, int]]:
@@ -93,35 +104,65 @@ def judge(repetition: Repetition) -> Judged:
     raw_kept = {name: raw[name] for name in _RAW if name in raw}
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=raw.get("captures", ()), raw=raw_kept)
+                      captures=_captures(raw), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=raw["captures"], raw=raw_kept,
+        return Judged(None, reason="; ".join(said), captures=_captures(raw), raw=raw_kept,
                       status="failed")
-    seen = list(_seen(raw, repetition.out))
-    heads = list(captures.read(repetition.out / "heads-server.pcap"))
-    heuristic, load = repetition.cell.value("heuristic"), repetition.cell.value("load")
+    heads = list(captures.read(repetition.out / "heads-server.pcap", _esp_keys(raw)))
+    seen = list(_seen(raw, repetition.out, heads))
+    heuristic, load = factors.heuristic(repetition.cell), repetition.cell.value("load")
     evidence = checks.evidence(seen, heads, raw["addresses"],
                                checks.Expectation.of(heuristic, load))
+    if factors.is_on_air(repetition.cell):
+        evidence += _of_the_policy(repetition, raw)
     failed = [check for check in evidence if not check.ok]
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
     if measured is None and not failed:
         failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
     reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=raw["captures"], raw=raw_kept,
+                  status="failed" if reason else "ok", captures=_captures(raw), raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
 
 
-def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
-    heads = [datagram for datagram in captures.read(out / "heads-server.pcap")
-             if datagram.kind == captures.DATA]
-    server = Key(raw["keys"]["server"])
+def _of_the_policy(repetition: Repetition, raw: dict[str, Any]) -> list[CheckRecord]:
+    """What today's checks say of the layers below."""
+    policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
+    seen = in_force.dissected(policy, scenario, repetition.out, raw["parts"][points.PART],
+                              repetition.secrets).last()
+    return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
+
+
+def _captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The study's own, and those of the air."""
+    return [*raw.get("captures", ()), *raw.get("parts", {}).get(points.PART, {}).get(
+        "captures", ())]
+
+
+def _handoff(raw: Mapping[str, Any]) -> tuple[float, float]:
+    """When the mobile node left home, and when a packet was answered again; never, if it stayed."""
+    stamps = raw.get("parts", {}).get(points.PART, {}).get("stamps", {})
+    never = (math.inf, math.inf)
+    return (stamps["handoff"], stamps["foreign_first_packet"]) if "handoff" in stamps else never
+
+
+def _esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
+    """Of the IPsec SAs at both ends, if there are any."""
+    keys: Sequence[Mapping[str, str]] = raw.get("parts", {}).get(points.PART, {}).get(
+        "esp_keys", ())
+    return keys
+
+
+def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> Iterator[Seen]:
+    heads = [datagram for datagram in said if datagram.kind == captures.DATA]
+    server, moving = Key(raw["keys"]["server"]), _handoff(raw)
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        whole = list(captures.read(out / f"whole-{name}.pcap"))
+        every = list(captures.read(out / f"whole-{name}.pcap", _esp_keys(raw)))
+        whole = [datagram for datagram in every if not datagram.is_far_ahead]
         arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
@@ -135,7 +176,9 @@ def _seen(raw: Mapping[str, Any], out: Path) -> Iterator[Seen]:
             account=next((event for event in events if event["event"] == "ended"), None),
             gaps=[event["delta"] for event in raw["events"]["server"]
                   if event["event"] == "report" and event["client"] == name],
-            kernel_drops=raw["kernel_drops"][name])
+            kernel_drops=raw["kernel_drops"][name], made_up=len(every) - len(whole),
+            away={_place(datagram.payload) for datagram in heads
+                  if datagram.target == address and moving[0] <= datagram.at_s <= moving[1]})
 
 
 def _place(head: bytes) -> tuple[int, int]:
@@ -156,7 +199,6 @@ def _rows(file: Path) -> Iterator[Row]:
 def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
     clients = [_client(one) for one in seen]
     first, events = seen[0], raw["events"]["server"]
-    spans = [max(one.sent_ns.values()) - min(one.sent_ns.values()) for one in seen]
     verified, processed = (sum(getattr(client, name) for client in clients)
                            for name in ("verified", "processed"))
     return Measured(
@@ -169,14 +211,19 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
         level_share=verified / processed if processed else None,
         exposure_share=_mean([min(1.0, client.exposure_s / client.duration_s)
                               for client in clients]),
-        sent_pps=_mean([1e9 * (client.sent - 1) / span
-                        for client, span in zip(clients, spans, strict=True)]),
+        sent_pps=_mean([client.sent_pps for client in clients]),
         max_gap_packets=_mean([client.max_gap_packets for client in clients]),
-        clients=clients, changes=timelines.changes(events, first.name, first.sent_ns),
+        handoff_s=_handoff_s(raw), clients=clients,
+        changes=timelines.changes(events, first.name, first.sent_ns),
         lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
         gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),
         level_now_share=timelines.reported(events, first.name, first.sent_ns, "level"),
         retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
+
+
+def _handoff_s(raw: Mapping[str, Any]) -> float | None:
+    left, answered = _handoff(raw)
+    return None if math.isinf(left) else answered - left
 
 
 def _client(one: Seen) -> ClientRecord:
@@ -195,7 +242,12 @@ def _client(one: Seen) -> ClientRecord:
         delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
         exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
         max_gap_packets=max(one.gaps, default=0),
-        signatures_verified=account["signatures_verified"])
+        signatures_verified=account["signatures_verified"], sent_pps=_sent_pps(one))
+
+
+def _sent_pps(one: Seen) -> float:
+    """Packets a second, from the first to the last."""
+    return 1e9 * (len(one.sent) - 1) / (max(one.sent_ns.values()) - min(one.sent_ns.values()))
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -27,13 +27,14 @@ _ALGORITHM_AT = 2
 _DSA, _RSA = 1, 2
 _REPORT_FORM = struct.Struct("!BI13QH")
 _FORGED_EVERY = 25
+_FAR_AHEAD = 2 ** 40
 
 
 class Middle:
     """Somebody on the wire.
 
-    Rules: `loss` (a share), `tampered_one_in`, `replayed_one_in`, `downgraded_one_in`, and whether
-    it `forges` reports.
+    Rules: `loss` (a share), `tampered_one_in`, `replayed_one_in`, `downgraded_one_in`,
+    `flooded_one_in`, and whether it `forges` reports.
     """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
@@ -68,6 +69,12 @@ class Middle:
         self._send(self._altered(packet, start, number))
         if self._is_chosen("replayed", number):
             self._send(packet)
+        if self._is_chosen("flooded", number):
+            # Far ahead, so that no receiver believes it unverified; and no real packet's number.
+            ahead = bytearray(packet)
+            ahead[start + _SEQUENCE_AT:start + _SEQUENCE_AT + 8] = (
+                _FAR_AHEAD + int.from_bytes(number[-8:], "big")).to_bytes(8, "big")
+            self._send(bytes(ahead))
         if self._rules.get("forges") and int.from_bytes(number, "big") % _FORGED_EVERY == 0:
             self._forge(packet, payload[_STREAM_AT:_STREAM_AT + 4])
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
+PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
+#: The negative control that the workload does in the machine, on the air.
+AROUND_THE_TUNNEL = "around-the-tunnel"
 FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.
@@ -49,9 +51,10 @@ def server(task: Mapping[str, Any], device: Mapping[str, Any], *, address: str, 
     return {
         "name": "server", "address": address, "port": SERVER_PORT,
         "keys": [str(keys / "server.pem")],
-        "clients": [{"name": name, "keys": [str(keys / f"{name}.pub.pem")]} for name in clients],
-        "source": {"kind": "frames", "file": str(trace), "frames_per_s": FRAMES_PER_S,
-                   "payload_bytes": asked["payload_bytes"], "seed": seed},
+        "clients": [{"name": name, "keys": [str(keys / f"{name}.pub.pem")],
+                     "weight": task["load"].get("weight", 1.0) if name == clients[0] else 1.0}
+                    for name in clients],
+        "source": _source(task, trace, seed),
         "controller": _controller(task), "start_with": len(clients), "seed": seed,
         "delay_bound_s": asked["delay_bound_ms"] / 1e3,
         "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS,
@@ -75,6 +78,16 @@ def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, add
         "series": str(series), "seed": seed,
         "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS, "steal": stolen,
                    "costs": charged if load["has_security"] else without_security(charged)}}
+
+
+def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:
+    """The video's trace, or for as long a constant rate."""
+    asked, rate_pps = task["asked"], task["load"].get("rate_pps", 0.0)
+    shared = {"payload_bytes": asked["payload_bytes"], "seed": seed}
+    if not rate_pps:
+        return {"kind": "frames", "file": str(trace), "frames_per_s": FRAMES_PER_S, **shared}
+    return {"kind": "constant", "packets_per_s": rate_pps, **shared,
+            "packets": round(rate_pps * asked["frames"] / FRAMES_PER_S)}
 
 
 def _controller(task: Mapping[str, Any]) -> dict[str, Any]:

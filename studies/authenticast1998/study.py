@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure.manifest import LevelRecord
+from studies import mobile
 from studies.authenticast1998 import factors, network, timelines
 from studies.authenticast1998.asked import DEVICES, Asked
-from studies.authenticast1998.body import Measured
+from studies.authenticast1998.body import LOST, Measured
+from studies.authenticast1998.controls import ON_AIR
 from studies.authenticast1998.metrics import METRICS, TIMELINES
 from studies.study import (
     Cell,
     Clock,
     Expected,
     Factor,
+    Fault,
     Judged,
+    Lab,
     Level,
     Metric,
     Repetition,
@@ -23,7 +29,8 @@ from studies.study import (
     StudyError,
 )
 from studies.study import TestbedSpec as Spec
-from topologies.loader import TopologyError, load_device
+from topologies.loader import TopologyError, load_device, to_json
+from topologies.model import Scenario
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -36,6 +43,12 @@ _PACKETS_PER_FRAME = 3.9
 _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
+_LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": factors.NO_POLICY,
+            "scenario": factors.WIRES},
+           node=lambda cell: str(cell.value("scenario").mobile_node)
+           if factors.is_on_air(cell) else network.client(1))
+
+
 class Authenticast1998(Study):
     """Authenticated streams whose receivers cannot afford to verify everything."""
 
@@ -46,35 +59,60 @@ class Authenticast1998(Study):
     factors: ClassVar[tuple[Factor, ...]] = factors.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     timelines: ClassVar[tuple[Metric, ...]] = TIMELINES
-    faults: ClassVar[Mapping[str, str]] = {
+    faults: ClassVar[Mapping[str, Fault | str]] = {
         "tampered-packet": "packets are altered on the wire",
         "replayed-packet": "packets are sent twice on the wire",
         "wrong-server-key": "the server has another key than clients know",
         "downgraded-algorithm": "the algorithm flag is altered on the wire",
-        "forged-report": "a stranger tells the server that a client lags"}
+        "forged-report": "a stranger tells the server that a client lags",
+        **ON_AIR}
+    proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
+    lab: ClassVar[Lab] = _LAB
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.authenticast1998.inside"
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Those behind a figure, a table or a claim."""
         return factors.cells(levels)
 
+    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+        """Of its content, where it may be the user's: policies and scenarios."""
+        if factor.name in ("policy", "scenario") and name not in (
+                factors.NO_POLICY, factors.WIRES):
+            return mobile.level(factor.name, name, entry)
+        return super().level(factor, name, entry)
+
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Server and clients on wires; percentages apart, so that two processors have work."""
+        """Server and clients on wires; percentages apart, so that two processors have work.
+
+        On the air, a policy in a scenario: its peer streams to its mobile node.
+        """
+        for setting in DEVICES:
+            _check_device(setting, getattr(asked, setting))
+        if factors.is_on_air(cell):
+            scenario: Scenario = cell.value("scenario")
+            return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+                        {scenario.peer: asked.server_device,
+                         scenario.mobile_node: asked.client_device})
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
         nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
-        for setting in DEVICES:
-            _check_device(setting, getattr(asked, setting))
         return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
                     options={"group": kind})
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Heuristic, clients, load, and what was asked."""
-        return {"heuristic": asdict(cell.value("heuristic")), "clients": cell.ids["clients"],
-                "load": asdict(cell.value("load")), "asked": asked.model_dump(mode="json")}
+        on_air = factors.is_on_air(cell)
+        scenario = to_json(cell.value("scenario")) if on_air else None
+        said = asked.model_dump(mode="json")
+        if scenario is not None:
+            said["payload_bytes"] = min(asked.payload_bytes, asked.air_payload_bytes)
+        return {"heuristic": asdict(factors.heuristic(cell)), "clients": cell.ids["clients"],
+                "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
+                "has_port": on_air and cell.value("policy").uses_eap}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By packets: about so much of the emulating processor each."""
@@ -95,7 +133,20 @@ class Authenticast1998(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
         clients = measured.clients
+        rates = [client.sent_pps for client in clients]
+        lost = Counter[str]()
+        for client in clients:
+            lost.update(client.lost)
         return {**super().values(measured),
+                **{f"lost_{cause}_packets": lost[cause] for cause in LOST},
+                "verified_share": sum(client.verified for client in clients)
+                / sum(client.sent for client in clients),
+                "verified_pps": sum(client.verified / client.duration_s for client in clients),
+                "first_sent_pps": rates[0], "others_sent_pps": sum(rates[1:]) / (
+                    len(rates) - 1) if rates[1:] else None,
+                "fairness_share": sum(rates) ** 2 / len(rates) / sum(
+                    rate ** 2 for rate in rates) if any(rates) else None,
+                "worst_sent_pps": min(rates),
                 "altered_settled_packets": sum(client.altered_settled for client in clients),
                 "altered_processed_packets": sum(client.altered_processed for client in clients),
                 "failed_packets": sum(client.lost[cause] for client in clients

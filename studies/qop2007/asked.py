@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from studies import study
+from studies.mobile import NO_MEDIUM
 from topologies.loader import medium_names
 
-NO_MEDIUM = "none"
 #: What captures of streams keep of the expected packets: 1 in so many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
 #: Below the first there is nothing to time.

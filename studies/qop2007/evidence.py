@@ -1,19 +1,13 @@
-"""The study's evidence: every layer of the policy and Mobile IP, and why a repetition failed."""
+"""The study's evidence: each of several authentications, and why a repetition failed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from measure import evidence, mobility
+from measure import in_force
 from measure.observed import Check, Observed
 from policies import Policy
-
-
-def verify(policy: Policy, seen: Observed) -> list[Check]:
-    """Every check that a policy calls for, at home and away."""
-    return [*evidence.layers(policy, seen),
-            *mobility.verify(policy.layers.ipsec is not None, seen)]
 
 
 def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
@@ -27,7 +21,7 @@ def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
     begun = [*earlier, *([last] if "start" in last.raw["stamps"] else [])]
     yield Check("authentications", len(begun) == asked, f"{len(begun)} of {asked} took place")
     yield _from_nothing(begun)
-    of_each = [{check.check: check for check in verify(policy, each)} for each in earlier]
+    of_each = [{check.check: check for check in in_force.verify(policy, each)} for each in earlier]
     for name in dict.fromkeys(name for checks in of_each for name in checks):
         yield _of_each(name, [checks.get(name) for checks in of_each])
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from measure.manifest import SCHEMA, digest_of
-from studies.qop2007.asked import NO_MEDIUM
-from studies.qop2007.factors import scenario_digest
+from studies.mobile import NO_MEDIUM, scenario_digest
 from topologies.loader import to_json
 from topologies.model import Medium, from_json
 

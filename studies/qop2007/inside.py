@@ -13,15 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, iperf, sampling
-from measure.access import AIR, Access, Arrival, auth_points, wire_point
+from measure import capture, iperf
+from measure.access import Access, Arrival
 from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
+from measure.points import auth_points, path_points
 from measure.services.iperf3 import Iperf3
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
 from studies.qop2007 import survival, unprotected
-from topologies.model import ROUTER, STATION, Scenario, from_json
+from topologies.model import Scenario, from_json
 
 #: Captures at some points while it lasts, in some detail.
 Capturing = Callable[..., AbstractContextManager[None]]
@@ -139,20 +140,8 @@ class Workload:
 
     def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
         """The air, the wire behind each access point in use, the agents' wire, the peer."""
-        one_in, has_ipsec = streams.one_in, self._access.has_ipsec
-        air = sampling.air(one_in, has_link=bool(self._site.testbed.cipher_bytes),
-                           has_ipsec=has_ipsec)
-        wire = sampling.wire(one_in, has_ipsec=has_ipsec)
-        places = [("wire", scenario.access_point)]
-        # Where the stream comes back onto the air, behind another access point.
-        nodes = self._site.network.nodes
-        if nodes[scenario.peer].has(STATION) and \
-                (far := scenario.home_of(scenario.peer)) != scenario.access_point:
-            places.append(("far", far))
-        places += [("core", router) for router in scenario.network.of_duty(ROUTER)]
-        return [Point("air", None, AIR, air, one_in), self._receiver(scenario),
-                *(wire_point(self._site.network, name, node, wire, one_in)
-                  for name, node in places)]
+        return [self._receiver(scenario), *path_points(
+            self._site, scenario, has_ipsec=self._access.has_ipsec, one_in=streams.one_in)]
 
     def _receiver(self, scenario: Scenario) -> Point:
         """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
-from measure import clock, decryption, iperf, mobility, observed, pcap, phases
+from measure import clock, in_force, iperf, observed, phases
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
@@ -27,40 +26,23 @@ from studies.qop2007.body import (
 )
 from studies.qop2007.phases import authentication_time_s, components, table_4
 from studies.study import Judged, Repetition
-from topologies.model import ACCESS_POINT, Scenario
+from topologies.model import Scenario
 
-#: The part that the last authentication's captures are called by; earlier ones are in `parts`.
-LAST = "auth"
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
                  "processor_s", "port_check", "ike_sas", "clock_step_s", "failure", "left")
 
 
 def judge(repetition: Repetition) -> Judged:
-    """What the repetition whose files are in `out` came to. Raises MeasureError, OSError.
-
-    Frames that the network's static WEP key does not decrypt show as such.
-    """
+    """What the repetition whose files are in `out` came to. Raises MeasureError, OSError."""
     policy: Policy = repetition.cell.value("policy")
     scenario: Scenario = repetition.cell.value("scenario")
     asked = repetition.asked
     assert isinstance(asked, Asked)
     raw = observed.raw_values(repetition.out)
-    static_wep = policy.layers.link is not None and policy.layers.link.keys == "static"
-    if static_wep:
-        raw["wep_key"] = "static"
-    earlier_parts = list(raw.get("parts", {}))
-    link, network = policy.layers.link, scenario.network
-    ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
-    keys = decryption.keys_in_force(
-        link, repetition.secrets["network"], repetition.out, parts=[*earlier_parts, LAST],
-        ssids=list(dict.fromkeys(ssids))) if link else None
-    packets = observed.captures(raw, repetition.out, keys or ())
-    known = partial(_with_keys, repetition, has_link_keys=keys is not None)
-    seen = known(observed.observe(scenario, raw, packets), LAST)
-    # Those before the last one are at home, wherever the mobile node goes then.
-    earlier = [known(observed.observe_part(replace(scenario, roams_to=None), raw, name, packets),
-                     name) for name in earlier_parts]
-    checks = [*evidence.verify(policy, seen),
+    dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
+    seen = dissected.last()
+    earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
+    checks = [*in_force.verify(policy, seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     return Judged(
@@ -69,19 +51,6 @@ def judge(repetition: Repetition) -> Judged:
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         raw=_recorded(raw))
-
-
-def _with_keys(repetition: Repetition, seen: Observed, part: str, *,
-               has_link_keys: bool) -> Observed:
-    """What was seen of an authentication, with the run's keys to judge it by."""
-    seen = replace(seen, has_link_keys=has_link_keys)
-    key = repetition.secrets.get("mobile_ip", {}).get("key_hex")
-    file = repetition.out / f"{part}-mn.pcap"
-    if not key:
-        return seen
-    passed = pcap.udp_payloads(file, mobility.PORT) if file.exists() else []
-    return replace(seen, registration_key=bytes.fromhex(key),
-                   registrations=[message for message in passed if message[1]])
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:

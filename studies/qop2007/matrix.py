@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from policies import Policy
-from studies.qop2007.asked import NO_MEDIUM, STREAM_CAPTURES, Asked
-from studies.study import Cell, Expected, StudyError
+from studies import mobile
+from studies.qop2007.asked import STREAM_CAPTURES, Asked
+from studies.study import Cell, Expected
 from studies.study import TestbedSpec as Spec
-from topologies.loader import TopologyError, load_medium, to_json
+from topologies.loader import to_json
 from topologies.model import Medium, Scenario
 
 #: The first security parameter index that RFC 5944 leaves to users.
@@ -31,15 +31,9 @@ _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
 _FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
 
 
-@cache
 def medium(asked: Asked) -> Medium | None:
     """The air that was asked for; None streams at the processor's pace. Raises StudyError."""
-    if asked.medium == NO_MEDIUM:
-        return None
-    try:
-        return load_medium(asked.medium)
-    except TopologyError as error:
-        raise StudyError(str(error)) from None
+    return mobile.air(asked.medium)
 
 
 def testbed(cell: Cell, asked: Asked) -> Spec:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure import manifest, record
 from measure.body import BodyUpgrades
+from studies import mobile
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import Measured, from_schema_1, with_one_authentication
 from studies.qop2007.controls import FAULTS
@@ -63,16 +64,13 @@ class Qop2007(Study):
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
-    judged_with: ClassVar[Sequence[str]] = (
-        "network.wep_key", "network.passphrase", "network.radius_secret", "mobile_ip.key_hex")
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
         """Of its content: policies and scenarios may be the user's."""
-        from studies.qop2007 import factors
-
-        return factors.level(factor.name, name, entry)
+        return mobile.level(factor.name, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """The policy on the scenario's network, over the air that was asked for."""

@@ -61,15 +61,22 @@ def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
 
 def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
                      both: bool = False) -> None:
-    """Delete IPsec policies whose tunnel ends at one of these addresses, or at two of them."""
+    """Delete IPsec policies whose tunnel ends at one of these addresses, or at two of them.
+
+    Those that hold packets of these addresses back where there is no tunnel go with them.
+    """
     shown = testbed.run(node, ["ip", "xfrm", "policy", "list"])
     for selector, direction, tunnel in parse_policies(shown):
-        if sum(end in ends for end in tunnel) >= 1 + both:
+        held = not any(tunnel) and any(f"{end}/32" in selector for end in ends)
+        if held or sum(end in ends for end in tunnel) >= 1 + both:
             testbed.run(node, ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
 
 
 def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]]:
-    """`ip xfrm policy list` as selector, direction, and both ends of the template's tunnel."""
+    """`ip xfrm policy list` as selector, direction, and both ends of the template's tunnel.
+
+    A policy that blocks has no tunnel: both ends are "".
+    """
     selector: list[str] = []
     direction = ""
     for line in text.splitlines():
@@ -78,6 +85,8 @@ def parse_policies(text: str) -> Iterator[tuple[list[str], str, tuple[str, str]]
             selector = words
         elif words[:1] == ["dir"]:
             direction = words[1]
+            if "block" in words:
+                yield selector, direction, ("", "")
         elif words[:1] == ["tmpl"]:
             yield selector, direction, (words[2], words[4])
 

@@ -293,6 +293,10 @@ def test_both_ends_of_the_tunnel_match(rendered: Rendered, policy: str) -> None:
     assert "\tqop-a2 {\n" in gateway
     assert "local_ts = 10.1.0.12/32\n\t\t\t\tremote_ts = 0.0.0.0/0\n" in mobile
     assert "local_ts = 0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n" in gateway
+    # Between two tunnels of a node that moves nothing goes to it in clear.
+    assert ("\t\t\thold-a2 {\n\t\t\t\tmode = drop\n\t\t\t\tstart_action = trap\n\t\t\t\tlocal_ts = "
+            "0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n") in gateway
+    assert "hold-" not in mobile
     charon = rendered.path(policy, "a2", "strongswan.conf").read_text()
     assert f"socket = unix://{MOUNT}/a2/run/charon.vici\n" in charon
     for node, peer in (("a2", "ha-a"), ("ha-a", "a2")):
@@ -728,6 +732,8 @@ BAD_FILES = [
     ("strongswan.conf", CHARON.replace("load = a b", "load"), "2: neither a setting nor a block"),
     ("swanctl.conf", "connections {\n}\n", "needs a block connections with something in it"),
     ("swanctl.conf", "connections {\nq {\nversion = 1\n}\n}\n", "q needs local_addrs"),
+    ("swanctl.conf", "connections {\nhold-q {\nchildren {\nq {\nmode = drop\n}\n}\n}\n}\n",
+     "hold-q.q needs start_action"),
     ("clients.conf", "# nobody\n", "clients.conf needs a client"),
     ("clients.conf", CLIENT.replace("'x'", "''"), "3: secret has no value"),
     ("clients.conf", CLIENT.replace("'x'", "'x' y'"), "3: secret: a quote inside quotes"),

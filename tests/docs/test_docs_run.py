@@ -23,8 +23,7 @@ EXAMPLE = Path("results/example")
 
 @pytest.mark.guest
 @pytest.mark.shareable
-@pytest.mark.parametrize("page", [page for page in PAGES if doc_commands.commands(page)
-                                  or doc_commands.commands(page, "terminal")])
+@pytest.mark.parametrize("page", doc_commands.pages_with(CHECKOUT, "terminal"))
 def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     """Every command of a page, in its order, in a fresh copy of the checkout."""
     reader = Reader(tmp_path)

@@ -6,113 +6,33 @@ Workers are dask's own, in this process; what they measure is made up.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
-import os
-import sys
-import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import fields
-from pathlib import Path
 from types import SimpleNamespace
 
-import dask
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
 
-import plans
-from conftest import PATIENCE_S, wait_until
+import made_up_measuring
+from conftest import PATIENCE_S
 from guest import image
-from harness.cluster import campaign, checking, connection, extra
+from guest.cache import cache_root
+from harness.cluster import checking, connection
 from harness.cluster.campaign import ClusterCampaign
-from harness.cluster.connection import WorkerFailed
-from harness.cluster.session import ShareProcess
+from harness.cluster.connection import Take, WorkerLost
+from harness.cluster.received import WorkerIdentity
 from harness.cluster.shares import LOSSES, Shares, how_many
-from harness.cluster.wire import Said, Share, WorkerIdentity
 from harness.commands import run, worker
-from harness.engine import provenance, results
-from harness.engine.events import Event, EventLog, RunState
+from harness.engine import provenance
+from harness.engine.events import RunState
 from harness.engine.plan import Plan
 from harness.errors import UserError
-from made_up_sessions import BROKEN, LINE, SCRIPT, MadeUp, Script
+from made_up_cluster import Run, comes, plan_of, workers
+from made_up_measuring import BROKEN, LINE
 from measure import record
-from measure.record import Record
 
 # Tornado and dask warn of what they leave to the garbage collector themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-CODE, IMAGE = "c" * 64, "kernel-root"
-
-
-def plan_of(policies: int = 4, repetitions: int = 2) -> Plan:
-    """The first policies in N2."""
-    return plans.plan_of(plans.policies(policies), repetitions=repetitions)
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """How made-up sessions are to behave; the workers' image is made up, too."""
-    for one in fields(Script):
-        setattr(SCRIPT, one.name, getattr(Script(), one.name))
-    built = image.Image(Path("linux"), Path("root"), seccomp=True, key=IMAGE, manifest={})
-    monkeypatch.setattr(image, "find", lambda **_: built)
-    monkeypatch.setattr(campaign, "WAIT_S", 1.0)
-    # Asking programs for their versions takes its time, and is tested where it is done.
-    monkeypatch.setattr(provenance, "describe", lambda *_: {"host": provenance.host()})
-    return SCRIPT
-
-
-@contextlib.asynccontextmanager
-async def workers(count: int) -> AsyncIterator[LocalCluster]:
-    """Workers in this process, reached by TCP on the loopback interface."""
-    # Closing what a test has lost already waits this long for it to come back.
-    with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
-        async with LocalCluster(n_workers=count, threads_per_worker=1, processes=False,
-                                protocol="tcp", host="127.0.0.1", dashboard_address=None,
-                                asynchronous=True, silence_logs=50) as cluster:
-            yield cluster
-
-
-class Run:
-    """A campaign on a results folder, with what it told."""
-
-    def __init__(self, folder: Path, plan: Plan, where: str) -> None:
-        self.told: list[str] = []
-        self.recorded: list[str] = []
-        self.state = RunState()
-        self.plan = plan
-        self.kept = results.ResultsFolder(folder)
-        self.events = EventLog(folder, self.state.take, self.hear)
-        self.campaign = ClusterCampaign(plan, where, self.kept, self.events, start=MadeUp)
-
-    def hear(self, event: Event) -> None:
-        """Note what a user is shown."""
-        if event["event"] == "repetition-recorded":
-            self.recorded.append(event["name"])
-        self.told += [event["line"]] if "line" in event else []
-
-    async def __call__(self) -> dict[str, Record]:
-        """Measure what is missing; the records by name."""
-        with self.kept:
-            self.kept.adopt(self.plan)
-            steps, again = self.kept.missing(self.plan), self.kept.flagged(self.plan)
-            self.events.say("run-started", already=0, total=len(steps) + len(again))
-            await self.campaign.run(steps, again)
-        return self.records()
-
-    def records(self) -> dict[str, Record]:
-        """What is kept by now."""
-        found, complaints = record.read_all(self.kept.records)
-        assert not complaints
-        return {one.name: one for one in found}
-
-
-async def comes(condition: Callable[[], object], task: asyncio.Task[object]) -> None:
-    """Wait until something holds, while a task goes on."""
-    async with asyncio.timeout(30):
-        while not condition():
-            assert not task.done(), task
-            await asyncio.sleep(0.05)
+CODE, IMAGE = "c" * 64, made_up_measuring.IMAGE.key
 
 
 def names(plan: Plan) -> set[str]:
@@ -124,7 +44,7 @@ async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path)
     """Both workers measure; every record, capture and log is there, and nothing is twice."""
     plan = plan_of()
     async with workers(2) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         records = await measuring()
     assert records.keys() == names(plan) and len(measuring.recorded) == len(records)
     assert len(script.measured) == 2
@@ -135,7 +55,6 @@ async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path)
         assert (tmp_path / "files" / name / "trace.txt").read_bytes() == name.encode()
         assert (tmp_path / "events" / f"{name}.jsonl").read_bytes() == LINE
     assert (tmp_path / "logs" / "cells" / "P1-N2.log").read_bytes() == 2 * LINE
-    assert not (tmp_path / "outside").exists() and not (tmp_path.parent / "outside").exists()
     assert sorted(script.closed) == sorted(script.measured)
     assert (measuring.state.done, measuring.state.total) == (8, 8)
     assert RunState.of(tmp_path) == measuring.state and not measuring.state.running
@@ -144,8 +63,8 @@ async def test_all_steps_once_and_a_policy_stays_on_its_worker(script, tmp_path)
 async def test_records_name_workers_but_no_address(script, tmp_path) -> None:
     """A neutral label for each; what each measured with is kept under it."""
     async with workers(2) as cluster:
-        records = await Run(tmp_path, plan_of(), cluster.scheduler_address)()
-        addresses = [w.address for w in cluster.workers.values()]
+        records = await Run(tmp_path, plan_of(), cluster.scheduler.address)()
+        addresses = [w.address for w in cluster.workers]
     assert {found.environment["worker"] for found in records.values()} == {"worker-1", "worker-2"}
     kept = "".join(path.read_text() for path in tmp_path.rglob("*.json"))
     assert not any(address.rpartition("/")[2] in kept for address in addresses)
@@ -158,11 +77,11 @@ async def test_a_lost_worker_loses_no_finished_record(script, tmp_path) -> None:
     script.stalls_after = 2
     plan = plan_of()
     async with workers(2) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         task = asyncio.create_task(measuring())
         await comes(lambda: script.stalled and len(measuring.records()) >= 6, task)
         before = {path: path.stat().st_mtime_ns for path in measuring.kept.records.iterdir()}
-        [lost] = [w for w in cluster.workers.values() if w.address == script.stalled]
+        [lost] = [w for w in cluster.workers if w.address == script.stalled]
         await lost.close()
         records = await task
     assert records.keys() == names(plan)
@@ -177,12 +96,12 @@ async def test_what_no_process_survives_is_recorded_as_failed(script, tmp_path) 
     script.poisonous = {"P2-N2-001"}
     plan = plan_of()
     async with workers(1) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         records = await measuring()
     assert records.keys() == names(plan)
     failed = records.pop("P2-N2-001")
     assert failed.status == "failed" and failed.attempt == LOSSES
-    assert "its process was killed" in failed.reason
+    assert "its guest killed it" in failed.reason
     assert failed.digests["policy"] == plan.levels["policy"][1].digest
     assert all(found.status == "ok" for found in records.values())
     assert measuring.state.failed == {"P2-N2-001"}
@@ -194,7 +113,7 @@ async def test_a_worker_that_cannot_begin_is_left_out(script, tmp_path) -> None:
     async with workers(2) as cluster:
         bad = cluster.workers[0].address
         script.broken = {bad}
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         records = await measuring()
     assert records.keys() == names(plan)
     assert all(found.status == "ok" for found in records.values())
@@ -206,7 +125,7 @@ async def test_no_worker_is_left(script, tmp_path) -> None:
     """One line with the last one's reason, and how to go on; nothing is recorded as failed."""
     async with workers(1) as cluster:
         script.broken = {cluster.workers[0].address}
-        measuring = Run(tmp_path, plan_of(), cluster.scheduler_address)
+        measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         with pytest.raises(UserError, match=rf"no worker is left.*{BROKEN}.*same command again"):
             await measuring()
     assert measuring.records() == {}
@@ -217,7 +136,7 @@ async def test_flagged_repetitions_are_measured_exclusively(script, tmp_path) ->
     script.flagged = {"P1-N2-001", "P3-N2-002"}
     plan = plan_of()
     async with workers(2) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         records = await measuring()
         assert (measuring.state.done, measuring.state.total) == (10, 10)
         assert all(not found.environment["flags"] for found in records.values())
@@ -225,7 +144,7 @@ async def test_flagged_repetitions_are_measured_exclusively(script, tmp_path) ->
         old = records["P4-N2-001"]
         record.write(old.model_copy(update={"environment": {
             **old.environment, "flags": ["processor"]}}), measuring.kept.records)
-        records = await Run(tmp_path, plan, cluster.scheduler_address)()
+        records = await Run(tmp_path, plan, cluster.scheduler.address)()
     assert records["P4-N2-001"].environment["alone"] is True
 
 
@@ -234,7 +153,7 @@ async def test_more_steps_when_all_is_measured(script, tmp_path) -> None:
     plan, further = plan_of(2, 1), plan_of(2, 2).block(2)
     blocks = [further]
     async with workers(2) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         measuring.campaign.more = lambda: blocks.pop() if blocks else []
         records = await measuring()
     assert records.keys() == names(plan_of(2, 2))
@@ -244,7 +163,7 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
     """Cancelled in the middle, the run ends what its workers measure before it is gone."""
     script.stalls_after = 1
     async with workers(1) as cluster:
-        measuring = Run(tmp_path, plan_of(), cluster.scheduler_address)
+        measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         task = asyncio.create_task(measuring())
         await comes(lambda: script.stalled, task)
         task.cancel()
@@ -254,15 +173,41 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
     assert len(measuring.records()) == 1
 
 
+async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path,
+                                                                monkeypatch) -> None:
+    """A client that was killed: dask tells its workers that nobody wants their shares any more."""
+    async def silent(*_: object) -> None:
+        """It has no time to stop anybody."""
+
+    monkeypatch.setattr(ClusterCampaign, "_dismiss", silent)
+    script.stalls_after = 1
+    async with workers(1) as cluster:
+        task = asyncio.create_task(Run(tmp_path, plan_of(), cluster.scheduler.address)())
+        await comes(lambda: script.stalled, task)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await comes(lambda: script.closed)
+    assert not list((cache_root() / "cluster" / "spool").glob("*/*"))
+
+
+async def test_two_runs_take_turns_on_a_worker(script, tmp_path) -> None:
+    """Its shares are measured one after the other: each has the machine for itself."""
+    async with workers(1) as cluster:
+        runs = [Run(tmp_path / name, plan_of(2, 1), cluster.scheduler.address) for name in "ab"]
+        for records in await asyncio.gather(*(each() for each in runs)):
+            assert records.keys() == names(plan_of(2, 1))
+    assert script.side_by_side == [1, 1]
+
+
 async def test_a_worker_may_come_later(script, tmp_path) -> None:
     """It is checked like the others and takes over what a lost one left."""
     script.stalls_after = 1
     plan = plan_of()
     async with workers(1) as cluster:
-        measuring = Run(tmp_path, plan, cluster.scheduler_address)
+        measuring = Run(tmp_path, plan, cluster.scheduler.address)
         task = asyncio.create_task(measuring())
         await comes(lambda: script.stalled, task)
-        cluster.scale(2)
+        await cluster.add()
         await comes(lambda: any(line.startswith("worker-2") for line in measuring.told), task)
         await cluster.workers[0].close()
         records = await task
@@ -273,7 +218,7 @@ async def test_nobody_there(script, tmp_path, monkeypatch) -> None:
     """A scheduler without workers, and none at all: one line each, which says what to start."""
     monkeypatch.setattr(connection, "_CONNECT_S", 1.0)
     async with workers(0) as cluster:
-        address = cluster.scheduler_address
+        address = cluster.scheduler.address
         with pytest.raises(UserError, match=r"no workers; start one .*qop worker"):
             await Run(tmp_path, plan_of(), address)()
     with pytest.raises(UserError, match="no scheduler answers there") as caught:
@@ -286,7 +231,7 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
     """What was kept stays, and the line says how to go on."""
     script.stalls_after = 1
     async with workers(1) as cluster:
-        measuring = Run(tmp_path, plan_of(), cluster.scheduler_address)
+        measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         task = asyncio.create_task(measuring())
         await comes(lambda: script.stalled, task)
         await cluster.scheduler.close()
@@ -298,42 +243,47 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
 
 # --- Who may measure ------------------------------------------------------------------------------
 
+def identity(code: str, image_key: str) -> WorkerIdentity:
+    """Of a worker with two processors."""
+    return WorkerIdentity(code=code, image=image_key, processors=2)
+
+
 class Claims:
     """A cluster whose workers say this of themselves."""
 
     def __init__(self, *said: WorkerIdentity | Exception) -> None:
-        self._said = {f"tcp://10.0.0.{number}:1": one for number, one in enumerate(said, 1)}
+        self._said = {f"tls://10.0.0.{number}:1": one for number, one in enumerate(said, 1)}
 
     async def workers(self) -> list[str]:
         """Their addresses."""
         return list(self._said)
 
-    async def call(self, address: str, *_: object) -> WorkerIdentity:
+    async def call(self, address: str, *_: object, take: Take, **__: object) -> None:
         """What one of them claims."""
         said = self._said[address]
         if isinstance(said, Exception):
             raise said
-        return said
+        take(said.model_dump() | {"worker": address, "serial": ""})
 
 
 @pytest.mark.parametrize(("odd", "words"), [
-    (WorkerIdentity("d" * 64, IMAGE, 2),
+    (identity("d" * 64, IMAGE),
      "measures with other code (dddddddddddd, here cccccccccccc)"),
-    (WorkerIdentity(CODE, "", 2),
+    (identity(CODE, ""),
      "has no guest image for builder mininet; give './qop provision' there"),
-    (WorkerIdentity(CODE, "other-root", 2),
+    (identity(CODE, "other-root"),
      "has another guest image (other-root, not kernel-root)"),
-    (WorkerFailed("ModuleNotFoundError: No module named 'harness'"), "No module named 'harness'"),
+    (WorkerLost("its task failed"), "its task failed"),
 ])
 async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
     """One line with its address and what differs, before anything is measured or kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
-    checker = checking.Checker(plan_of(), Claims(WorkerIdentity(CODE, IMAGE, 2), odd), tmp_path)
+    checker = checking.Checker(plan_of(), Claims(identity(CODE, IMAGE), odd), tmp_path, "")
     with pytest.raises(UserError) as caught:
         await checker.first(0)
     said = str(caught.value)
-    assert "worker tcp://10.0.0.2:1 " in said and words in said and "\n" not in said
+    assert "worker tls://10.0.0.2:1 " in said and words in said and "\n" not in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -341,22 +291,22 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
     """A client that has none of its own still refuses two kinds."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
-    same, other = WorkerIdentity(CODE, IMAGE, 2), WorkerIdentity(CODE, "other-root", 2)
-    assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path).first(0)) == 2
+    same, other = identity(CODE, IMAGE), identity(CODE, "other-root")
+    assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path, "").first(0)) == 2
     with pytest.raises(UserError, match="other-root"):
-        await checking.Checker(plan_of(), Claims(same, other), tmp_path).first(0)
+        await checking.Checker(plan_of(), Claims(same, other), tmp_path, "").first(0)
 
 
-@pytest.mark.parametrize("where", ["", "tcp://", "tcp://host", "host:8786", "http://host:1", "tls://host:1",
-                                   "tcp://ho st:1", "ssh:", "ssh:a,,b", "ssh:a;reboot", "ssh:a b"])
+@pytest.mark.parametrize("where", ["", "tls://", "tls://host", "host:8786", "http://host:1", "tcp://host:1",
+                                   "tls://ho st:1", "ssh:", "ssh:a,,b", "ssh:a;reboot", "ssh:a b"])
 def test_what_is_no_cluster_is_one_line(where: str) -> None:
     """Named, with an example of each kind."""
-    with pytest.raises(UserError, match="tcp://HOST:8786, or hosts as in ssh:HOST1,HOST2"):
+    with pytest.raises(UserError, match="tls://HOST:8786, or hosts as in ssh:HOST1,HOST2"):
         connection.check(where)
 
 
-@pytest.mark.parametrize("where", ["tcp://10.1.2.3:8786", "tcp://lab-1.example:8786",
-                                   "tcp://[::1]:8786", "ssh:lab1", "ssh:me@lab-1,lab2.example"])
+@pytest.mark.parametrize("where", ["tls://10.1.2.3:8786", "tls://lab-1.example:8786",
+                                   "tls://[::1]:8786", "ssh:lab1", "ssh:me@lab-1,lab2.example"])
 def test_clusters(where: str) -> None:
     """Schedulers by address, hosts by name."""
     connection.check(where)
@@ -367,8 +317,8 @@ def test_without_dask_the_commands_say_how_to_get_it(monkeypatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec",
                         lambda name, *rest: None if name == "distributed" else real(name, *rest))
-    for command, arguments in ((run.command, ["--cluster", "tcp://127.0.0.1:1"]),
-                               (worker.command, ["tcp://127.0.0.1:1"])):
+    for command, arguments in ((run.command, ["--cluster", "tls://127.0.0.1:1"]),
+                               (worker.command, ["tls://127.0.0.1:1"])):
         done = CliRunner().invoke(command, arguments)
         assert isinstance(done.exception, UserError)
         assert "pip install --require-hashes" in str(done.exception)
@@ -377,7 +327,7 @@ def test_without_dask_the_commands_say_how_to_get_it(monkeypatch) -> None:
 
 def test_hosts_are_not_for_clusters() -> None:
     """--on host has one air a machine and is refused."""
-    done = CliRunner().invoke(run.command, ["--cluster", "tcp://127.0.0.1:1", "--on", "host"])
+    done = CliRunner().invoke(run.command, ["--cluster", "tls://127.0.0.1:1", "--on", "host"])
     assert isinstance(done.exception, UserError) and "--on host" in str(done.exception)
 
 
@@ -415,84 +365,3 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
         assert shares.take(1) == ([], [step])
         assert shares.hand_back([step.name], {step.name}) == []
     assert shares.is_finished
-
-
-# --- A session's process --------------------------------------------------------------------------
-
-TWO_FINISHED = """
-import json, pathlib, pickle, sys
-share = pickle.load(sys.stdin.buffer)
-outbox = pathlib.Path(sys.argv[1], "outbox")
-for number in (1, 2):
-    (outbox / str(number) / "captures").mkdir(parents=True)
-    (outbox / str(number) / "record.json").write_text(share.serial)
-    (outbox / str(number) / "captures" / "a.pcap.gz").write_bytes(b"x" * number)
-    print(json.dumps({"finished": number}), flush=True)
-print(json.dumps({"event": {"event": "repetition-started", "name": "P1-N2-003"}}), flush=True)
-"""
-ENDS_WELL = TWO_FINISHED + 'print(json.dumps({"end": ""}), flush=True)\nsys.stdin.read()\n'
-CRASHES = TWO_FINISHED + 'sys.exit("out of luck")\n'
-LINGERS = TWO_FINISHED + "sys.stdin.read()\n"
-
-
-def session(program: str, place: Path, **options: float) -> ShareProcess:
-    """A session with a program in the place of the measuring one."""
-    return ShareProcess(Share("a-serial", plan_of(1, 1), []), place,
-                        (sys.executable, "-c", program), **options)
-
-
-def until_ended(asked: ShareProcess) -> tuple[list[int], list[str], Said]:
-    """Ask, acknowledging everything, until the end; numbers, what began, and the last answer."""
-    numbers: list[int] = []
-    begun: list[str] = []
-    kept: list[int] = []
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        said = asked.ask(kept, 0.2)
-        kept = [finished.number for finished in said.finished]
-        numbers += kept
-        begun += [event["name"] for event in said.events]
-        if said.ended:
-            return numbers, begun, said
-    raise AssertionError("it did not end")
-
-
-def test_a_session_tells_everything_once_it_is_acknowledged(tmp_path: Path) -> None:
-    """What is unacknowledged comes again; its process and folder are gone when it is closed."""
-    asked = session(ENDS_WELL, tmp_path)
-    wait_until(lambda: len(asked.ask([], 0.1).finished) == 2)
-    [first, second] = asked.ask([], 0.1).finished
-    assert first.record == "a-serial" and second.captures == {"a.pcap.gz": b"xx"}
-    assert [finished.number for finished in asked.ask([1], 0.1).finished] == [2]
-    assert until_ended(asked)[2].broken == ""
-    asked.close()
-    assert list(tmp_path.iterdir()) == [] and not processes_in(tmp_path)
-
-
-def test_a_crash_loses_nothing_finished_and_is_explained(tmp_path: Path) -> None:
-    """What it had finished is told first, what was running, then its last words."""
-    asked = session(CRASHES, tmp_path)
-    numbers, begun, said = until_ended(asked)
-    assert sorted(set(numbers)) == [1, 2]
-    assert "out of luck" in said.broken and begun == ["P1-N2-003"]
-    asked.close()
-
-
-def test_a_session_nobody_asks_for_ends_itself(tmp_path: Path) -> None:
-    """A client that was killed leaves no process on its workers once the lease is over."""
-    asked = session(LINGERS, tmp_path, lease_s=0.5)
-    wait_until(lambda: not list(tmp_path.iterdir()))
-    assert not processes_in(tmp_path)
-    said = asked.ask([], 0)
-    assert said.ended and "nobody asked" in said.broken
-
-
-def processes_in(folder: Path) -> list[str]:
-    """Processes whose command line names a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != os.getpid() and \
-                    str(folder).encode() in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
-    return found

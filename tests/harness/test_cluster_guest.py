@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from conftest import PATIENCE_S, TESTS, Qop, wait_until
+from guest.cache import cache_root
 from measure.record import Record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -26,8 +26,10 @@ class Lent:
     """Two workers, the first of which is the scheduler, too."""
 
     def __init__(self, qop: Qop) -> None:
-        self.first = qop.start("worker", "--scheduler", "tcp://127.0.0.1:0")
+        self.first = qop.start("worker", "--scheduler", "tls://127.0.0.1:0")
         self.where = said(self.first, "scheduler at ").split()[-1]
+        said(self.first, "on other machines: QOP_CLUSTER_KEY=worker-")
+        said(self.first, "to measure from another: QOP_CLUSTER_KEY=run-")
         said(self.first, "worker at ")
         self.second = qop.start("worker", self.where)
         said(self.second, "worker at ")
@@ -49,10 +51,21 @@ def said(process: subprocess.Popen[str], begin: str) -> str:
     return line
 
 
+def cache_of(qop: Qop) -> Path:
+    """A cache of the test's own, but for the images."""
+    cache = qop.folder / "cache"
+    cache.mkdir()
+    for path in cache_root().iterdir():
+        if path.name != "cluster":
+            (cache / path.name).symlink_to(path)
+    return cache
+
+
 @pytest.fixture
 def lent(qop: Qop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lent]:
     """Two workers whose files are below the test's folder, so that what is left of them is seen."""
     monkeypatch.setenv("TMPDIR", str(qop.folder))
+    monkeypatch.setenv("QOP_CACHE", str(cache_of(qop)))
     lent = Lent(qop)
     yield lent
     lent.end()
@@ -152,8 +165,7 @@ def ssh(qop: Qop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         f"Host 127.0.0.1\n  Port {port}\n  IdentityFile {folder / 'user'}\n"
         f"  UserKnownHostsFile {folder / 'known_hosts'}\n")
     # The guest's image is found in the user's cache, wherever the home is.
-    monkeypatch.setenv("QOP_CACHE", os.environ.get(
-        "QOP_CACHE", str(Path.home() / ".cache" / "qop")))
+    monkeypatch.setenv("QOP_CACHE", str(cache_of(qop)))
     monkeypatch.setenv("TMPDIR", str(qop.folder))
     monkeypatch.setenv("HOME", str(folder.parent))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)

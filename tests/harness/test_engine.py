@@ -28,7 +28,7 @@ from measure import record
 from measure.record import Record, StudyRecord
 from studies import parts as study_parts
 from studies import records as stored
-from studies.qop2007.factors import scenario_level
+from studies.mobile import scenario_level
 from topologies.loader import load_device
 from topologies.model import Interface, Link, Network, Node
 

@@ -10,7 +10,6 @@ import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter, deque
@@ -38,7 +37,8 @@ from harness.selftest import faults, faults_bench, sabotage
 from harness.selftest.ledger import Ledger
 from measure import clock, record
 from measure.errors import MeasureError
-from recorded import POLICIES, SCENARIO, WEP_KEY, captures, path, raw
+from mortal import end_always, end_once
+from recorded import POLICIES, SCENARIO, WEP_KEY, captures, dissected_once, path, raw
 from studies import records as stored
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import Measured
@@ -47,20 +47,6 @@ from studies.qop2007.metrics import STAGES
 from studies.study import Cell, Judged, Level, Repetition
 
 HOUR_S = 3600.0
-
-
-def end_once(mark: str) -> str:
-    """Killed at its first call, as for want of memory; done at its second."""
-    if Path(mark).exists():
-        return "done"
-    Path(mark).touch()
-    os.kill(os.getpid(), signal.SIGKILL)
-    return "never"
-
-
-def end_always() -> None:
-    """Killed whenever it is tried."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 # Dissectors
@@ -261,7 +247,8 @@ def judged_of(folder: Path, values: dict[str, Any]) -> Judged:
     (folder / "raw.json").write_text(json.dumps(values))
     cell = Cell({"policy": Level("P1", value=POLICIES["P1"]),
                  "scenario": Level("N2", value=SCENARIO)})
-    return judge(Repetition(cell, Asked(), folder, {"network": {"wep_key": WEP_KEY}}))
+    with dissected_once():
+        return judge(Repetition(cell, Asked(), folder, {"network": {"wep_key": WEP_KEY}}))
 
 
 def test_an_undisturbed_clock_is_not_complained_of() -> None:

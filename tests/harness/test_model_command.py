@@ -74,15 +74,16 @@ def test_predictions_stand_beside_measurements(file: Path) -> None:
     assert not table.has("p95_s")
 
 
-def test_command_prints_tables_bottlenecks_and_capacity(qop: Qop, file: Path) -> None:
+def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Path) -> None:
     """What is asked is answered for both networks, and written for papers and programs."""
-    done = qop("model", str(file), "--what-if", "radius.speed=2", "--capacity", "mean < 250 ms",
-               "--chain", "logins", "--load", "45", "--out", "answers")
+    done = qop_here("model", str(file), "--what-if", "radius.speed=2",
+                    "--capacity", "mean < 250 ms", "--chain", "logins", "--load", "45",
+                    "--out", "answers")
     assert done.returncode == 0, done.stderr
     assert "As it is: logins: radius saturates first, at 100 a second" in done.stdout
     assert "What if: logins: radius saturates first, at 200 a second" in done.stdout
     assert "keep to mean < 250 ms" in done.stdout and "extrapolated" in done.stdout
-    with (qop.folder / "answers/tables/stations.csv").open() as stream:
+    with (qop_here.folder / "answers/tables/stations.csv").open() as stream:
         radius = next(csv.DictReader(stream))
     assert float(radius["demand_s"]) == 2 * float(radius["demand_s_what_if"])
 
@@ -94,22 +95,22 @@ def test_command_prints_tables_bottlenecks_and_capacity(qop: Qop, file: Path) ->
     (["--load", "45"], "logins, renewals"),
     (["--what-if", "logins.rate_per_s=500"], "radius"),
     (["--chain", "login", "--load", "3"], "did you mean logins?")])
-def test_bad_questions_get_one_line(qop: Qop, file: Path, words: list[str], line: str) -> None:
+def test_bad_questions_get_one_line(qop_here: Qop, file: Path, words: list[str], line: str) -> None:
     """What, where and what to do; nothing is written."""
-    done = qop("model", str(file), *words, "--out", "answers")
+    done = qop_here("model", str(file), *words, "--out", "answers")
     assert done.returncode == 2 and done.stdout == ""
     [said] = done.stderr.splitlines()
-    assert line in said and not (qop.folder / "answers").exists()
+    assert line in said and not (qop_here.folder / "answers").exists()
 
 
-def test_folder_without_a_model(qop: Qop) -> None:
+def test_folder_without_a_model(qop_here: Qop) -> None:
     """A folder without records has nothing to model, and a study without a model says so."""
-    (qop.folder / "results").mkdir()
-    done = qop("model", "results")
+    (qop_here.folder / "results").mkdir()
+    done = qop_here("model", "results")
     assert done.returncode == 2
     assert done.stderr.startswith("qop: results: holds no records yet; ")
-    results_folder.make(qop.folder / "other")
-    done = qop("model", "other")
+    results_folder.make(qop_here.folder / "other")
+    done = qop_here("model", "other")
     assert done.returncode == 2
     assert done.stderr == ("qop: other: the study qop2007 has no queueing model; give a model's "
                            "file, as in docs/queueing.md\n")

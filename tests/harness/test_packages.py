@@ -22,7 +22,8 @@ from guest import image, mininet_wifi, packages, root
 from guest.commands import BuildError, Commands
 from guest.packages import Packages, WithPackages
 from guest.progress import Track
-from harness.cluster import checking, member
+from harness.cluster import checking, measuring
+from harness.cluster.received import WorkerIdentity
 from harness.commands import doctor
 from harness.commands import provision as provision_command
 from harness.commands import studies as studies_command
@@ -312,16 +313,19 @@ def test_a_worker_must_have_every_image(hello: None, tmp_path: Path,
     monkeypatch.setattr(provenance, "describe", lambda *_: {})
     plan = plan_of("P1,P2")
     monkeypatch.setattr(image, "find", images(""))
-    lacking = member.identify(plan)
+    def identity(plan: Any) -> WorkerIdentity:
+        return WorkerIdentity(**measuring.identity(plan))
+
+    lacking = identity(plan)
     assert lacking.image == ""
     monkeypatch.setattr(image, "find", images("", "hello"))
     monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
-    assert member.identify(plan).image == "key-+key-hello"
-    assert member.identify(plan_of("P1")).image == "key-"
-    checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
+    assert identity(plan).image == "key-+key-hello"
+    assert identity(plan_of("P1")).image == "key-"
+    checker = checking.Checker(plan, SimpleNamespace(), tmp_path, "")
     assert "give './qop provision --study qop2007' there" in checker._complaint(lacking)
-    assert checker._complaint(member.identify(plan)) == ""
-    assert "another guest image" in checker._complaint(member.identify(plan_of("P1")))
+    assert checker._complaint(identity(plan)) == ""
+    assert "another guest image" in checker._complaint(identity(plan_of("P1")))
 
 
 def test_what_there_is_can_be_seen(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -60,14 +61,23 @@ def test_a_test_has_the_markers_of_its_folders(path: str, expected: list[str]) -
     assert conftest.markers(conftest.TESTS / path) == expected
 
 
-@pytest.mark.parametrize(("options", "expected"), [
+#: What `--guests` and `-m` choose of three tests.
+CHOSEN = [
     (["--guests=without"], {"test_here"}), (["--guests=only"], {"test_there", "test_beside"}),
     (["--guests=shareable"], {"test_beside"}), (["--guests=exclusive"], {"test_there"}),
     ([], {"test_here", "test_there", "test_beside"}),
     (["-m", "room_harness", "--guests=only"], {"test_there", "test_beside"}),
     (["-m", "room_measure"], set()),
-])
-def test_tests_are_chosen(options: list[str], expected: set[str], tmp_path: Path) -> None:
+]
+#: Has pytest choose once for each line of options; starting it takes longer than that.
+CHOOSE = """
+import sys, pytest
+for options in sys.argv[1:]:
+    print("exit status", int(pytest.main(["--co", "-q", *options.split()])), flush=True)
+"""
+
+
+def test_tests_are_chosen(tmp_path: Path) -> None:
     """By whether they boot guests, may be disturbed, and by their folder's marker."""
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = --strict-markers\nasyncio_mode = auto\n"
@@ -82,12 +92,16 @@ def test_tests_are_chosen(options: list[str], expected: set[str], tmp_path: Path
     (tests / "harness" / "test_harness.py").write_text(
         "import pytest\ndef test_here(): pass\n@pytest.mark.guest\ndef test_there(): pass\n"
         "@pytest.mark.guest\n@pytest.mark.shareable\ndef test_beside(): pass\n")
-    done = subprocess.run([sys.executable, "-m", "pytest", "--co", "-q", *options], cwd=tmp_path,
-                          capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
-    seen = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
-    assert seen == expected, done.stdout + done.stderr
-    assert done.returncode == (0 if expected else 5)
+    done = subprocess.run(
+        [sys.executable, "-c", CHOOSE, *(" ".join(options) for options, _ in CHOSEN)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
+    said = re.split(r"exit status (\d)\n", done.stdout)
+    assert len(said) == 2 * len(CHOSEN) + 1, done.stdout + done.stderr
+    for (options, expected), lines, status in zip(CHOSEN, said[::2], said[1::2], strict=False):
+        seen = {line.partition("::")[2] for line in lines.splitlines() if "::" in line}
+        assert (options, seen) == (options, expected)
+        assert int(status) == (0 if expected else 5)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")

@@ -165,6 +165,47 @@ def test_digest_depends_on_layers_only(tmp_path: Path) -> None:
     assert load(file).digest() == TWELVE[1].digest()
 
 
+def test_the_twelve_are_what_they_were() -> None:
+    """Layers that came later are no part of them: digests in folders of before still fit."""
+    assert [policy.digest()[:8] for policy in TWELVE] == [
+        "44136fa3", "dab13e12", "f3129e85", "db2217b2", "1e38f8e7", "9b7a34d0", "2d1751c3",
+        "f485f60b", "beba61b2", "ce3b5d20", "5a5b646f", "97e7a32e"]
+    assert all("stream" not in policy.layers.model_dump() for policy in TWELVE)
+
+
+@pytest.mark.parametrize(("stream", "words"), [
+    ("{scheme: delayed, bundle: 0}", "layers.stream.bundle: 0 packets are too few; write 1"),
+    ("{scheme: percentage, range: [50, 10]}", "range: 50 to 10 % is upside down; write the lower"),
+    ("{scheme: percentage, range: [50, 100], level: 10}", "level: 10 % is below the floor of 50"),
+    ("{scheme: percentage, range: [0, 50], level: 80}", "level: 80 % is above the range, which"),
+    ("{scheme: tree, level: 50}", "tree verifies every packet, so that it has no level; leave"),
+    ("{scheme: tree, range: [5]}", "range: two levels belong there; write"),
+    ("{scheme: tree, range: [5, 101]}", "layers.stream.range.1: 101 is no percentage; write"),
+    ("{scheme: tesla, bundle: 3}", "tesla has no bundles; leave out bundle"),
+    ("{scheme: tesla, controller: bounded}", "bounded chooses bundles, and tesla has none; write"),
+    ("{scheme: tree, limit_packets: 4}", "limit_packets is for the controllers of 1998; leave"),
+    ("{scheme: delay}", "'delay' is not known; did you mean 'delayed'?"),
+    ("yes", "layers.stream: yes is a boolean in YAML, where a block of keys belongs; write")])
+def test_a_streams_layer_is_checked(tmp_path: Path, stream: str, words: str) -> None:
+    """One line, with the file's: what is wrong and what to do."""
+    file = tmp_path / "x.yml"
+    file.write_text(HEAD + f"  stream: {stream}\n")
+    with pytest.raises(PolicyError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}:{HEAD.count(chr(10)) + 1}: ")
+    assert words in str(caught.value)
+
+
+def test_the_layers_below_are_a_policy_of_their_own(tmp_path: Path) -> None:
+    """What daemons are rendered from has nothing of the layers above, and digests as without."""
+    file = tmp_path / "x.yml"
+    file.write_text(HEAD + "  link: {keys: static, cipher: WEP-104}\n  stream: {scheme: tree}\n")
+    policy = load(file)
+    assert policy.layers.upper == ["stream"]
+    assert policy.digest() != TWELVE[1].digest() == policy.lower.digest()
+    assert Policy.model_validate(json.loads(policy.model_dump_json())) == policy
+
+
 def test_first_offer_defaults_to_the_method(tmp_path: Path) -> None:
     """Without first_offer the server proposes the method that decides, and says so in the data."""
     file = tmp_path / "x.yml"

@@ -6,9 +6,14 @@ A recording goes by its folder's name: the policy, and the scenario unless that 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import shared
 from measure import dissect
@@ -80,6 +85,26 @@ def _dissected(recording: str, wep_key: str) -> dict[str, tuple[Packet, ...]]:
     return shared.once(f"dissected-{recording}-{wep_key}", read)
 
 
+@contextmanager
+def dissected_once() -> Iterator[None]:
+    """Within it, what was dissected once in a test run is not again: for tests of what follows.
+
+    It is the same for the same bytes and keys, whatever the files are called.
+    """
+    dissected = dissect._dissect
+
+    def once(files: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
+        digest = hashlib.sha256(repr(keys).encode())
+        for file in files:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        return shared.once(f"tshark-{digest.hexdigest()}",
+                           lambda: dissected(files, keys, timeout_s))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dissect, "_dissect", once)
+        yield
+
+
 def raw(recording: str) -> dict[str, Any]:
     """The raw values of a recorded repetition, a fresh copy at each call."""
     value: dict[str, Any] = json.loads((FOLDER / recording / "raw.json").read_text())
@@ -113,5 +138,6 @@ def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY,
     policy, scenario = policy_of(recording), scenario_of(recording)
     cell = Cell({"policy": Level(policy.id, value=policy),
                  "scenario": Level(scenario.id, value=scenario)})
-    return judge(Repetition(cell, Asked(authentications=authentications),
-                            out or FOLDER / recording, {"network": {"wep_key": wep_key}}))
+    with dissected_once():
+        return judge(Repetition(cell, Asked(authentications=authentications),
+                                out or FOLDER / recording, {"network": {"wep_key": wep_key}}))

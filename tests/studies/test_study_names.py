@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,20 @@ def named(forbidden: Iterable[str], root: Path = ROOT) -> Iterator[str]:
     """Lines of the rooms that hold one of the words, as `file:line: word`."""
     either = "|".join(map(re.escape, sorted(forbidden)))
     word = re.compile(rf"(?<![\w-])(?:{either})(?!\w)")
+    for file, text in texts(root).items():
+        if word.search(text):
+            for number, line in enumerate(text.splitlines(), 1):
+                if said := word.search(line):
+                    yield f"{file.relative_to(root)}:{number}: {said[0]}"
+
+
+@cache
+def texts(root: Path) -> dict[Path, str]:
+    """What stands in the rooms' files."""
     data = {file for pattern in DATA for file in root.glob(pattern)}
-    for room in ROOMS:
-        for file in sorted(set((root / room).rglob("*")) - data):
-            if file.is_file() and file.suffix in TEXT and "__pycache__" not in file.parts:
-                for number, line in enumerate(file.read_text().splitlines(), 1):
-                    if said := word.search(line):
-                        yield f"{file.relative_to(root)}:{number}: {said[0]}"
+    return {file: file.read_text() for room in ROOMS
+            for file in sorted(set((root / room).rglob("*")) - data)
+            if file.is_file() and file.suffix in TEXT and "__pycache__" not in file.parts}
 
 
 @pytest.mark.parametrize("study", studies.names())

@@ -11,7 +11,7 @@ import pytest
 from conftest import TESTS
 from driven import Driven, job
 from topologies import checks, shapes, wires
-from topologies.loader import load_wire, wire_names
+from topologies.loader import TopologyError, load_wire, wire_names
 from topologies.model import Interface, Link, Network, Node, Wire
 
 PROBE = TESTS / "wired_probe.py"
@@ -45,6 +45,19 @@ def frame_s(wire: Wire, payload_bytes: int) -> float:
 def test_a_plain_wire_gets_no_queue() -> None:
     """Links that say nothing stay as quick as the processor."""
     assert wires.commands(Link(["a/b", "c/d"]), "b") == []
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    """What was parsed is kept for as long as the text is the same, and no longer."""
+    file = tmp_path / "mine.yml"
+    text = "name: mine\ntitle: mine\nsource: made up\nrate_bps: 1000\n"
+    file.write_text(text)
+    assert load_wire(str(file)).rate_bps == 1000
+    file.write_text(text.replace("1000", "2000"))
+    assert load_wire(str(file)).rate_bps == 2000
+    file.write_text(text.replace("1000", "0"))
+    with pytest.raises(TopologyError, match=r"mine\.yml: rate_bps: 0"):
+        load_wire(str(file))
 
 
 def test_rate_comes_before_delay() -> None:

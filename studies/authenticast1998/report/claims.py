@@ -14,6 +14,7 @@ from analysis.claims.verdict import Claim, Verdict, judge
 from analysis.metrics import Metric
 from analysis.statistics import Sample
 from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, MAX_GAP, RETENTION, SENT
+from studies.authenticast1998.report import wired
 
 _FILE = Path(__file__).parents[1] / "published" / "claims.yml"
 #: What counts as retaining everything, and as losing; the text has "reasonable" and "loss".
@@ -32,9 +33,9 @@ def verdicts(cells: Cells) -> list[Verdict]:
     """All claims; those whose cells were not measured are undecided."""
     questions = {"A1": _steep, "A2": _delayed, "A3": _blend, "A4": _free, "A5": _drastic,
                  "A6": _gap, "A7": _clients, "A8": _range}
-    observations = {**cells.observations, **{
+    observations = wired.only({**cells.observations, **{
         (_BELOW, *ids): observed for ids in cells.results.cells
-        if (observed := cells.mean_of_any(_BELOW, ids)) is not None}}
+        if (observed := cells.mean_of_any(_BELOW, ids)) is not None}})
     documents: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text())
     return [judge(Claim(**document), list(questions[document["id"]]()), observations,
                   _REASONS.get(document["id"], "")) for document in documents]

@@ -22,9 +22,10 @@ from studies.authenticast1998.metrics import (
     RETENTION,
     SENT,
 )
+from studies.authenticast1998.report import wired
+from studies.authenticast1998.report.wired import Ids
 from studies.authenticast1998.timelines import FATES
 
-Ids = tuple[str, str, str]
 _UNACCEPTABLE: Ids = ("p100", "1", "idle")
 _SHOWN: Ids = ("adaptive-1998", "1", "idle")
 _PERCENT = Axis("retention", "%", 100.0)
@@ -99,15 +100,16 @@ def _one_stream(cells: Cells) -> Iterator[Figure]:
 
 
 def _observed(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
-    if ids not in cells.results.cells:
+    of_cell = wired.cell(cells, ids)
+    if of_cell not in cells.results.cells:
         return None
-    value = cells.value(metric.name, ids)
+    value = cells.value(metric.name, of_cell)
     return value if isinstance(value, Observation) else None
 
 
 def _timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
     """A timeline of a cell's first good repetition."""
-    rows = cells.rows(ids)
+    rows = cells.rows(wired.cell(cells, ids))
     lists: Mapping[str, Iterable[tuple[float, float]]] = \
         cells.results.series[rows[0]] if rows else {}
     return [(float(at), float(value)) for at, value in lists.get(name, ())]

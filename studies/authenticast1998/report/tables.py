@@ -1,4 +1,4 @@
-"""Table 1, by what was measured and not by what is said of it; and schemes beyond 1998."""
+"""Table 1, by what was measured and not by what is said of it; then those of other modules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 from scipy import stats
 
-from analysis.cells import Cells, Observation
-from analysis.numbers import of_value
+from analysis.cells import Cells
 from analysis.table import Column, Entry, Table
-from studies.authenticast1998.factors import BESIDE, DISTURBANCES, HEURISTICS
-from studies.authenticast1998.metrics import (
-    DELAY_P99,
-    EXPOSURE,
-    LEVEL,
-    RETENTION,
-)
+from studies.authenticast1998.factors import HEURISTICS
+from studies.authenticast1998.report import air, beyond, wired
 
 #: The rows of the paper's Table 1 and what it says; then what it does not have.
 _TABLE_1 = {"p20": ("by percentage", "low", "0 to 100 %"),
@@ -28,7 +22,6 @@ _NOTES = (
     ("Lost with each altered packet: packets that the receiver gave up because verification "
      "failed, by altered packet that it took up. 1 where one costs itself alone, 0.2 where one in "
      "five is verified."))
-_SHOWN = (RETENTION, LEVEL, EXPOSURE, DELAY_P99)
 
 
 def all_of(cells: Cells) -> Iterator[Table]:
@@ -36,11 +29,10 @@ def all_of(cells: Cells) -> Iterator[Table]:
     first = _table_1(cells)
     if first is not None:
         yield first
-    for load, disturbance in DISTURBANCES.items():
-        if load not in {"tampered", "free"}:
-            compared = _compared(cells, load, disturbance.title)
-            if compared is not None:
-                yield compared
+    of_air = air.table(cells)
+    if of_air is not None:
+        yield of_air
+    yield from beyond.all_of(cells)
 
 
 def _table_1(cells: Cells) -> Table | None:
@@ -69,7 +61,7 @@ def _table_1(cells: Cells) -> Table | None:
 
 
 def _counts(cells: Cells, heuristic: str, name: str) -> float:
-    observed = cells.blocks(name, (heuristic, "1", "tampered"))
+    observed = cells.blocks(name, wired.cell(cells, (heuristic, "1", "tampered")))
     return sum(observed.values())
 
 
@@ -89,19 +81,3 @@ def _level(passed: int, settled: int) -> Entry:
     interval = stats.binomtest(passed, settled).proportion_ci(0.95, "exact")
     return Entry(f"{100 * (1 - passed / settled):.0f} % ({100 * (1 - interval.high):.0f} to "
                  f"{100 * (1 - interval.low):.0f})")
-
-
-def _compared(cells: Cells, load: str, title: str) -> Table | None:
-    rows = []
-    for heuristic in BESIDE:
-        ids = (heuristic, "1", load)
-        if ids in cells.results.cells and isinstance(cells.value(RETENTION.name, ids), Observation):
-            rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
-                         *(of_value(cells.value(metric.name, ids)) for metric in _SHOWN)))
-    if len(rows) < 2:
-        return None
-    columns = (Column("heuristic", "Heuristic"), *(
-        Column(metric.name, metric.sentence, metric.unit, metric.scale, metric.digits)
-        for metric in _SHOWN))
-    return Table(f"beside-{load}", f"One client; {title}", columns, tuple(rows),
-                 "Retention never stands alone: a level that was given up is no success.")

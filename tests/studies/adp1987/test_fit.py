@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
 
@@ -25,13 +26,20 @@ def costs(device: str) -> ModelCosts:
 
 
 def throughput(trace: str, scope: str, queue: str, each: ModelCosts) -> float:
-    """By the model, of a trace of the paper's length."""
+    """By the model."""
     setting = ModelSetting(scope, queue == "ON", TRACES[trace].timeout_s)
-    return model.run(generate(trace, 10_000, 1), each, setting, saturated=True).throughput
+    return model.run(messages(trace), each, setting, saturated=True).throughput
 
 
+@cache
+def messages(trace: str) -> tuple[TraceMessage, ...]:
+    """A trace of the paper's length."""
+    return tuple(generate(trace, 10_000, 1))
+
+
+@cache
 def misses(table: str, trace: str, each: ModelCosts) -> list[float]:
-    """By how much, as logarithms, the model misses a table's throughputs."""
+    """By how much, as logarithms, the model misses a table's throughputs; worked out once."""
     printed = published.load().tables[table]
     return [math.log(throughput(trace, scope, queue, each)
                      / printed[T, *scope_ids(trace, scope, queue)])

@@ -20,16 +20,16 @@ def run(qop: Qop, out: str, *arguments: str,
         frames: int = 75) -> tuple[int, dict[str, Record]]:
     """Streams of seconds to one client; the exit status, and the records by heuristic."""
     done = qop("run", STUDY, "--out", out, "--frames", str(frames), "--repetitions", "1", "--only",
-               "clients=1", *arguments)
+               "clients=1", "--policies", "no-policy", *arguments)
     return done.returncode, {record.cell["heuristic"]: record
                              for record in qop.records(out).values()}
 
 
 @pytest.fixture(scope="module")
 def tampered(shared_qop: Qop) -> dict[str, Record]:
-    """One packet in 8 is altered on its way, under three heuristics."""
-    status, records = run(shared_qop, "tampered", "--heuristics", "p50,delayed,tree-16", "--only",
-                          "load=tampered")
+    """One packet in 8 is altered on its way, under three heuristics; a flood under a fourth."""
+    status, records = run(shared_qop, "tampered", "--heuristics", "p50,delayed,tree-16,floor",
+                          "--only", "load=tampered,flood")
     assert status == 0, [record.reason for record in records.values()]
     return records
 
@@ -76,6 +76,15 @@ def test_the_level_is_what_altered_packets_say(tampered: dict[str, Record]) -> N
     assert lost["tree-16"]["failed"] == client(tampered["tree-16"])["altered_settled"]
 
 
+def test_load_is_no_way_past_the_floor(tampered: dict[str, Record]) -> None:
+    """Under a flood a receiver with a floor of 100 % never passes a packet unverified."""
+    record = tampered["floor"]
+    assert record.status == "ok", record.reason
+    assert "nothing made up is processed" in {check.check for check in record.evidence}
+    assert client(record)["verified"] == client(record)["processed"] > 50
+    assert client(record)["below_floor_s"] == client(record)["exposure_s"] == 0
+
+
 def differences(first: Any, second: Any, where: str = "") -> Iterator[str]:
     """Where two bodies of records differ: by any count or word, or by more than ticks."""
     if isinstance(first, dict):
@@ -119,3 +128,37 @@ def test_a_control_fails_its_own_check(qop: Qop, fault: str, check: str) -> None
     failed = {entry.check for entry in record.evidence if not entry.ok}
     # Without the right key there is no stream, and so nothing else holds either.
     assert check in failed if fault == "wrong-server-key" else failed == {check}
+
+
+@pytest.fixture(scope="module")
+def on_air(shared_qop: Qop) -> Record:
+    """A stream of two seconds through the tunnel of a policy, and through a handoff."""
+    done = shared_qop("run", STUDY, "--out", "air", "--frames", "60", "--repetitions", "1",
+                      "--heuristics", "tree-16", "--policies", "P12", "--scenarios", "R1")
+    [record] = shared_qop.records("air").values()
+    assert done.returncode == 0, record.reason
+    return record
+
+
+def test_layers_below_are_proven_beside_the_stream(on_air: Record) -> None:
+    """Today's checks of link, port, tunnel and mobility, and every packet's signature.
+
+    Nothing goes in clear between the tunnel at home and the one away, though the stream goes on.
+    """
+    assert {check.check for check in on_air.evidence} >= {
+        "every packet is authentic", "every packet is accounted for", "WEP-104 on every data frame",
+        "frames open with the keys in force", "EAP method TLS", "port is closed before",
+        "ISAKMP packets", "ESP transforms in the kernel", "no clear inner packet",
+        "registered with the foreign agent", "registration is authentic"}
+
+
+def test_a_handoff_costs_what_was_sent_meanwhile(on_air: Record) -> None:
+    """The stream goes on in the visited network; what was lost was lost by the handoff."""
+    counts = client(on_air)
+    lost = {cause: count for cause, count in counts["lost"].items() if count}
+    assert set(lost) == {"handoff"}
+    assert 0 < lost["handoff"] < counts["sent"] / 4
+    assert on_air.measured is not None
+    [[first, last]] = on_air.measured["lost_runs"]
+    assert last - first + 1 == lost["handoff"]
+    assert on_air.measured["handoff_s"] > 0.05

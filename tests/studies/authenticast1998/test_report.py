@@ -15,6 +15,8 @@ from measure.record import CheckRecord, Record, StudyRecord, write
 from studies import records as stored
 from studies.authenticast1998 import timelines
 from studies.authenticast1998.body import ClientRecord, Measured
+from studies.authenticast1998.factors import Disturbance
+from studies.authenticast1998.report import bound
 
 STUDY = studies.load("authenticast1998")
 PLAN = plan(RunRequest(STUDY, profile="paper"), {})
@@ -23,6 +25,8 @@ SENT = 1000
 RETENTION = {"delayed": 0.5, "adaptive-1998": 1.0, "adaptive-limit-150": 0.9, "p100": 0.25,
              "adaptive-gradual": 0.8}
 EXPOSED = {"adaptive-1998": 0.2, "adaptive-gradual": 0.8}
+#: Packets a second by load, where the source is another one; one client in any case.
+RATES = {"rate-19": 19.0, "rate-220": 220.0}
 FATES = {"p20": (80, 20), "secret-key": (0, 100), "delayed": (0, 300), "tree-16": (0, 100),
          "tesla": (0, 100)}
 
@@ -42,18 +46,20 @@ def body(cell: dict[str, str], repetition: int) -> dict[str, Any]:
     passed, lost = FATES.get(heuristic, (0, 0)) if cell["load"] == "tampered" else (0, 0)
     one = ClientRecord(
         name="c1", sent=SENT, arrived=SENT, processed=processed, verified=processed,
-        lost={"failed": lost, "bundle_failed": 0, "bundle_incomplete": 0, "buffer": 0},
+        lost={"air": 20, "handoff": 16 * (cell["scenario"] == "R1"), "shed": 0, "late": 0,
+              "failed": lost, "bundle_failed": 0, "bundle_incomplete": 0, "buffer": 0},
         altered=110 if lost or passed else 0, altered_settled=100 if lost or passed else 0,
         altered_processed=passed, bytes_processed=1400 * processed, duration_s=10.0,
         delay_median_s=0.01, delay_p99_s=0.02, exposure_s=0.0, below_floor_s=0.0,
-        max_gap_packets=80, signatures_verified=10)
+        max_gap_packets=80, signatures_verified=10, sent_pps=RATES.get(cell["load"], 117.0))
     measured = Measured(
         schema=1, seed=repetition, retention_share=processed / SENT, stream_goodput_bps=1e6,
         delay_median_s=0.01, delay_p99_s=0.02, level_share=0.5,
         exposure_share=EXPOSED.get(heuristic, 0.0) + repetition / 1000,
         sent_pps=117 - 10 * clients + repetition / 100,
         max_gap_packets=150 if heuristic == "adaptive-limit-150" else 80, clients=[one], changes=[],
-        lost_runs=[], gap_packets=[(0.0, 1.0), (1.0, 90.0)],
+        handoff_s=0.1 if cell["scenario"] == "R1" else None, lost_runs=[],
+        gap_packets=[(0.0, 1.0), (1.0, 90.0)],
         level_now_share=[(0.0, 1.0), (1.0, 0.1)], retained_share=[(0.0, 1.0), (1.0, 0.9)])
     return measured.model_dump(mode="json", by_alias=True)
 
@@ -102,7 +108,54 @@ def test_table_1_is_of_what_was_measured(report: Report) -> None:
     assert rows["delayed"][:2] == ["yes", "3.00"]
     assert rows["secret key"][:2] == ["no", "1.00"]
     assert {table.id for table in report.tables} >= {
-        "beside-idle", "beside-half", "beside-most", "beside-loss"}
+        "beside-idle", "beside-half", "beside-most", "beside-loss", "beside-flood", "on-air",
+        "rates", "fair-signing"}
+
+
+def entries(report: Report, table: str, row: int = 0) -> dict[str, float | str]:
+    """A row of a table by the keys of its columns: numbers, or words where there is none."""
+    made = next(each for each in report.tables if each.id == table)
+    return {column.key: entry.number.value if entry.number else entry.text
+            for column, entry in zip(made.columns, made.rows[row], strict=True)}
+
+
+def test_losses_on_the_air_are_told_by_where(report: Report) -> None:
+    """A row a policy, scenario and heuristic; a handoff's losses are its own."""
+    rows = [entries(report, "on-air", row) for row in range(32)]
+    roaming = [row for row in rows if row["scenario"] == "R1"]
+    assert len(roaming) == 16
+    assert {row["lost_handoff_packets"] for row in roaming} == {16}
+    assert {round(row["handoff_s"], 9) for row in roaming} == {0.1}
+    assert {row["lost_air_packets"] for row in rows} == {20}
+    assert {row["lost_handoff_packets"] for row in rows if row["scenario"] == "N2"} <= {0, "0"}
+
+
+def test_controllers_stand_beside_what_could_be_had(report: Report) -> None:
+    """Verified of sent is level and retention in one; nobody could have verified more."""
+    half = entries(report, "beside-half")
+    assert half["heuristic"] == "p15"
+    assert half["clairvoyant_share"] == 1.0
+    assert entries(report, "beside-loss")["clairvoyant_share"] == pytest.approx(0.98)
+    assert entries(report, "rates", 2)["heuristic"] == "tree-16"
+
+
+ASKED = {"delay_bound_ms": 1000.0, "packet_ms": 1.0, "payload_bytes": 1400, "buffer_packets": 100,
+         "frames": 300, "load_from_s": 2.0, "load_to_s": 6.0}
+WORK = {"sha1": {"bytes_per_s": 7.1e6}, "dsa-512-verify": {"seconds": 0.05}}
+
+
+@pytest.mark.parametrize(("share", "rate_pps", "at_most"), [
+    # Nothing stolen; half stolen, which groups of a second's packets make good.
+    (0.0, 100.0, 1.0), (0.5, 100.0, 1.0),
+    # 4 s at a hundredth of 588 packets/s: 400 - 24 sent there wait, for whom there is room of 200.
+    (0.99, 100.0, 1 - 176.5 / 1001),
+    # Far more than even groups let the processor do: 588 of 1000 each second, and the room.
+    (0.0, 1000.0, 0.76)])
+def test_the_clairvoyant_bound(share: float, rate_pps: float, at_most: float) -> None:
+    """Arrivals less what neither processor nor room can take."""
+    load = Disturbance("", share=share)
+    client = bound.means(ASKED, WORK, rate_pps)
+    assert bound.verified_at_most(load, ASKED, client) == pytest.approx(at_most, abs=0.02)
 
 
 @pytest.mark.parametrize("claim", ["A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8"])

@@ -12,12 +12,14 @@ import pytest
 import studies
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
+from policies import load
 from protocols.authenticast.source import Frames, read_frames
-from studies.authenticast1998 import checks, factors, programs
+from studies.authenticast1998 import checks, factors, judge, programs
 from topologies.loader import load_device
 from topologies.reading import ROOT
 
 STUDY = studies.load("authenticast1998")
+POLICIES = studies.FOLDER.parent / "policies"
 TRACE = studies.FOLDER / STUDY.id / "mpeg1.csv"
 
 
@@ -29,21 +31,62 @@ def planned(**levels: list[str]):
 def test_the_cells_are_those_behind_something():
     """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
     made = plan(RunRequest(STUDY, profile="paper"), {})
-    names = [cell.name for cell in made.cells]
+    wired = [cell for cell in made.cells if not factors.is_on_air(cell)]
+    names = [cell.name.removesuffix("-no-policy-star-155") for cell in wired]
     assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
     assert {f"{heuristic}-{count}-idle" for heuristic in ("delayed", "adaptive-1998")
             for count in "12345"} <= set(names)
     assert all(cell.ids["clients"] == "1" for cell in made.cells if cell.ids["load"] != "idle")
-    assert len(made.testbeds) == 2
+    on_air = {cell.name for cell in made.cells if cell not in wired}
+    assert on_air == {f"{heuristic}-1-idle-{policy}-{scenario}" for heuristic in factors.ON_AIR
+                      for policy in ("P1", "P2", "P8", "P12") for scenario in ("N2", "R1")}
+    assert len({testbed.spec.policy.id for testbed in made.testbeds.values()
+                if testbed.spec.policy}) == 4
     assert made.settings.clock == "virtual"
 
 
 def test_a_user_may_ask_for_any_cell():
     """Levels that the study does not combine are combined where somebody asks for them."""
     made = planned(heuristic=["p70"], clients=["7"], load=["most"])
-    assert [cell.name for cell in made.cells] == ["p70-7-most"]
+    assert [cell.name for cell in made.cells] == ["p70-7-most-no-policy-star-155"]
     [testbed] = made.testbeds.values()
     assert len(testbed.spec.network.of_duty("client")) == 7
+
+
+def policy_file(folder: Path, stream: str) -> Path:
+    """A policy of the user's that lays a stream over P8's layers."""
+    file = folder / "mine.yml"
+    (folder / "P8.yml").write_text((POLICIES / "P8.yml").read_text())
+    file.write_text(f"id: MINE\nname: mine\nextends: P8.yml\nlayers:\n  stream: {stream}\n")
+    return file
+
+
+def test_a_policy_says_how_its_stream_is_authenticated(tmp_path: Path):
+    """Its layer becomes the client's wish; daemons are rendered from the layers below alone."""
+    file = policy_file(tmp_path, "{scheme: delayed, bundle: 5, range: [10, 100], "
+                       "controller: blend-1998, limit_packets: 40}")
+    made = planned(policy=[str(file)], scenario=["N2", "R1"])
+    assert [cell.name for cell in made.cells] == [
+        "of-policy-1-idle-MINE-N2", "of-policy-1-idle-MINE-R1"]
+    task = STUDY.task(made.cells[0], made.asked)
+    assert task["heuristic"]["wish"] == {"scheme": "delayed", "range": [10, 100], "bundle": 5,
+                                         "automatic": True}
+    assert task["heuristic"]["controller"] == {"kind": "blend-1998", "limit": 40}
+    assert task["asked"]["payload_bytes"] == 1180
+    spec = STUDY.testbed(made.cells[0], made.asked)
+    assert spec.policy is not None
+    assert spec.policy.digest() == load(POLICIES / "P8.yml").digest()
+    kept = made.manifest.levels["policy"]["MINE"]
+    assert STUDY.level(STUDY.factors[3], "MINE", kept).digest == made.cells[0].levels[
+        "policy"].digest
+
+
+def test_a_study_that_does_not_run_a_layer_refuses_it(tmp_path: Path):
+    """In one line that names the policy, the layer and what to do."""
+    file = policy_file(tmp_path, "{scheme: tesla}")
+    with pytest.raises(UserError, match=r"policy MINE: layers\.stream is above the network's, and "
+                       r"this study does not run it .*; leave it out"):
+        plan(RunRequest(studies.load("qop2007"), files={"policy": [file]}), {})
 
 
 @pytest.mark.parametrize(("sets", "words"), [
@@ -131,3 +174,50 @@ def passed(count: int, settled: int) -> list[Any]:
 def test_the_level_is_proven_by_what_passes(count: int, settled: int, level: float, holds: bool):
     """Altered packets pass as often as the level lets them: not more, and not less either."""
     assert checks._level(passed(count, settled), level).ok is holds
+
+
+def seen(**fields: Any) -> judge.Seen:
+    """A client of whose packets only something is known."""
+    nothing: dict[str, Any] = {
+        "name": "c1", "sent": {}, "sent_ns": {}, "arrived": {}, "repeated": 0, "whole": (),
+        "verified": None, "rows": (), "account": None, "gaps": (), "kernel_drops": 0, "made_up": 0,
+        "away": frozenset()}
+    return judge.Seen(**{**nothing, **fields})
+
+
+def test_losses_are_told_by_where():
+    """On the way by both captures, of these what was sent between two networks; then the buffer."""
+    sent = {(7, number): b"x" for number in range(10)}
+    arrived = dict.fromkeys(list(sent)[4:], b"x")
+    lost = {"air": 3, "buffer": 3, "failed": 1}
+    told = seen(sent=sent, arrived=arrived, account={"lost": lost}, away={(7, 2), (7, 3), (7, 9)})
+    assert told.lost == {"air": 2, "handoff": 2, "buffer": 2, "failed": 1}
+
+
+def row(sequence: int, fate: str) -> judge.Row:
+    """What became of a packet."""
+    return judge.Row((7, sequence), 0, 0, fate, "")
+
+
+@pytest.mark.parametrize(("made_up", "processed", "holds"), [
+    (5, (1, "verified"), True), (5, (2 ** 40 + 3, "unverified"), False),
+    (5, (2 ** 40 + 3, "failed"), True), (0, (1, "verified"), False)])
+def test_nothing_made_up_is_processed(made_up: int, processed: tuple[int, str], holds: bool):
+    """A flood that did not arrive proves nothing, and one forged packet in use fails."""
+    client = seen(sent={(7, 1): b"x"}, rows=[row(*processed)], made_up=made_up)
+    assert checks._not_flooded([client]).ok is holds
+
+
+def test_a_server_signs_more_for_whom_it_is_told():
+    """The first client's weight is the load's; a load with a rate has a source of its own."""
+    asked = {"signing": "online", "precomputed_ms": 4.5, "payload_bytes": 1400, "frames": 300,
+             "delay_bound_ms": 1000, "limit": 60}
+    load = {"has_security": True, "weight": 2.0, "rate_pps": 19.0}
+    task = {"asked": asked, "load": load, "heuristic": {"controller": {"kind": "static"}}}
+    device = {"work": {"sha1": {"bytes_per_s": 1e6}, "dsa-512-sign": {"seconds": 0.03},
+                       "dsa-512-verify": {"seconds": 0.05}}}
+    made = programs.server(task, device, address="a", keys=TRACE.parent, trace=TRACE,
+                           clients=["c1", "c2"], seed=1)
+    assert [client["weight"] for client in made["clients"]] == [2.0, 1.0]
+    assert made["source"] == {"kind": "constant", "packets_per_s": 19.0, "packets": 190,
+                              "payload_bytes": 1400, "seed": 1}

@@ -131,7 +131,8 @@ def test_captures_are_read(tmp_path: Path):
     one = frame(b"\x11payload")
     file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
                      + struct.pack("<IIII", 1, 2, len(one), len(one)) + one)
-    assert list(captures.read(file)) == [WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload")]
+    assert list(captures.read(file)) == [
+        WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload", 1.000002)]
     file.write_text("no capture")
     with pytest.raises(MeasureError, match=r"a\.pcap is no capture"):
         list(captures.read(file))

@@ -65,7 +65,11 @@ def repeated(recording: str, folder: Path, count: int) -> Repetition:
             "stamps": {name: values["stamps"][name] - by_s for name in at_home},
             "events": [event | {"at_s": event["at_s"] - by_s} for event in values["events"]],
             "kernel": values["kernel"], "registration": values["registration"], "left": nothing}
-        values["parts"][f"auth{number}"] = json.loads(json.dumps(part))
+        part = json.loads(json.dumps(part))
+        for states in part["kernel"].get("after_traffic", {}).values():
+            for state in states:
+                state["packets"] = 1  # no stream came after it
+        values["parts"][f"auth{number}"] = part
     return folder, values
 
 
@@ -105,6 +109,10 @@ def test_each_is_a_sample(recording: str, tmp_path: Path) -> None:
 def swapped(source: str) -> Callable[[Repetition], None]:
     """The second authentication was that of another policy."""
     def change(repetition: Repetition) -> None:
+        counts = {entry["file"]: entry["captured"] for entry in raw(source)["captures"]}
+        for entry in repetition[1]["captures"]:
+            if entry["file"].startswith("auth2-"):
+                entry["captured"] = counts[f"auth-{entry['point']}.pcap"]
         for point in POINTS:
             # Its packets at the time of this one's.
             begun = raw(source)["stamps"]["start"]

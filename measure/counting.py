@@ -1,0 +1,98 @@
+"""Captures are held to what others counted: tcpdump's own count, IPsec's associations, iperf3.
+
+A capture that started late, ended early or was cut has fewer packets than went through the kernel,
+and no check on the packets that are there would notice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from measure import iperf
+from measure.observed import Check, Observed
+
+#: A sampled count this many standard deviations below its mean comes once in thirty thousand.
+_DEVIATIONS = 4
+
+
+@dataclass(frozen=True)
+class PacketCount:
+    """What a capture has of something, and the least that it must have."""
+
+    what: str
+    captured: int
+    least: int
+
+    def __str__(self) -> str:
+        return f"{self.captured} {self.what} of at least {self.least}"
+
+
+def verify(seen: Observed) -> Iterator[Check]:
+    """The captures of a repetition, or of a part of it, have all that was counted elsewhere."""
+    counts = [*_files(seen), *_datagrams(seen), *_esp(seen)]
+    short = [count for count in counts if count.captured < count.least]
+    yield Check("captures hold what was counted", bool(counts) and not short,
+                "; ".join(map(str, short or counts[len(seen.raw["captures"]):]))
+                or f"{len(counts)} files have the packets that tcpdump counted")
+
+
+def _files(seen: Observed) -> Iterator[PacketCount]:
+    """Each file has the packets that tcpdump says it wrote."""
+    for entry in seen.raw["captures"]:
+        name = str(entry["file"]).removesuffix(".pcap")
+        packets = seen.packets(name) or seen.packets(f"auth-{name.rpartition('-')[2]}")
+        yield PacketCount(f"packets in {name}", len(packets), entry["captured"])
+
+
+def _datagrams(seen: Observed) -> Iterator[PacketCount]:
+    """The stream's datagrams, as many as iperf3's server has received."""
+    if "iperf_udp" not in seen.raw:
+        return
+    size_bytes, received = iperf.datagrams(seen.raw["iperf_udp"])
+    begun_s = seen.raw["stamps"]["udp_start"]
+    arrived = [p for p in seen.packets("traffic-peer")
+               if p.udp_dst == iperf.PORT and p.time_s >= begun_s]
+    yield PacketCount("datagrams at the peer", len(arrived), received)
+    sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
+            and p.length >= size_bytes and p.time_s >= begun_s]
+    yield PacketCount("frames of a datagram's size on the air", len(sent),
+                sampled_at_least(received, _one_in(seen, "traffic-air")))
+
+
+def sampled_at_least(total: int, one_in: int) -> int:
+    """How many of `total` there are at the very least where 1 in so many is taken, by chance."""
+    share = 1 / one_in
+    return max(0, math.ceil(total * share - _DEVIATIONS * math.sqrt(total * share * (1 - share))))
+
+
+def _esp(seen: Observed) -> Iterator[PacketCount]:
+    """Packets of ESP behind the access point, as many as the receiving end has counted."""
+    getting_on, stream = seen.behind_access_points("auth")[-1], seen.packets("traffic-wire")
+    for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
+        before, during = (sum(bool(p.esp_spi) and (p.ip_src, p.ip_dst) == ends for p in packets)
+                          for packets in (getting_on, stream))
+        rest = sampled_at_least(max(0, counted - before), _one_in(seen, "traffic-wire"))
+        yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
+                    min(before, counted) + rest)
+
+
+def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[str, str], int]:
+    """Packets from one address to another by the end that has counted fewer: the receiving one."""
+    totals: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for of_node in states.values():
+        sums: dict[tuple[str, str], int] = defaultdict(int)
+        for state in of_node:
+            sums[state["src"], state["dst"]] += state.get("packets", 0)
+        for pair, packets in sums.items():
+            totals[pair].append(packets)
+    return {pair: min(counts) for pair, counts in totals.items()}
+
+
+def _one_in(seen: Observed, name: str) -> int:
+    """Of how many expected packets a capture keeps one."""
+    return max((entry.get("one_in", 1) for entry in seen.raw["captures"]
+                if entry["file"] == f"{name}.pcap"), default=1)

@@ -1,0 +1,69 @@
+"""ESP packets of a capture are opened with the keys that the kernels of a testbed had.
+
+What leaves a node through its tunnel no capture there shows in clear. Heads suffice: a packet that
+was cut short opens as far as it goes, so that its integrity is not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from measure.pcap import CapturedFrame
+
+_ETHERNET_BYTES, _IPV4 = 14, 0x0800
+_ESP, _UDP = 50, 17
+_SPI_AND_NUMBER_BYTES, _COUNTER_IV_BYTES, _SALT_BYTES = 8, 8, 4
+#: By the kernel's names: block ciphers that begin with an initialisation vector.
+_BLOCKS = {"cbc(des3_ede)": (TripleDES, 8), "cbc(aes)": (algorithms.AES, 16)}
+_COUNTED = "rfc4106(gcm(aes))"
+#: GCM's counter of the first block of text.
+_FIRST = b"\0\0\0\2"
+
+
+def opened(frames: Iterable[CapturedFrame],
+           keys: Sequence[Mapping[str, str]]) -> Iterator[CapturedFrame]:
+    """Every frame; ESP that a key of `kernel.xfrm_keys` fits as the frame that it holds.
+
+    What no key opens comes as it is.
+    """
+    by_spi = {int(key["spi"], 16): key for key in keys}
+    for frame in frames:
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _ESP:
+            yield frame
+            continue
+        start = (packet[0] & 15) * 4
+        key = by_spi.get(int.from_bytes(packet[start:start + 4], "big"))
+        inner = _inner(packet[start + _SPI_AND_NUMBER_BYTES:], key) if key else b""
+        if key and inner and key.get("mode") != "tunnel":
+            # The transport's own header follows; what its protocol is only the trailer says.
+            inner = packet[:9] + bytes((_UDP,)) + packet[10:start] + inner
+        is_packet = inner[:1] == b"\x45" and len(inner) > 20
+        yield replace(frame, data=frame.data[:_ETHERNET_BYTES] + inner) if is_packet else frame
+
+
+def _inner(body: bytes, key: Mapping[str, str]) -> bytes:
+    """What an ESP packet's body holds, as far as it was captured; b"" where that is unknown."""
+    secret = bytes.fromhex(key.get("enc_key", ""))
+    name = key.get("enc", "")
+    if name in _BLOCKS:
+        algorithm, size = _BLOCKS[name]
+        text = body[size:size + (len(body) - size) // size * size]
+        mode: modes.Mode = modes.CBC(body[:size])
+    elif name == _COUNTED:
+        text = body[_COUNTER_IV_BYTES:]
+        algorithm, mode = algorithms.AES, modes.CTR(
+            secret[-_SALT_BYTES:] + body[:_COUNTER_IV_BYTES] + _FIRST)
+        secret = secret[:-_SALT_BYTES]
+    else:
+        return b""
+    if len(text) < 1:
+        return b""
+    cipher: Cipher[Any] = Cipher(algorithm(secret), mode)
+    decryptor = cipher.decryptor()
+    return decryptor.update(text) + decryptor.finalize()

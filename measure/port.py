@@ -1,0 +1,51 @@
+"""A port that has not been opened is asked from outside: what passes it shows in two captures.
+
+Standard library only: this runs inside the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import injection
+from measure.capture import WHOLE, Point, capturing
+from measure.points import AIR, wire_point
+from measure.station import MeasuredStation
+from measure.workload import Site
+from topologies.model import Scenario
+
+_KNOCK_S = 0.25
+
+
+@dataclass(frozen=True)
+class PortCheck:
+    """What was seen of a closed port: raw values, and captures with their summaries."""
+
+    raw: dict[str, Any]
+    captures: list[tuple[dict[str, Any], bytes]]
+
+
+def knock(site: Site, scenario: Scenario, measured: MeasuredStation,
+          out: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Ask everybody on the network something in clear, past the station's own closed port.
+
+    Its kernel holds back what is sent while unauthorized, so this goes out by a monitor
+    interface of the same radio. The captures on the air and on the wire behind it.
+    """
+    nodes, home, mac = site.network.nodes, scenario.home, measured.mac
+    station, cell = nodes[measured.name], nodes[home]
+    question = injection.asking(mac, station.address, nodes[scenario.agent].address)
+    frame = injection.from_station(mac, cell.interfaces[cell.radio_interface].radio or "",
+                                   injection.BROADCAST, question)
+    points = [Point("air", None, AIR, f"type data and wlan addr2 {mac} and "
+                    f"wlan addr3 {injection.BROADCAST}"),
+              wire_point(scenario.network, "wire", home, f"arp and ether src {mac}")]
+    taken: list[dict[str, Any]] = []
+    with capturing(site.testbed, points, WHOLE, part="port", out=out, logs=site.logs,
+                   summaries=taken):
+        injection.inject(site.testbed, measured.name, station, frame)
+        time.sleep(_KNOCK_S)  # nothing is awaited: the check is that nothing comes
+    return [(summary, (out / summary["file"]).read_bytes()) for summary in taken]

@@ -1,0 +1,139 @@
+"""Layers above the network's: what programs of a study do, end to end, over a policy's others.
+
+No daemon is rendered from them. A study says which of them it runs, and refuses the others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from policies.errors import fault
+from policies.fields import Whole
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
+_MOST_PACKETS = 1024
+#: Packets that are signed together unless a policy says how many.
+_BUNDLES = {"delayed": 3, "tree": 16}
+
+
+def _percent(value: int) -> int:
+    if not 0 <= value <= 100:
+        raise fault(f"{value} is no percentage", "write 0 to 100")
+    return value
+
+
+def _packets(value: int) -> int:
+    if not 1 <= value <= _MOST_PACKETS:
+        raise fault(f"{value} packets are too {'few' if value < 1 else 'many'}",
+                    f"write 1 to {_MOST_PACKETS}")
+    return value
+
+
+_Percent = Annotated[int, AfterValidator(_percent), Whole]
+_Packets = Annotated[int, AfterValidator(_packets), Whole]
+
+
+class StreamLayer(BaseModel):
+    """How each packet of a stream is authenticated, from its server to its receiver."""
+
+    model_config = _CONFIG
+
+    scheme: Literal["percentage", "delayed", "secret-key", "tree", "tesla"] = Field(
+        description="What stands behind packets: a signature each, of which some are verified; "
+        "one for a bundle; tags; one for a tree of packets; tags whose keys are told later.")
+    bundle: _Packets | None = Field(
+        default=None, description="Packets that are signed together, for delayed and tree. Left "
+        "out: 3 and 16.")
+    range: list[_Percent] = Field(
+        default=[0, 100], description="Lowest and highest share of packets, in per cent, that is "
+        "verified before they are used; the lowest is the floor.")
+    level: _Percent | None = Field(
+        default=None, description="The share that is verified at first, for percentage. Left out: "
+        "the highest of the range.")
+    controller: Literal["blend-1998", "delayed-first-1998", "bounded", "lyapunov"] | None = Field(
+        default=None, description="What changes the setting while the stream runs; absent: "
+        "nothing does.")
+    limit_packets: _Packets | None = Field(
+        default=None, description="How far a receiver may be behind before a controller of 1998 "
+        "acts. Left out: what is asked of the run.")
+    algorithm: Literal["DSA"] = Field(default="DSA", description="What signs packets.")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether a third party can be convinced: by signatures, and by no tags."""
+        return self.scheme in ("percentage", "delayed", "tree")
+
+    @property
+    def bundle_packets(self) -> int:
+        """Packets that are signed together."""
+        return self.bundle or _BUNDLES.get(self.scheme, 1)
+
+    @model_validator(mode="after")
+    def _range_is_one(self) -> Self:
+        if len(self.range) != 2:
+            raise fault("range: two levels belong there", "write [lowest, highest], in per cent",
+                        ("range",))
+        low, high = self.range
+        if low > high:
+            raise fault(f"range: {low} to {high} % is upside down", "write the lower level first",
+                        ("range",))
+        return self
+
+    @model_validator(mode="after")
+    def _level_fits(self) -> Self:
+        if self.level is None:
+            return self
+        if self.scheme != "percentage":
+            raise fault(f"{self.scheme} verifies every packet, so that it has no level",
+                        "leave out level, or write scheme: percentage", ("level",), ("scheme",))
+        low, high = self.range[:2] if len(self.range) == 2 else (0, 100)
+        if not low <= self.level <= high:
+            what = f"is below the floor of {low} %" if self.level < low else \
+                f"is above the range, which ends at {high} %"
+            raise fault(f"level: {self.level} % {what}", "change it, or the range", ("level",))
+        return self
+
+    @model_validator(mode="after")
+    def _rest_fits(self) -> Self:
+        if self.bundle is not None and self.scheme not in _BUNDLES:
+            raise fault(f"{self.scheme} has no bundles", "leave out bundle, or write scheme: "
+                        "delayed or tree", ("bundle",), ("scheme",))
+        if self.limit_packets is not None and not (self.controller or "").endswith("1998"):
+            raise fault("limit_packets is for the controllers of 1998", "leave it out, or write "
+                        "controller: blend-1998", ("limit_packets",), ("controller",))
+        if self.controller == "bounded" and self.scheme not in _BUNDLES:
+            raise fault("controller: bounded chooses bundles, and "
+                        f"{self.scheme} has none", "write scheme: delayed or tree", ("controller",),
+                        ("scheme",))
+        return self
+
+
+class UpperLayers(BaseModel):
+    """The layers above the network's; one that is absent or null is switched off."""
+
+    model_config = _CONFIG
+
+    stream: StreamLayer | None = Field(
+        default=None, description="How a stream's packets are authenticated; absent: they are not.")
+
+    @property
+    def upper(self) -> list[str]:
+        """The names of those that are switched on."""
+        return [name for name in UpperLayers.model_fields if getattr(self, name) is not None]
+
+    @model_serializer(mode="wrap")
+    def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Policies without them say, render and digest what they always did.
+        said: dict[str, Any] = handler(self)
+        return {name: value for name, value in said.items()
+                if name not in UpperLayers.model_fields or value is not None}

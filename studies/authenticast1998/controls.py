@@ -1,0 +1,28 @@
+"""Negative controls on the air: a layer below is taken away, and the stream flows on without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies import Policy
+from studies.authenticast1998.programs import AROUND_THE_TUNNEL
+from studies.study import Fault
+
+
+def _without_link(policy: Policy) -> Policy:
+    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+
+
+def _on(policy: str) -> dict[str, str]:
+    return {"heuristic": "tree-16", "clients": "1", "load": "idle", "policy": policy,
+            "scenario": "N2"}
+
+
+ON_AIR: Mapping[str, Fault] = {
+    "stream-without-wep": Fault(
+        "neither end of the air has WEP", policy=_without_link, on=_on("P2"),
+        fails=["WEP-104 on every data frame", "initialisation vectors differ",
+               "static WEP key in use"]),
+    AROUND_THE_TUNNEL: Fault(
+        "the stream's packets go around the tunnel", on=_on("P12"),
+        fails=["no clear inner packet"])}

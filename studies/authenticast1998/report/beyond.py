@@ -1,0 +1,118 @@
+"""What 1998 did not have: controllers beside the best static setting and the clairvoyant bound.
+
+And the rate of trees against signing each packet, and how fairly a server signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Cells, Observation
+from analysis.numbers import observed, of_value
+from analysis.table import Column, Entry, Quantity, Table
+from studies.authenticast1998.factors import (
+    BESIDE,
+    DISTURBANCES,
+    FLOODED,
+    HEURISTICS,
+    RATES,
+    SHARED,
+)
+from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, LEVEL, RETENTION, SENT
+from studies.authenticast1998.report import bound, wired
+
+_SHOWN = (RETENTION, LEVEL, EXPOSURE, DELAY_P99)
+_COMPARED = ("idle", "half", "most", "loss", "flood")
+_VERIFIED = "verified_share"
+_NOTES = (
+    ("Retention never stands alone: a level that was given up is no success. Verified of sent is "
+     "both in one: the share of all packets that were verified and used."),
+    ("Clairvoyant: what could have been verified and used by whoever knows arrivals, load and "
+     "forgeries in advance, within the delay bound; a fluid, so no setting reaches it quite."))
+
+
+def all_of(cells: Cells) -> Iterator[Table]:
+    """The tables whose cells were measured."""
+    for made in (*(_compared(cells, load) for load in _COMPARED), _rates(cells), _fair(cells)):
+        if made is not None:
+            yield made
+
+
+def _compared(cells: Cells, load: str) -> Table | None:
+    at_most = _at_most(cells, load)
+    rows = []
+    for heuristic in FLOODED if load == "flood" else BESIDE:
+        ids = wired.cell(cells, (heuristic, "1", load))
+        if ids in cells.results.cells and isinstance(cells.value(RETENTION.name, ids), Observation):
+            rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
+                         *(of_value(cells.value(metric.name, ids)) for metric in _SHOWN),
+                         observed(cells.mean_of_any(_VERIFIED, ids)), at_most))
+    if len(rows) < 2:
+        return None
+    columns = (Column("heuristic", "Heuristic"), *(
+        Column(metric.name, metric.sentence, metric.unit, metric.scale, metric.digits)
+        for metric in _SHOWN), Column(_VERIFIED, "Verified of sent", "%", 100.0, 1),
+        Column("clairvoyant_share", "Clairvoyant", "%", 100.0, 1))
+    return Table(f"beside-{load}", f"One client; {DISTURBANCES[load].title}", columns, tuple(rows),
+                 "Schemes and controllers of 1998 and later, side by side.", _NOTES)
+
+
+def _at_most(cells: Cells, load: str) -> Entry:
+    """The bound of a load, from the rate that the server sent at; a dash where that is unknown."""
+    manifest = cells.results.manifest
+    rates = [observation.estimate.mean for heuristic in BESIDE if (
+        observation := cells.mean_of_any(SENT.name, wired.cell(cells, (heuristic, "1", load))))]
+    if manifest is None or not rates:
+        return Entry("-")
+    asked = manifest.asked
+    work = manifest.devices[asked["client_device"]]["work"]
+    share = bound.verified_at_most(DISTURBANCES[load], asked,
+                                   bound.means(asked, work, max(rates)))
+    return Entry(number=Quantity(share))
+
+
+def _rates(cells: Cells) -> Table | None:
+    """What a receiver verifies a second, packet by packet and with trees, where the wire loses."""
+    names = ("verified_pps", RETENTION.name, SENT.name, DELAY_P99.name)
+    rows, first = [], None
+    for heuristic, load in RATES:
+        ids = wired.cell(cells, (heuristic, "1", load))
+        values = [cells.mean_of_any(name, ids) for name in names]
+        if values[0] is None:
+            continue
+        first = first or values[0].estimate.mean
+        rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
+                     *(observed(value) for value in values),
+                     Entry(number=Quantity(values[0].estimate.mean / first))))
+    if len(rows) < 2:
+        return None
+    columns = (Column("heuristic", "Heuristic"),
+               Column("verified_pps", "Verified", "1/s", digits=1),
+               Column(RETENTION.name, RETENTION.sentence, "%", 100.0, 1),
+               Column(SENT.name, "Sent", "1/s", digits=1),
+               Column(DELAY_P99.name, DELAY_P99.sentence, "ms", 1e3, 0),
+               Column("times", "Times the first", digits=1))
+    return Table("rates", "The rate of trees against signing each packet, at 2 % loss", columns,
+                 tuple(rows), "One client, one device. The first row is what the receiver can "
+                 "sustain packet by packet; the second asks the same of it at the trees' rate.",
+                 ("All of a tree's packets can be verified alone, so that a lost one costs itself.",
+                  ))
+
+
+def _fair(cells: Cells) -> Table | None:
+    """What a server that cannot sign for all gives each."""
+    names = ("first_sent_pps", "others_sent_pps", "worst_sent_pps", "fairness_share")
+    rows = []
+    for load in ("idle", "weighted"):
+        values = [cells.mean_of_any(name, wired.cell(cells, (*SHARED, load))) for name in names]
+        if values[0] is not None:
+            rows.append((Entry(DISTURBANCES[load].title), *map(observed, values)))
+    if not rows:
+        return None
+    columns = (Column("load", "Load"), Column("first_sent_pps", "First client", "1/s", digits=1),
+               Column("others_sent_pps", "Others, mean", "1/s", digits=1),
+               Column("worst_sent_pps", "Worst of all", "1/s", digits=1),
+               Column("fairness_share", "Jain's index", digits=3))
+    return Table("fair-signing", "Fair signing: 5 clients of a server that cannot sign for all",
+                 columns, tuple(rows), "Packets signed and sent a second; each video asks for 117.",
+                 ("Jain's index of the rates is 1 where all are alike: without weights.",))

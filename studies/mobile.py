@@ -1,0 +1,136 @@
+"""The mobile world as studies vary it: policies and scenarios, the project's and the user's.
+
+Two factors, the air, and how a results folder's levels are made again. A study says which policies
+it takes by itself, and which layers above the network's its programs run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from measure.manifest import LevelRecord
+from policies import Policy, PolicyError, load, load_all
+from studies.parts import Level, LevelError, StudyError
+from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
+from topologies.model import Medium, Scenario, from_json
+
+NO_MEDIUM = "none"
+#: Secrets of a run that a policy on the air is proven with.
+JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
+               "mobile_ip.key_hex")
+_FILES = (".yml", ".yaml")
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Reads a study's policies: its own choice of the project's, by name, or the user's files.
+
+    `own` are those that it takes where none are asked for, `beside` the ones that files alone are
+    compared to. `runs` are the layers above the network's that its programs run: a policy with
+    others is refused.
+    """
+
+    own: Sequence[str]
+    beside: Sequence[str] = ()
+    runs: Collection[str] = frozenset()
+
+    def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        """Their levels, in the order that they were asked for. Raises StudyError."""
+        known = {policy.id: policy for policy in load_all()}
+        named = [*names] or ([*self.beside] if files else [*self.own])
+        for name in named:
+            if name not in known and not name.endswith(_FILES):
+                raise LevelError(f"{name}: no such policy; choose from {', '.join(known)}, or give "
+                                 "a file with --policy")
+        try:
+            chosen = [known[name] if name in known else load(name) for name in named]
+            chosen += [load(path) for path in files]
+        except PolicyError as error:
+            raise StudyError(str(error)) from None
+        ids = [policy.id for policy in chosen]
+        for policy in chosen:
+            if ids.count(policy.id) > 1:
+                raise StudyError(f"policy {policy.id} is there twice; give your file an id of its "
+                                 "own")
+            self._check(policy)
+        return [policy_level(policy) for policy in chosen]
+
+    def _check(self, policy: Policy) -> None:
+        """Refuse a layer that nothing in the study would run."""
+        strange = [name for name in policy.layers.upper if name not in self.runs]
+        if strange:
+            runs = f"it runs {' and '.join(sorted(self.runs))}" if self.runs else "it runs none"
+            raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
+                             f"this study does not run it ({runs} of these); leave it out, or "
+                             "choose a study that does")
+
+
+def policy_level(policy: Policy) -> Level:
+    """A policy as a level; its name is no part of the digest."""
+    return Level(policy.id, policy.name, value=policy, digest=policy.digest(), content={
+        "name": policy.name, "layers": policy.layers.model_dump(mode="json")})
+
+
+def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+    """Scenarios by name or file, or all that come with the project. Raises StudyError."""
+    chosen = [*names, *map(str, files)] or scenario_ids()
+    for name in chosen:
+        if name not in scenario_ids() and not name.endswith(_FILES):
+            raise LevelError(f"{name}: no such scenario; choose from {', '.join(scenario_ids())}, "
+                             "or give a .yml file")
+    try:
+        levels = [scenario_level(load_scenario(name)) for name in chosen]
+    except TopologyError as error:
+        raise StudyError(str(error)) from None
+    ids = [level.id for level in levels]
+    for level in levels:
+        if ids.count(level.id) > 1:
+            raise StudyError(f"scenario {level.id} is there twice; give your file an id of its own")
+    return levels
+
+
+def scenario_level(scenario: Scenario) -> Level:
+    """A scenario as a level."""
+    content = to_json(scenario)
+    return Level(scenario.id, scenario.title, value=scenario, content=content,
+                 digest=scenario_digest(content))
+
+
+def level(factor: str, name: str, entry: LevelRecord) -> Level:
+    """A level of `policy` or `scenario` as a results folder keeps it. Raises StudyError."""
+    try:
+        made = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
+            policy_level(Policy.model_validate_json(json.dumps({"id": name, **entry.content})))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise StudyError(f"{factor} {name}: its content is no {factor}") from None
+    if (made.id, made.digest) != (name, entry.digest):
+        raise StudyError(f"{factor} {name} is not what its digest says")
+    return made
+
+
+def scenario_digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of what of a scenario decides what is measured: not where nodes stand or drive."""
+    # Read back first: a field that came later has its default in what was kept before.
+    document = asdict(from_json(Scenario, content))
+    for part in ("title", "mobility"):
+        del document[part]
+    for node in document["network"]["nodes"].values():
+        del node["position"]
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def air(name: str) -> Medium | None:
+    """The air of a name or file; None for none, where frames take no time. Raises StudyError."""
+    if name == NO_MEDIUM:
+        return None
+    try:
+        return load_medium(name)
+    except TopologyError as error:
+        raise StudyError(str(error)) from None

@@ -1,0 +1,365 @@
+"""A cluster that trusts nobody: who is let in, what is unpickled, and what a lie costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import signal
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import Client, Security, Worker
+from distributed.comm import connect
+from distributed.comm.registry import get_backend
+from distributed.protocol.serialize import ToPickle
+
+import made_up_measuring as made_up
+from conftest import PATIENCE_S
+from guest.cache import cache_root
+from harness.cluster import campaign, extra, guard, keys, received
+from harness.cluster.keys import ClusterKey, Role
+from harness.cluster.measuring import Share
+from harness.cluster.serving import PlainWorker
+from harness.errors import UserError
+from made_up_cluster import Run, comes, plan_of, workers
+from made_up_measuring import Lie, Script, event, finding, said
+from measure.record import StudyRecord
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+# --- Who is let in --------------------------------------------------------------------------------
+
+
+def plain(_: ClusterKey) -> Security:
+    """No TLS at all."""
+    return Security()
+
+
+class Uncertified(Security):  # type: ignore[misc]
+    """Believes the scheduler, and shows no certificate at all."""
+
+    def _get_tls_context(self, tls: dict[str, str], purpose: ssl.Purpose) -> ssl.SSLContext:
+        context = ssl.create_default_context(purpose, cadata=tls["ca_file"])
+        context.check_hostname = False
+        return context
+
+
+STRANGERS: dict[str, Callable[[ClusterKey], Security]] = {
+    "of another authority": lambda _: ClusterKey.new().lowered(Role.WORKER).security(),
+    # Believes the scheduler, which does not believe it.
+    "of another secret": lambda key: replace(key, secret=bytes(32)).security(),
+    "no certificate": lambda key: Uncertified(tls_ca_file=key.security().tls_ca_file),
+    "no TLS": plain,
+    "a worker that says it is a run": lambda key: replace(key, role=Role.RUN).security()}
+
+
+async def test_strangers_are_refused(script: Script) -> None:
+    """Neither as a worker nor as a run; those with the cluster's own keys are let in.
+
+    Who has the key for runs may lend, too.
+    """
+    async with workers(0) as cluster:
+        for name, secure in STRANGERS.items():
+            security = secure(cluster.key.lowered(Role.WORKER))
+            address = cluster.scheduler.address
+            address = address.replace("tls", "tcp") if name == "no TLS" else address
+            with pytest.raises((OSError, TimeoutError, RuntimeError)):
+                await Worker(address, security=security, death_timeout=0.5, dashboard=False)
+            with pytest.raises((OSError, TimeoutError)):
+                await Client(address, asynchronous=True, security=security, timeout=0.5)
+            assert not cluster.scheduler.workers, name
+            assert set(cluster.scheduler.clients) == {"fire-and-forget"}, name
+        await cluster.add()
+        cluster.key = cluster.key.lowered(Role.RUN)
+        await cluster.add()
+        async with Client(cluster.scheduler.address, asynchronous=True,
+                          security=cluster.key.security()):
+            assert len(cluster.scheduler.workers) == 2
+
+
+async def test_workers_let_in_their_scheduler_only(script: Script) -> None:
+    """Another worker, or a run, cannot have a program run there."""
+    async with workers(1) as cluster:
+        for peer in (Role.WORKER, Role.RUN):
+            arguments = cluster.key.lowered(peer).security().get_connection_args("worker")
+            with pytest.raises(OSError, match=r"Timed out|TLS|closed"):
+                await connect(cluster.workers[0].address, timeout=0.5, **arguments)
+        arguments = cluster.key.security().get_connection_args("scheduler")
+        await (await connect(cluster.workers[0].address, **arguments)).close()
+
+
+def test_keys_go_down_and_not_up() -> None:
+    """A run's key is a worker's as well; no other use of one is accepted."""
+    key = ClusterKey.new()
+    run, worker = key.lowered(Role.RUN), key.lowered(Role.WORKER)
+    assert ClusterKey.parse(str(key), Role.SCHEDULER) == key
+    own = ClusterKey.parse("scheduler-" + 43 * "-" + "=", Role.SCHEDULER)
+    assert ClusterKey.parse(str(own.lowered(Role.RUN)), Role.RUN).scheduler == own.scheduler
+    assert ClusterKey.parse(f"{run}\n", Role.WORKER) == worker
+    for text, role, words in ((str(worker), Role.RUN, "is the key for a worker, and this is a run"),
+                              (str(run), Role.SCHEDULER, "is the key for a run"),
+                              (str(run)[:-9], Role.RUN, "no key of a cluster"),
+                              ("run-ä", Role.RUN, "no key"), ("boss-aa", Role.RUN, "no key")):
+        with pytest.raises(UserError, match=words) as caught:
+            ClusterKey.parse(text, role)
+        assert "\n" not in str(caught.value) and str(worker) not in str(caught.value)
+
+
+def test_a_key_is_kept_for_its_user_only(script: Script) -> None:
+    """Where the same user's workers and runs find it; without it one line says what to do."""
+    key = ClusterKey.new()
+    path = keys.keep("tls://127.0.0.1:1", key)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert keys.find("tls://127.0.0.1:1", Role.WORKER) == key.lowered(Role.WORKER)
+    path.unlink()
+    with pytest.raises(UserError, match="no key for this cluster here; put QOP_CLUSTER_KEY="):
+        keys.find("tls://127.0.0.1:1", Role.WORKER)
+
+
+# --- What is unpickled, and what a lie costs ------------------------------------------------------
+
+
+async def with_liars(script: Script, folder: Path, lies: Sequence[Lie]) -> Run:
+    """A run on an honest worker and one for each lie, which tells it after its first repetition."""
+    script.lies = list(lies)
+    async with workers(len(lies) + 1) as cluster:
+        measured = Run(folder, plan_of(2 * len(lies) + 2, 1), cluster.scheduler.address)
+        async with asyncio.timeout(PATIENCE_S):
+            await measured()
+    assert len(script.liars) == len(lies)
+    return measured
+
+
+def assert_the_liars_alone_pay(script: Script, measured: Run) -> list[str]:
+    """Liars are left out; what they had not sent is measured by the honest one. Why, of each."""
+    records = measured.records()
+    assert records.keys() == {step.name for step in measured.plan.steps()}
+    assert all(entry.status == "ok" for entry in records.values())
+    reasons = {line.split()[0]: line for line in measured.told if "is left out" in line}
+    assert len(reasons) == len(script.liars), reasons
+    true = {script.measured[liar][0] for liar in script.liars}
+    assert {name for name, entry in records.items()
+            if entry.environment["worker"] in reasons} == true
+    for name in records:
+        [capture] = (measured.kept.captures / name).iterdir()
+        assert (capture.name, capture.read_bytes()) == ("auth-mn.pcap.gz", name.encode())
+    return sorted(reasons.values())
+
+
+async def test_nothing_that_a_worker_pickled_is_unpickled(script: Script, tmp_path: Path) -> None:
+    """Neither by the scheduler nor by the run, whichever way it comes; and the run goes on."""
+    fuse = tmp_path / "unpickled"
+    measured = await with_liars(script, tmp_path / "out", made_up.bombs(fuse))
+    assert not fuse.exists()
+    assert_the_liars_alone_pay(script, measured)
+
+
+@pytest.mark.parametrize("bomb", [0, 2])
+async def test_without_the_guard_it_would_be(script: Script, tmp_path: Path, bomb: int,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: dask by itself unpickles what a worker sends."""
+    monkeypatch.setattr(guard, "trusting_nobody", lambda: None)
+    monkeypatch.setattr(guard, "of_worker", lambda _: None)
+    fuse = tmp_path / "unpickled"
+    task = asyncio.create_task(with_liars(script, tmp_path / "out", [made_up.bombs(fuse)[bomb]]))
+    await asyncio.wait({task, asyncio.create_task(comes(fuse.exists, task))},
+                       return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert fuse.exists()
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+async def test_nor_is_the_first_thing_that_it_says(script: Script, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch, *,
+                                                   is_guarded: bool) -> None:
+    """Before anybody knows who it is; without the guard it would be."""
+    if not is_guarded:
+        monkeypatch.setattr(guard, "trusting_nobody", lambda: None)
+    fuse = tmp_path / "unpickled"
+    async with workers(0) as cluster:
+        arguments = cluster.key.lowered(Role.WORKER).security().get_connection_args("worker")
+        comm = await get_backend("tls").get_connector().connect(
+            cluster.scheduler.address.removeprefix("tls://"), **arguments)
+        await comm.write(ToPickle(made_up.Bomb(fuse)))
+        with contextlib.suppress(OSError):
+            await comm.read()  # the scheduler's own first words
+            # It hangs up, or is blown up and knows no further.
+            await asyncio.wait_for(comm.read(), PATIENCE_S if is_guarded else 1.0)
+        comm.abort()
+    assert fuse.exists() is not is_guarded
+
+
+async def test_a_worker_commands_nobody(script: Script, tmp_path: Path) -> None:
+    """What is not a worker's to say ends its connection, and costs the others nothing."""
+    measured = await with_liars(script, tmp_path, [
+        lambda _: [{"op": "update-graph", "client": "x", "keys": set()}],
+        lambda share: [{**event(share, {}), "worker": "tls://127.0.0.1:1"}],
+        lambda share: [{"op": "cancel-keys", "keys": [f"measure-{share.serial}"], "client": "",
+                        "force": True}],
+        lambda _: [{"op": "log-event", "topic": "warn", "msg": {"message": b""}}],
+        lambda _: [{"op": "log-event", "topic": ["all"], "msg": {}}]])
+    for line in assert_the_liars_alone_pay(script, measured):
+        assert "the worker is gone" in line
+
+
+async def test_a_worker_that_stalls_is_left_out(script: Script, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there and says nothing any more: the honest one measures its steps."""
+    monkeypatch.setattr(campaign, "STALLED_S", 1.0)
+    monkeypatch.setattr(campaign, "_SLOWER", 0.0)
+    measured = await with_liars(script, tmp_path, [lambda _: []])
+    assert "it says nothing of its share any more" in "".join(
+        assert_the_liars_alone_pay(script, measured))
+
+
+async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out with what it said, and nothing is written where it wanted to."""
+    monkeypatch.setattr(guard, "MESSAGE_BYTES", 16 << 20)
+    measured = await with_liars(script, tmp_path / "out", [
+        lambda share: [said(share, finding(share, step=made_up.of_another_worker(share)))],
+        lambda share: [said(share, finding(share, captures={"../../x.gz": b""}))],
+        lambda share: [said(share, finding(share, step=share.steps[0]))],
+        lambda share: [said(share, {"kind": "log", "path": f"a{number}", "content": MEGABYTE})
+                       for number in range(9)],
+        # The scheduler hangs up before it makes room for it.
+        lambda share: [said(share, {"kind": "log", "path": "a", "content": 20 * MEGABYTE})]])
+    reasons = assert_the_liars_alone_pay(script, measured)
+    for words in ("which is not of its share", "'../../x.gz'", "a second time", "8 MB of logs",
+                  "the worker is gone"):
+        assert sum(words in reason for reason in reasons) == 1, (words, reasons)
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+MEGABYTE = bytes(1 << 20)
+LIES: dict[str, Callable[[Share], Sequence[dict[str, object]]]] = {
+    "which is not of its share": lambda share: [
+        finding(share, step=made_up.of_another_worker(share))],
+    "another cell": lambda share: [finding(share, {"cell": {
+        "policy": f"{share.steps[0].cell.ids['policy']}-N2"}})],
+    "another level's content": lambda share: [finding(share, {"digests": {"policy": "d" * 64}})],
+    "other settings": lambda share: [finding(share, {"asked": {}})],
+    "another machine": lambda share: [finding(share, {"environment": {"machine": "host"}})],
+    "another study": lambda share: [finding(share, {"study": StudyRecord(id="x", version=1)})],
+    "a reason that is not text": lambda share: [finding(share, {"reason": "\x1b[2J"})],
+    "not a record": lambda share: [finding(share, record="[" * 9999)],
+    "'../../x.gz'": lambda share: [finding(share, captures={"../../x.gz": b""})],
+    "'/tmp/x'": lambda share: [finding(share, captures={"/tmp/x": b""})],
+    "'..'": lambda share: [finding(share, {"files": [".."]}, files={"..": b""})],
+    "'a/x'": lambda share: [finding(share, {"files": ["a/x"]}, files={"a/x": b""})],
+    "'x.sh'": lambda share: [finding(share, files={"x.sh": b""})],
+    "'../../log'": lambda _: [{"kind": "log", "path": "../../log", "content": b""}],
+    "'/log'": lambda _: [{"kind": "log", "path": "/log", "content": b""}],
+    "8 MB of logs": lambda _: 9 * [{"kind": "log", "path": "a", "content": MEGABYTE}],
+    "do not end": lambda _: 1000 * [{"kind": "event", "event": {
+        "event": "testbed-ready", "testbed": "P1"}}],
+    "that there is not": lambda _: [{"kind": "event", "event": {
+        "event": "worker-joined", "line": "x"}}],
+    "a repetition that is not": lambda _: [{"kind": "event", "event": {
+        "event": "repetition-measured", "name": "P2-N2-001", "lasted_s": 1.0}}],
+    "a testbed that is not": lambda _: [{"kind": "event", "event": {
+        "event": "testbed-ready", "testbed": "x"}}],
+    "nobody does": lambda _: [{"kind": "exec", "code": "1"}],
+    "description of itself": lambda _: [{
+        "kind": "identity", "code": "", "image": "", "processors": 1,
+        "description": {"x": b"bytes"}}]}
+
+
+def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
+    """Hear what a worker says of a share."""
+    hearing = received.ShareHearing(share)
+    for document in documents:
+        message = received.read(document)
+        if isinstance(message, received.SentFinding):
+            hearing.record(message)
+        elif isinstance(message, received.Happened):
+            hearing.event(message.event)
+        elif isinstance(message, received.ShareLog):
+            hearing.log(message)
+
+
+@pytest.mark.parametrize("words", LIES)
+def test_lies(script: Script, words: str) -> None:
+    """Each is found out for its own reason, on one line; the same without the lie is not."""
+    plan = plan_of(2, 2)
+    share = Share("run", "serial", plan, [step for step in plan.steps()
+                                          if step.cell.ids["policy"] == "P1"])
+    heard(share, [finding(share), {"kind": "log", "path": "a/b.log", "content": b""},
+                  {"kind": "event", "event": {"event": "testbed-ready", "testbed": "P1"}}])
+    with pytest.raises(received.LieError) as caught:
+        heard(share, LIES[words](share))
+    assert words in str(caught.value) and str(caught.value).isprintable()
+
+
+# --- No finished record is lost with a worker -----------------------------------------------------
+
+
+async def lend(address: str, folder: Path) -> None:
+    """Be a worker, as long as its scheduler is there."""
+    with dask.config.set(extra.SETTINGS):
+        key = keys.find(address, Role.WORKER)
+        async with PlainWorker(address, key=key, local_directory=str(folder)) as worker:
+            await worker.finished()
+
+
+def _lend(told: Connection, folder: Path) -> None:
+    address, made_up.SCRIPT.dies_before_sending = told.recv()
+    asyncio.run(lend(address, folder))
+
+
+@dataclass
+class LendingProcess:
+    """A worker that is a process of its own, once it is told where."""
+
+    process: ForkProcess
+    tell: Connection
+
+
+@pytest.fixture
+def lending(script: Script, tmp_path: Path) -> Iterator[list[LendingProcess]]:
+    """Two of them, forked before there is any loop."""
+    there = []
+    for _ in range(2):
+        ours, theirs = multiprocessing.Pipe()
+        process = ForkProcess(target=_lend, args=(theirs, tmp_path / "lending"))
+        process.start()
+        there.append(LendingProcess(process, ours))
+    yield there
+    for each in there:
+        each.process.kill()
+        each.process.join()
+
+
+async def test_what_a_killed_worker_had_finished_is_sent_by_the_next(
+        lending: list[LendingProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed by its pid between the record's last byte and its sending: measured once all the same.
+
+    The worker that comes after it on its machine sends that very record, and measures the rest.
+    """
+    monkeypatch.setattr(campaign, "WAIT_S", PATIENCE_S)
+    first, second = lending
+    async with workers(0) as cluster:
+        address = cluster.scheduler.address
+        first.tell.send((address, "P1-N2-002"))
+        measured = Run(tmp_path / "out", plan_of(2), address)
+        task = asyncio.create_task(measured())
+        await comes(lambda: not first.process.is_alive(), task)
+        assert first.process.exitcode == -signal.SIGKILL
+        before = set(measured.records())
+        assert "P1-N2-002" not in before
+        second.tell.send((address, ""))
+        records = await task
+    assert records.keys() == {step.name for step in measured.plan.steps()}
+    assert {name for name, entry in records.items()
+            if entry.environment["pid"] == first.process.pid} == {*before, "P1-N2-002"}
+    assert records["P1-N2-002"].environment["worker"] == "worker-2"
+    assert not list((cache_root() / "cluster" / "spool").glob("*"))

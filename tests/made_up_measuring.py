@@ -1,0 +1,176 @@
+"""Shares of a cluster whose records are made up, for workers in the tests' own process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distributed import get_worker
+from distributed.protocol import to_serialize
+from distributed.protocol.serialize import ToPickle
+
+from fabricated import make
+from guest import image
+from harness.cluster.guard import TOPIC
+from harness.cluster.measuring import Share
+from harness.engine import recording
+from harness.engine.events import EventLog
+from harness.engine.plan import Step
+from harness.engine.results import ResultsFolder
+from measure import record
+from measure.record import Record
+
+#: What guests would boot.
+IMAGE = image.Image(Path("linux"), Path("root"), seccomp=True, key="kernel-root", manifest={})
+#: What a worker sends, as messages of dask's.
+Lie = Callable[[Share], Sequence[Mapping[str, Any]]]
+BROKEN = "no space left on device"
+LINE = b"a line\n"
+
+
+@dataclass
+class Script:
+    """How workers behave, and what they did."""
+
+    #: Steps that no share survives.
+    poisonous: set[str] = field(default_factory=set)
+    #: Steps that are flagged unless they are measured exclusively.
+    flagged: set[str] = field(default_factory=set)
+    #: Addresses of workers that cannot even begin.
+    broken: set[str] = field(default_factory=set)
+    #: The first worker that has measured so many repetitions measures no more.
+    stalls_after: int = 10**6
+    stalled: str = ""
+    #: What workers say once they have measured one repetition, each the next; and who they are.
+    lies: list[Lie] = field(default_factory=list)
+    liars: list[str] = field(default_factory=list)
+    #: The step after whose record the worker's process is killed.
+    dies_before_sending: str = ""
+    #: Steps by the address of the worker that measured them, in order.
+    measured: dict[str, list[str]] = field(default_factory=dict)
+    closed: list[str] = field(default_factory=list)
+    #: How many shares were under way when each began, itself counted.
+    side_by_side: list[int] = field(default_factory=list)
+
+
+SCRIPT = Script()
+
+
+async def measure(share: Share, results: ResultsFolder, events: EventLog,
+                  kept: Callable[[Record], None]) -> None:
+    """Make up one repetition after the other, as the script says."""
+    at, count = get_worker().address, 0
+    if at in SCRIPT.broken:
+        raise OSError(BROKEN)
+    SCRIPT.side_by_side.append(len(SCRIPT.side_by_side) - len(SCRIPT.closed) + 1)
+    todo = [(step, False) for step in share.steps] + [(step, True) for step in share.again]
+    try:
+        for step, exclusive in todo:
+            events.say("repetition-started", name=step.name, testbed=share.plan.testbed_of(
+                step.cell), attempt=1, exclusive=exclusive)
+            if count >= SCRIPT.stalls_after and SCRIPT.stalled in {"", at}:
+                SCRIPT.stalled = at
+                await asyncio.Event().wait()
+            if step.name in SCRIPT.poisonous:
+                raise RuntimeError("its guest killed it")
+            entry = made(share, step, exclusive=exclusive)
+            put(results, entry)
+            SCRIPT.measured.setdefault(at, []).append(step.name)
+            if step.name == SCRIPT.dies_before_sending:
+                os.kill(os.getpid(), signal.SIGKILL)
+            kept(entry)
+            if entry.environment["flags"]:
+                todo.append((step, True))
+            count += 1
+            await asyncio.sleep(0.02)
+            if SCRIPT.lies and at not in SCRIPT.liars:
+                SCRIPT.liars.append(at)
+                for message in SCRIPT.lies.pop(0)(share):
+                    get_worker().batched_send(message)
+                await asyncio.Event().wait()  # what follows would be of one that was found out
+        log = results.logs / "cells" / "P1-N2.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(LINE)
+    finally:
+        SCRIPT.closed.append(at)
+
+
+def made(share: Share, step: Step, *, exclusive: bool = False) -> Record:
+    """The record of a step, as a plan wants it."""
+    flagged = step.name in SCRIPT.flagged and not exclusive
+    return make(step.cell.ids["policy"], step.repetition).model_copy(update={
+        "digests": {name: level.digest for name, level in step.cell.levels.items()
+                    if level.digest},
+        "asked": share.plan.asked.kept(), "captures": [{"file": "auth-mn.pcap"}],
+        "files": ["trace.txt"],
+        "environment": {**recording.circumstances(share.plan, step), "alone": exclusive,
+                        "pid": os.getpid(), "flags": ["processor"] if flagged else []}})
+
+
+def put(results: ResultsFolder, entry: Record) -> None:
+    """Put a repetition into a results folder."""
+    record.write(entry, results.records)
+    for path in (results.captures / entry.name / "auth-mn.pcap.gz",
+                 results.files / entry.name / "trace.txt", results.reports / f"{entry.name}.jsonl"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(LINE if path.suffix == ".jsonl" else entry.name.encode())
+
+
+# --- Lies -----------------------------------------------------------------------------------------
+
+
+def event(share: Share, message: Any) -> dict[str, Any]:
+    """An event of a run, whatever it says."""
+    return {"op": "log-event", "topic": f"{TOPIC}{share.run}", "msg": message}
+
+
+def said(share: Share, document: dict[str, Any]) -> dict[str, Any]:
+    """Something that is said of a share, as an event."""
+    return event(share, {"serial": share.serial, **document})
+
+
+def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Step | None = None,
+            **content: Any) -> dict[str, Any]:
+    """The finding of a share's second step, with changes and other files."""
+    entry = made(share, step or share.all_steps[1]).model_copy(update=dict(changes or {}))
+    return {"kind": "finding", "record": entry.model_dump_json(by_alias=True), "captures": {},
+            "files": {}, "reports": b"", **content}
+
+
+def of_another_worker(share: Share) -> Step:
+    """A step that the share's worker was not given."""
+    mine = {step.name for step in share.all_steps}
+    return next(step for step in share.plan.steps() if step.name not in mine)
+
+
+class Bomb:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+def _erred(share: Share, blob: Any) -> dict[str, Any]:
+    key = f"measure-{share.serial}"
+    return {"op": "task-erred", "key": key, "exception": blob, "traceback": blob,
+            "exception_text": "", "traceback_text": "", "stimulus_id": "x", "startstops": (),
+            "run_id": get_worker().state.tasks[key].run_id}
+
+
+def bombs(path: Path) -> list[Lie]:
+    """Pickles that a worker may send, each by a way of its own."""
+    blob = pickle.dumps(Bomb(path))
+    return [
+        lambda share: [event(share, ToPickle(Bomb(path)))],
+        lambda share: [said(share, {"kind": "end", "broken": to_serialize(Bomb(path))})],
+        lambda share: [_erred(share, to_serialize(Bomb(path)))],
+        lambda share: [_erred(share, blob)]]

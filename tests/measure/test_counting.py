@@ -1,0 +1,95 @@
+"""Tests of what captures must hold: recordings do, and one packet less than was counted is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from measure import counting, iperf
+from measure.dissect import Packet
+from measure.observed import Observed
+from recorded import ELSEWHERE, IDS, observed
+
+
+def judged(seen: Observed) -> tuple[bool, str]:
+    """Whether the check holds, and what it says."""
+    (check,) = counting.verify(seen)
+    return check.ok, check.detail
+
+
+def without(capture: str, match: Callable[[Packet], Any], recording: str,
+            left: int = 0) -> Observed:
+    """A recording whose capture lacks the packets that match, as though they had passed unseen.
+
+    Tcpdump's count is lowered with it: a capture that was not there in time counts nothing.
+    """
+    seen = observed(recording)
+    packets = list(seen.packets(capture))
+    for packet in [p for p in packets if match(p)][left:]:
+        packets.remove(packet)
+    for entry in seen.raw["captures"]:
+        if entry["file"] == f"{capture}.pcap":
+            entry["captured"] = len(packets)
+    return replace(seen, captures={**seen.captures, capture: packets})
+
+
+@pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
+def test_recordings_hold_what_was_counted(recording: str) -> None:
+    """Files, the stream's datagrams, and with IPsec its packets both ways."""
+    ok, detail = judged(observed(recording))
+    assert ok, detail
+    assert "datagrams at the peer" in detail
+    assert ("ESP packets" in detail) == (recording[:2] in {"P3", "P4"} or recording[:3] == "P12"
+                                         or recording == "P9")
+
+
+def test_a_file_cut_at_a_packet_is_seen() -> None:
+    """Tcpdump has counted one more than the file has."""
+    seen = observed("P5")
+    cut = {**seen.captures, "auth-air": seen.packets("auth-air")[:-1]}
+    ok, detail = judged(replace(seen, captures=cut))
+    assert not ok
+    assert "packets in auth-air" in detail
+
+
+@pytest.mark.parametrize(("capture", "recording", "match", "said"), [
+    ("traffic-peer", "P5", lambda p: p.udp_dst == iperf.PORT, "datagrams at the peer"),
+    ("traffic-air", "P2", lambda p: p.length >= 1400, "on the air"),
+    ("traffic-wire", "P12", lambda p: p.esp_spi, "ESP packets from"),
+    ("auth-wire", "P3", lambda p: p.esp_spi, "ESP packets from"),
+    ("auth-foreign", "P12-R1", lambda p: p.esp_spi, "ESP packets from"),
+], ids=["peer", "air", "wire", "wire before", "wire away"])
+def test_packets_that_no_capture_has_are_missed(
+        capture: str, recording: str, match: Callable[[Packet], Any], said: str) -> None:
+    """A stream that passed with its capture not running: what was counted elsewhere is missing."""
+    ok, detail = judged(without(capture, match, recording))
+    assert not ok
+    assert said in detail
+
+
+@pytest.mark.parametrize(("total", "one_in", "least"), [
+    (0, 1, 0), (500, 1, 500), (0, 16, 0), (100, 16, 0), (1600, 16, 62)])
+def test_samples_have_a_floor(total: int, one_in: int, least: int) -> None:
+    """Four standard deviations of the binomial below the mean; without sampling, every one."""
+    assert counting.sampled_at_least(total, one_in) == least
+
+
+def test_a_sampled_stream_may_lack_most_packets_and_not_all() -> None:
+    """A sixteenth of the tunnel's packets will do, and none of them will not."""
+    seen = without("traffic-wire", lambda p: p.esp_spi and p.time_s, "P12", left=4)
+    for entry in seen.raw["captures"]:
+        if entry["file"] == "traffic-wire.pcap":
+            entry["one_in"] = 16
+    for states in seen.raw["kernel"]["after_traffic"].values():
+        for state in states:
+            state["packets"] = 1600
+    ok, detail = judged(seen)
+    assert not ok
+    assert "of at least" in detail
+    for states in seen.raw["kernel"]["after_traffic"].values():
+        for state in states:
+            state["packets"] = 30
+    assert judged(seen)[0]
