@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure.capture import WHOLE, Detail, Point, capturing, settle
 from measure.services.program import HostProgram
@@ -21,8 +21,9 @@ from measure.workload import Service, Session, Site
 from protocols.adp.host import VERSIONS
 from protocols.adp.keys import generate
 from studies.adp1987 import attacks, traces
-from studies.adp1987.realtime import workload as realtime
-from studies.adp1987.realtime.tunnels import Tunnels
+
+if TYPE_CHECKING:
+    from studies.adp1987.realtime.tunnels import Tunnels
 
 PROTOCOL = 253
 OWNER = "xena"
@@ -41,7 +42,7 @@ class Workload:
         self._site = site
         self._keys: dict[str, Path] = {}
         self._is_still = False
-        self._tunnels = Tunnels(site) if site.options.get("real_time") else None
+        self._tunnels = _tunnels(site)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -56,6 +57,8 @@ class Workload:
             self._is_still = True
         hosts = HostPrograms(self._site, task, out, self._key_folder(task["protocol"], out))
         if self._tunnels:
+            from studies.adp1987.realtime import workload as realtime
+
             realtime.measure(hosts, self._tunnels, session)
             return
         # A task may have a control of its own: tests have several in one machine.
@@ -167,6 +170,15 @@ class HostPrograms:
         argv = [sys.executable, "-m", f"studies.adp1987.{role}",
                 str(self.job(role, host, **changes))]
         return HostProgram(role, self.site.testbed.command(host, argv), self.site.log(role, host))
+
+
+def _tunnels(site: Site) -> Tunnels | None:
+    """What is below the messages in real time; without that, its libraries are not even loaded."""
+    if not site.options.get("real_time"):
+        return None
+    from studies.adp1987.realtime.tunnels import Tunnels
+
+    return Tunnels(site)
 
 
 def _quiet(site: Site) -> None:
