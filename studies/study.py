@@ -18,6 +18,7 @@ from measure import manifest, record
 from measure.body import BodyUpgrades
 from studies import load
 from studies.parts import (
+    USED_FILE,
     Asked,
     Cell,
     Clock,
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
-__all__ = ["Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged", "Lab",
-           "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption", "Stage",
-           "Study", "StudyError", "TestbedSpec", "fixed"]
+__all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
+           "Lab", "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption",
+           "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
 
 
 class Study:

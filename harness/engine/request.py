@@ -60,7 +60,7 @@ class RunRequest:
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """The plan of a request; `settings` are the engine's own. Raises UserError.
 
-    Without a clock among them, the study's own counts.
+    Without a clock among them, the profile's counts, or else the study's own.
     """
     study = request.study
     profile = profiles.load(study, request.profile)
@@ -69,7 +69,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
-            **{"clock": study.clock, **settings}))
+            **{**settings, "clock": settings.get("clock") or profile.clock or study.clock}))
         _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network
@@ -78,6 +78,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         if not request.is_single:
+            _check_clock(made)
             _check_devices(made)
             study.check_clock(made.settings.clock, asked)
         _ = made.digest
@@ -228,6 +229,16 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     if repeated:
         raise UserError(f"{where}: level {repeated[0]} is there twice; leave one out")
     return levels
+
+
+def _check_clock(made: Plan) -> None:
+    """Refuse cells that only another clock can measure."""
+    for testbed in made.testbeds.values():
+        clocks = testbed.spec.clocks
+        if clocks and made.settings.clock not in clocks:
+            raise UserError(f"{testbed.cells[0].name}: is not measured by the "
+                            f"{made.settings.clock} clock; add --clock {clocks[0]}, or choose "
+                            "other levels")
 
 
 def _check_devices(made: Plan) -> None:
