@@ -73,7 +73,9 @@ def _esp(seen: Observed) -> Iterator[PacketCount]:
     """Packets of ESP behind the access point, as many as the receiving end has counted."""
     # Where the mobile node moved amid the traffic, its tunnel of then begins behind the second.
     name = "traffic-foreign" if "traffic-foreign" in seen.captures else "traffic-wire"
-    getting_on, stream = seen.behind_access_points("auth")[-1], seen.packets(name)
+    stays, stream = seen.behind_access_points("auth"), seen.packets(name)
+    # Associations are of the last network; within a subnet they outlive the move.
+    getting_on = stays[-1] if seen.care_of else [p for stay in stays for p in stay]
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and (p.ip_src, p.ip_dst) == ends for p in packets)
                           for packets in (getting_on, stream))

@@ -230,7 +230,8 @@ class Judged:
 
     A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
     describes the capture files; `files` names others in the repetition's folder that are kept
-    with the record, in `files/NAME/`.
+    with the record, in `files/NAME/`. `flags` are words for why it should be measured once more,
+    with nothing beside it: what disturbed it without making it wrong (analysis.contention).
     """
 
     measured: BaseModel | None
@@ -239,6 +240,7 @@ class Judged:
     status: Literal["ok", "failed", "skipped"] = "ok"
     captures: Sequence[Mapping[str, Any]] = ()
     files: Sequence[str] = ()
+    flags: Sequence[str] = ()
     elapsed_s: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict)
 

@@ -227,6 +227,9 @@ class Campaign:
             verdict = await self._dissectors.run(functools.partial(
                 recording.judge, self.plan.study,
                 Repetition(step.cell, self.plan.asked, out, self._secrets)))
+            if verdict.flags:
+                environment |= {"flags": [*environment.get("flags", ()), *verdict.flags],
+                                "alone": measured.exclusive}
             entry = recording.judged(self.plan, step, verdict, environment=environment,
                                      attempt=attempt, secrets=self._secrets)
         except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything

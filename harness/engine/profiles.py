@@ -55,6 +55,13 @@ def names(study: Study) -> list[str]:
     return [DEFAULT, *(name for name in own if name != DEFAULT)]
 
 
+def of_one_study(name: str) -> str:
+    """The study that alone has a profile of this name; "" where none has, or several."""
+    having = [path.parent.parent.name for path in FOLDER.glob("*/profiles/*.yml")
+              if path.stem == name]
+    return having[0] if len(having) == 1 else ""
+
+
 def load(study: Study, name: str) -> Profile:
     """A profile by its name, or from a `.yml` file; raises UserError."""
     path = Path(name) if name.endswith((".yml", ".yaml")) else _folder(study) / f"{name}.yml"
