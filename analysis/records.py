@@ -28,6 +28,7 @@ from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
 from measure.record import Record, RecordError
+from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
 #: Reads one record, whatever its schema; raises RecordError.
@@ -204,7 +205,13 @@ def _row(record: Record) -> dict[str, Any]:
         "alone": bool(environment.get("alone")),
         **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
            for factor in record.cell},
-        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES}}
+        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES},
+        "air": air_of(environment)}
+
+
+def air_of(environment: Mapping[str, Any]) -> str:
+    """Who let stations take turns; before records said it, queues did. "" without a medium."""
+    return _text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
 
 
 def _processor(use: object) -> dict[str, float | None]:

@@ -7,13 +7,14 @@ from policies.link import LinkLayer
 from policies.loader import load, load_all, load_named, named
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
-from policies.upper import StreamLayer
+from policies.upper import KerberosLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",
+    "KerberosLayer",
     "Layers",
     "LinkLayer",
     "Policy",

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.device import Device, Strict
-from topologies.timing import Medium
+from topologies.timing import DCF, QUEUE, Medium
 
-__all__ = ["ACCESS_POINT", "HOME_AGENT", "ROUTER", "STATION", "Device", "Interface", "Link",
-           "Medium", "Mobility", "Network", "Node", "Scenario", "Wire", "from_json", "with_duties"]
+__all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
+           "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
+           "from_json", "with_duties"]
 
 #: Duties that the builder knows, because they own radios. All others are a network's own words.
 STATION, ACCESS_POINT = "station", "access_point"

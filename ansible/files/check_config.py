@@ -290,6 +290,41 @@ def check_users(text: str) -> None:
         check_value(number, "the password", entry[2])
 
 
+def check_krb5(text: str) -> None:
+    """krb5.conf and its like: sections, settings, and blocks of a realm within them."""
+    section, realm, given = "", "", set[tuple[str, str, str]]()
+    for number, line in significant(text):
+        heading = re.fullmatch(r"\[(\w+)\]", line)
+        opening = re.fullmatch(r"([\w.-]+) = \{", line)
+        setting = re.fullmatch(r"([\w.-]+) = (.+)", line)
+        if heading and not realm:
+            section = heading[1]
+        elif opening and section and not realm:
+            realm = opening[1]
+        elif line == "}" and realm:
+            realm = ""
+        elif setting and section:
+            place = (section, realm, setting[1])
+            if place in given:
+                raise ConfigError(number, f"{setting[1]} is given twice")
+            given.add(place)
+            check_value(number, setting[1], setting[2])
+        else:
+            raise ConfigError(number, f"neither a section, a setting nor a block: {line}")
+    if realm:
+        raise ConfigError(0, f"the block {realm} is never closed")
+    if not given:
+        raise ConfigError(0, "has no setting at all")
+
+
+def check_principals(text: str) -> None:
+    """Commands for kadmin.local, in the forms that the role writes."""
+    for number, line in significant(text):
+        if not re.fullmatch(r"addprinc (-nokey|-pw [0-9a-f]+) \S+|ktadd -norandkey -k \S+ \S+",
+                            line):
+            raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
+
+
 def check_unknown(_text: str) -> None:
     """Refuse any file that no daemon here reads."""
     raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
@@ -303,6 +338,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "radiusd.conf": check_radiusd,
     "clients.conf": check_clients,
     "users": check_users,
+    "krb5.conf": check_krb5,
+    "kdcs.conf": check_krb5,
+    "kdc.conf": check_krb5,
+    "principals": check_principals,
 }
 
 

@@ -209,10 +209,11 @@ def engine(study: Study) -> list[click.Parameter]:
 def _about_the_run(study: Study) -> list[click.Parameter]:
     """Options that are the same for every study, but for the clock that is its own."""
     return [
-        click.Option(["--clock"], type=click.Choice(get_args(Clock)), default=study.clock,
-                     show_default=True, help="Virtual time skips what waits, and computing takes "
-                     "none of it; by the processor clock computing takes as long as the work that "
-                     "was done, whatever else the host does."),
+        click.Option(["--clock"], type=click.Choice(get_args(Clock)),
+                     show_default=f"{study.clock}, or the profile's",
+                     help="Virtual time skips what waits, and computing takes none of it; by the "
+                     "processor clock computing takes as long as the work that was done, whatever "
+                     "else the host does."),
         click.Option(["--seed"], default=1, show_default=True,
                      help="Decides the order of repetitions."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,
