@@ -30,25 +30,28 @@ def caveat(clock: str) -> str:
     return " ".join(_CAVEATS[name] for name in clock.split(", ") if name in _CAVEATS)
 
 
-def separated(frame: Frame, planned: str,
-              naming: Callable[[Frame], Sequence[str]]) -> tuple[Frame, str]:
+def separated(frame: Frame, planned: str, naming: Callable[[Frame], Sequence[str]], *,
+              column: str = "clock") -> tuple[Frame, str]:
     """The repetitions of one clock, and a line that names the others ("" where there are none).
 
     Of the clock of the plan, if any record has it, and else of that of most records; where two
-    have as many, of the real one. `naming` gives the names of the records of some rows.
+    have as many, of the real one. `naming` gives the names of the records of some rows. With
+    another `column`, the same of what that says of records; what says nothing stays there.
     """
-    counts = frame["clock"].value_counts().to_dict()
+    counts = frame[column].value_counts().to_dict()
+    silent = column != "clock" and counts.pop("", 0)
     if len(counts) < 2:
         return frame, ""
     chosen = planned if planned in counts else max(
-        counts, key=lambda clock: (counts[clock], clock == REAL, clock))
-    others = frame[frame["clock"] != chosen]
-    clocks = ", ".join(sorted({clock or "not recorded" for clock in others["clock"]}))
-    return frame[frame["clock"] == chosen], (
-        f"{len(others)} {'record is' if len(others) == 1 else 'records are'} of another clock "
-        f"({clocks}) and left out, because no table mixes clocks; those of the "
-        f"{chosen or 'unrecorded'} clock are shown, and './qop compare' shows both from folders of "
-        f"their own. Left out: {listed(naming(others))}.")
+        counts, key=lambda value: (counts[value], value == REAL, value))
+    mine = frame[column].isin([chosen, ""] if silent else [chosen])
+    others = frame[~mine]
+    values = ", ".join(sorted({value or "not recorded" for value in others[column]}))
+    return frame[mine], (
+        f"{len(others)} {'record is' if len(others) == 1 else 'records are'} of another {column} "
+        f"({values}) and left out, because no table mixes {column}s; those of the "
+        f"{chosen or 'unrecorded'} {column} are shown, and './qop compare' shows both from folders "
+        f"of their own. Left out: {listed(naming(others))}.")
 
 
 def listed(names: Sequence[str]) -> str:

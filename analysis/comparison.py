@@ -68,10 +68,13 @@ def compare(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"), base
 
 
 def same_study(a: Results, b: Results, names: tuple[str, str]) -> None:
-    """Raise NothingToReport for runs of different studies."""
+    """Raise NothingToReport for runs of different studies, or of different airs."""
     if a.study.id != b.study.id:
         raise NothingToReport(f"{names[0]} is of the study {a.study.id}, {names[1]} of "
                               f"{b.study.id}; compare runs of one study")
+    if a.air and b.air and a.air != b.air:
+        raise NothingToReport(f"{names[0]} is of the air {a.air}, {names[1]} of {b.air}, and no "
+                              "table mixes airs; compare runs of one air")
 
 
 def nothing_common(results: Results, names: tuple[str, str]) -> NothingToReport:

@@ -46,6 +46,8 @@ def circumstances(results: Results) -> str:
     frame, wires = results.frame, results.wires
     medium = _distinct(frame, "medium") or ("none" if wires else
                                             "none given (as fast as the emulator)")
+    if air := _distinct(frame, "air"):
+        medium = f"{medium} (air: {air})"
     wired = f" Wires: {wires}." if wires else ""
     return (f"Medium: {medium}.{wired} Clock: {_distinct(frame, 'clock') or 'not recorded'}. "
             f"Machine: {_distinct(frame, 'machine') or 'not recorded'}. "

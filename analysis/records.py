@@ -2,10 +2,10 @@
 
 Columns: one for each factor; `repetition`, `status`, `reason`, `attempt`, `verified` (there is
 evidence, and all of it is ok), `checks_ok`, `checks`, `FACTOR_sha256` for every factor (the digest
-of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (it waited long for the
-processor), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall clock),
-`processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in virtual
-time); and every value that the study gives of a record. What was not measured is NaN.
+of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (something disturbed
+it: `flags` says what), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall
+clock), `processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in
+virtual time); and every value that the study gives of a record. What was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from analysis.clock import VIRTUAL
 from analysis.reserved import CIRCUMSTANCES, DIGEST
 from analysis.text import printable
 from measure.record import Record, RecordError
+from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
 #: Reads one record, whatever its schema; raises RecordError.
@@ -199,10 +200,18 @@ def _row(record: Record) -> dict[str, Any]:
         # In virtual time, processor seconds are meaningless.
         **_processor(None if environment.get("clock") == VIRTUAL
                      else record.raw.get("processor_s")),
-        "flagged": bool(environment.get("flags")), "alone": bool(environment.get("alone")),
+        "flagged": bool(environment.get("flags")),
+        "flags": " ".join(map(printable, environment.get("flags") or ())),
+        "alone": bool(environment.get("alone")),
         **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
            for factor in record.cell},
-        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES}}
+        **{name: _text(environment.get(name)) for name in CIRCUMSTANCES},
+        "air": air_of(environment)}
+
+
+def air_of(environment: Mapping[str, Any]) -> str:
+    """Who let stations take turns; before records said it, queues did. "" without a medium."""
+    return _text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
 
 
 def _processor(use: object) -> dict[str, float | None]:

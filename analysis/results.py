@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from analysis import records as reading
+from analysis.air import planned_air
 from analysis.bodies import Body, body_of
 from analysis.clock import separated
 from analysis.errors import NothingToReport
@@ -70,6 +71,11 @@ class Results:
     name: str = ""
     samples: Lists = field(default_factory=list)
     series: Lists = field(default_factory=list)
+
+    @cached_property
+    def air(self) -> str:
+        """Who let stations take turns in all repetitions: dcf, queue, or "" without a medium."""
+        return str(max(self.frame["air"]))
 
     @cached_property
     def clock(self) -> str:
@@ -191,7 +197,7 @@ def load(folder: Path, study: StudyParts, manifest: Manifest | None, reader: Rea
     """Every record of a results folder (or of its `records/`); raises NothingToReport.
 
     A file that is damaged, foreign, a copy, or holds impossible numbers becomes a complaint. Of
-    records of two clocks, those of one are left out (analysis.clock says which).
+    records of two clocks, those of one are left out (analysis.clock says which); of two airs, too.
     """
     if not folder.is_dir():
         raise NothingToReport(f"{folder}: no such folder; give a results folder, or measure "
@@ -231,8 +237,11 @@ def _results(table: reading.RecordTable, study: StudyParts, manifest: Manifest |
     ordered = frame.iloc[order].reset_index(drop=True)
     planned = str(manifest.settings.get("clock") or "") if manifest else ""
     chosen, left_out = separated(ordered, planned, _naming(whole.names))
+    chosen, other_air = separated(chosen, planned_air(manifest), _naming(whole.names),
+                                  column="air")
     rows = order[chosen.index.to_numpy()]
-    return replace(whole, frame=chosen.reset_index(drop=True), left_out=left_out,
+    return replace(whole, frame=chosen.reset_index(drop=True),
+                   left_out=" ".join(line for line in (left_out, other_air) if line),
                    samples=[table.samples[row] for row in rows],
                    series=[table.series[row] for row in rows])
 

@@ -41,7 +41,7 @@ PROCESSOR_CLOCK = "processor"
 def key() -> str:
     """Changes with everything that goes into the kernel."""
     inputs = {name: (HERE / name).read_bytes() for name in ("kernel.config", "kernel.sh")}
-    inputs |= {f"patches/{path.name}": path.read_bytes() for path in patches()}
+    inputs |= {str(path.relative_to(HERE)): path.read_bytes() for path in [*patches(), *sources()]}
     inputs["choice"] = repr((SOURCES, BUILD_SUITE, BUILD_PACKAGES)).encode()
     return key_of(inputs)
 
@@ -49,6 +49,11 @@ def key() -> str:
 def patches() -> list[Path]:
     """The changes to the kernel, in the order in which they are applied."""
     return sorted((HERE / "patches").glob("*.patch"))
+
+
+def sources() -> list[Path]:
+    """The kernel's files that are the project's own; they are laid over its source."""
+    return sorted(path for path in (HERE / "sources").rglob("*") if path.is_file())
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
@@ -70,11 +75,12 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
         archive.sources(BUILD_SUITE, f"{BUILD_SUITE}-security"),
         BUILD_PACKAGES,
         [
-            '--customize-hook=mkdir -p "$1/qop/patches"',
+            '--customize-hook=mkdir -p "$1/qop/patches" "$1/qop/sources"',
             hook("upload", source, "/qop/source.deb"),
             hook("upload", HERE / "kernel.config", "/qop/kernel.config"),
             hook("upload", HERE / "kernel.sh", "/qop/kernel.sh"),
             hook("sync-in", HERE / "patches", "/qop/patches"),
+            hook("sync-in", HERE / "sources", "/qop/sources"),
             in_root("sh", "/qop/kernel.sh", "/qop/source.deb", "/qop",
                     "all" if package == STRICT else "some"),
             *(hook("download", f"/qop/{name}", unfinished / name)

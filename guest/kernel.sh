@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compiles the guest's kernel; runs inside the build root. Arguments: the source package's file,
-# the folder with the patches and for the results, whether "all" patches must apply or "some" may be
+# the folder with sources, patches and for the results, whether "all" patches must apply or "some" may be
 # left out. Lines "@stage NAME" tell the caller how far it is.
 set -eu
 package=$1 out=$2 must=$3
@@ -17,13 +17,18 @@ dpkg-deb --fsys-tarfile "$package" | tar -xO --wildcards './usr/src/linux-source
 		--exclude='*/drivers/infiniband/*.[ch]' --exclude='*/sound/*.[ch]' \
 		--exclude='*/tools/testing/*.[ch]'
 
+# What is the project's own is for the pinned kernel; an older one does without.
+[ "$must" != all ] || cp -r "$out/sources/." .
+
 echo '@stage patch'
 # Each one says on top what it is for. A hunk must apply as it stands (its lines may have moved).
 # Where it does not, the build stops; only an older kernel does without what it cannot have.
 : >"$out/left-out"
 for patch in "$out"/patches/*.patch; do
 	name=$(basename "$patch" .patch)
-	if patch -p1 --fuzz=0 --batch --forward --dry-run <"$patch"; then
+	if [ "$must" != all ] && grep -q guest/sources "$patch"; then
+		echo "$name" >>"$out/left-out"
+	elif patch -p1 --fuzz=0 --batch --forward --dry-run <"$patch"; then
 		patch -p1 --fuzz=0 --batch --forward --quiet <"$patch"
 	elif [ "$must" = all ]; then
 		echo "kernel.sh: guest/patches/$name.patch does not apply to this kernel"

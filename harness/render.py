@@ -60,10 +60,14 @@ def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
 def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
     bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
+    neighbours = [other.interfaces[other.radio_interface].radio
+                  for other in (network.nodes[name] for name in network.of_duty("access_point"))
+                  if other.agent == node.agent and other is not node]
     return {"interface": node.radio_interface, "bridge": bridge,
             "address": _bridge_address(node, bridge),
             "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
-            "channel": node.channel, "hw_mode": "b"}
+            "channel": node.channel, "hw_mode": "b",
+            **({"neighbours": neighbours} if neighbours else {})}
 
 
 def _bridge_address(node: Node, bridge: str | None) -> str:

@@ -17,12 +17,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import iperf
+from measure import crowd, iperf
 from measure.process import Daemon
 from topologies import model
 from topologies.builder import Testbed
 
 _CONNECT_S = 15.0
+_CLASS = re.compile(r"^class \w+ (\S+) .*\n Sent \d+ bytes (\d+) pkt", re.M)
+_ALL_TOGETHER = "1:1"
 _SPARE_S = 20.0
 # Queues are full by then; and nobody stops before the others are counted.
 _SETTLE_S = 1.0
@@ -74,9 +76,9 @@ class Trial:
     def queued(self, channel: int) -> dict[str, int]:
         """Frames that every transmitter has sent on a channel, by the number of its class."""
         host = self.network.of_duty("access_point")[0]
-        queues = json.loads(self.testbed.run(
-            host, ["tc", "-s", "-j", "qdisc", "show", "dev", f"air{channel}"]))
-        return {queue["parent"]: queue["packets"] for queue in queues if "parent" in queue}
+        said = self.testbed.run(host, ["tc", "-s", "class", "show", "dev", f"air{channel}"])
+        return {number: int(packets) for number, packets in _CLASS.findall(said)
+                if number != _ALL_TOGETHER}
 
     def round_trip_s(self) -> float:
         """The shortest round trip of a lone packet of 84 bytes between a station and its agent."""
@@ -163,6 +165,8 @@ def main() -> int:
         say(round_trip_s=trial.round_trip_s())
         for flows in job["loads"]:
             say(goodput_bps=trial.load(flows, job["seconds"]))
+        if job.get("crowd_bytes"):
+            say(crowd_per_s=crowd.load(trial, 1, job["crowd_bytes"], job["seconds"]))
     return 0
 
 

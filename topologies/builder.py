@@ -23,6 +23,8 @@ from topologies.nodes import Together
 
 # mnexec closes every descriptor a process might have: few allowed means quick starts.
 _OPEN_FILES = 256
+# Of a node's shell, its terminal and its daemon, in the process that started them.
+_OPEN_FILES_OF_A_NODE = 12
 _SYSCTLS = (
     "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.all.accept_redirects=0",
     # Nothing on the air but what a policy asks for: no router solicitations, no DAD.
@@ -47,11 +49,13 @@ class Testbed:
     """A running network. A context manager: leaving it removes everything it made."""
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
-                 cipher_bytes: int = 0, builder: str = builders.MININET) -> None:
+                 cipher_bytes: int = 0, builder: str = builders.MININET, *,
+                 seed: int = 0) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
         self.builder = builder
+        self._seed = seed
         self._stack = ExitStack()
         self._net: Mininet | None = None
 
@@ -86,7 +90,8 @@ class Testbed:
         maker = self._stack.enter_context(_maker(self.builder, self.network))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (
+            max(_OPEN_FILES, _OPEN_FILES_OF_A_NODE * len(self.network.nodes)), hard))
         self._stack.callback(self._stop_nodes)
         maker.add_nodes()
         maker.add_radios()
@@ -106,7 +111,7 @@ class Testbed:
             channel = node.channel or 0
             if channel not in airs:
                 airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
-                                    transmitters)
+                                    transmitters, self._seed)
             airs[channel].attach(node.radio_interface)
 
     def _wire(self, link: model.Link) -> None:

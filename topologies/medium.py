@@ -1,9 +1,10 @@
-"""The air as shared half-duplex channels, from the kernel's queueing disciplines alone.
+"""The air is shared half-duplex channels: who passes an access point's radio goes by one.
 
 Whatever passes an access point's radio, up or down, makes a detour by one device a channel, `air1`
-for channel 1, which serves time instead of bytes: a size table turns a frame's length into its
-airtime. Every transmitter has a queue of its own there, in which a frame waits for its own airtime;
-above them, all take turns at the one channel. Management frames pass no interface and go by it.
+for channel 1, where every transmitter has a queue of its own. In the guest, they contend for it as
+802.11's DCF has it (`topologies.dcf`). Elsewhere the kernel's general queueing disciplines serve
+time instead of bytes: a size table turns a frame's length into its airtime, a frame waits in its
+queue for that, and above them all take turns. Management frames pass no interface and go by it.
 See docs/medium.md.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topologies import model
+from topologies import dcf, model
 from topologies.sizetable import set_size_table
 
 if TYPE_CHECKING:  # Mininet is on machines only
@@ -35,8 +36,9 @@ _QUEUE_FRAMES = 50
 # together can overdraw it, and only when they start.
 _SLACK_US = 20_000
 _HANDLE = 1 << 16
+# The shaper above all queues is class 1.
 _OTHERS = 2
-_FIRST_CLASS = 0x10
+_FIRST_CLASS = 3
 
 
 def airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
@@ -61,22 +63,33 @@ class Transmitters:
         radios = {duty: [network.nodes[name] for name in network.of_duty(duty)]
                   for duty in ("station", "access_point")}
         numbers = itertools.count(_FIRST_CLASS)
+        access_points = {node.radio_interface: next(numbers) for node in radios["access_point"]}
         return cls({node.interfaces[node.radio_interface].radio or "": next(numbers)
-                    for node in radios["station"]},
-                   {node.radio_interface: next(numbers) for node in radios["access_point"]})
+                    for node in radios["station"]}, access_points)
+
+    @property
+    def last(self) -> int:
+        """The highest class number."""
+        return max((_OTHERS, *self.stations.values(), *self.access_points.values()))
 
 
 class Air:
     """One channel in the access points' network namespace, which `host` is a node of."""
 
     def __init__(self, host: Node, channel: int, medium: model.Medium, cipher_bytes: int,
-                 transmitters: Transmitters) -> None:
+                 transmitters: Transmitters, seed: int = 0) -> None:
         self.device = f"air{channel}"
         self._host = host
         self._transmitters = transmitters
-        sizes = airtimes(medium, cipher_bytes)
         self._run(["ip", "-batch", "-"], [f"link add {self.device} type ifb",
                                           f"link set {self.device} up"])
+        if medium.air == model.DCF:
+            # Channels of one run have random numbers of their own.
+            dcf.make(host.pid, self.device, _HANDLE, dcf.DcfChannel(
+                medium, transmitters.last, tuple(transmitters.access_points.values()),
+                cipher_bytes, _QUEUE_FRAMES, seed=(seed << 8) + channel))
+            return
+        sizes = airtimes(medium, cipher_bytes)
         self._run(["tc", "-batch", "-"], self._queues(max(sizes), medium.residual_loss))
         set_size_table(host.pid, self.device, "htb", _HANDLE, sizes)
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.device import Device, Strict
-from topologies.timing import Medium
+from topologies.timing import DCF, QUEUE, Medium
 
-__all__ = ["ACCESS_POINT", "HOME_AGENT", "ROUTER", "STATION", "Device", "Interface", "Link",
-           "Medium", "Mobility", "Network", "Node", "Scenario", "Wire", "from_json", "with_duties"]
+__all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
+           "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
+           "from_json", "with_duties"]
 
 #: Duties that the builder knows, because they own radios. All others are a network's own words.
 STATION, ACCESS_POINT = "station", "access_point"
@@ -225,8 +226,9 @@ class Scenario(Strict):
 
     @property
     def foreign_agent(self) -> str | None:
-        """The agent of the subnet that the mobile node visits, if it does."""
-        return self.network.nodes[self.roams_to].agent if self.roams_to else None
+        """The agent of the subnet that the mobile node visits; None where it stays in its own."""
+        agent = self.network.nodes[self.roams_to].agent if self.roams_to else None
+        return None if agent == self.agent else agent
 
     @property
     def companions(self) -> list[str]:

@@ -1,24 +1,15 @@
 """Give a queueing discipline a size table, which `tc` can only compute for ATM: by netlink.
 
-A size table says what the scheduler takes a packet's length for. Layouts and numbers are from the
-kernel's `rtnetlink.h` and `pkt_sched.h`.
+A size table says what the scheduler takes a packet's length for.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import socket
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-_CLONE_NEWNET = 0x40000000
-_RTM_NEWQDISC = 36
-_NLM_F_REQUEST_ACK = 0x5
-_NLMSG_ERROR = 2
-_TC_H_ROOT = 0xFFFFFFFF
-_TCA_KIND, _TCA_STAB = 1, 8
+from topologies import rtnetlink
+
 _TCA_STAB_BASE, _TCA_STAB_DATA = 1, 2
 _LINKLAYER_ETHERNET = 1
 _ENTRY_LIMIT = 0xFFFF
@@ -30,17 +21,8 @@ def set_size_table(pid: int, device: str, kind: str, handle: int, sizes: Sequenc
     `sizes` must be as long as the longest packet; the kernel extrapolates beyond its end. `pid` is
     a process in the device's network namespace. Raises OSError.
     """
-    with _network_of(pid):
-        index = socket.if_nametoindex(device)
-        # A socket stays in the namespace that it was made in.
-        channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    with channel:
-        channel.send(message(index, kind, handle, sizes))
-        answer = channel.recv(1 << 16)
-    length, answer_type = struct.unpack_from("=IH", answer)
-    error = struct.unpack_from("=i", answer, 16)[0] if length >= 20 else -1
-    if answer_type != _NLMSG_ERROR or error:
-        raise OSError(-error, f"size table of {device} refused")
+    with rtnetlink.route_socket(pid, device) as (channel, index):
+        rtnetlink.ask(channel, message(index, kind, handle, sizes), f"size table of {device}")
 
 
 def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
@@ -49,34 +31,8 @@ def message(index: int, kind: str, handle: int, sizes: Sequence[int]) -> bytes:
     entries = [size >> shift for size in sizes]
     # cell_log, size_log, cell_align, overhead, linklayer, mpu, mtu, tsize
     base = struct.pack("=BBhiIIII", 0, shift, 0, 0, _LINKLAYER_ETHERNET, 0, 0, len(entries))
-    table = (_attribute(_TCA_STAB_BASE, base)
-             + _attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
-    body = (struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, _TC_H_ROOT, 0)
-            + _attribute(_TCA_KIND, kind.encode() + b"\0") + _attribute(_TCA_STAB, table))
-    return struct.pack("=IHHII", 16 + len(body), _RTM_NEWQDISC, _NLM_F_REQUEST_ACK, 1, 0) + body
-
-
-def _attribute(number: int, value: bytes) -> bytes:
-    return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)
-
-
-@contextmanager
-def _network_of(pid: int) -> Iterator[None]:
-    """Be in the network namespace of a process for a moment; other threads stay where they are."""
-    here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-                   for place in ("thread-self", pid))
-    try:
-        _enter(there)
-        try:
-            yield
-        finally:
-            _enter(here)
-    finally:
-        os.close(here)
-        os.close(there)
-
-
-def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
+    table = (rtnetlink.attribute(_TCA_STAB_BASE, base)
+             + rtnetlink.attribute(_TCA_STAB_DATA, struct.pack(f"={len(entries)}H", *entries)))
+    return rtnetlink.qdisc_request(
+        index, handle, rtnetlink.attribute(rtnetlink.TCA_KIND, kind.encode() + b"\0")
+        + rtnetlink.attribute(rtnetlink.TCA_STAB, table))

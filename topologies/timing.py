@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from topologies.device import Strict
 
+#: Who lets stations take turns on the air: contention as in 802.11, or a queue.
+DCF, QUEUE = "dcf", "queue"
+_WINDOW_LIMIT = 0xFFFF
+
 
 @dataclass(frozen=True)
 class Medium(Strict):
@@ -16,6 +20,12 @@ class Medium(Strict):
     older format). OFDM sends whole symbols of `symbol_us`, with `service_bits` around the frame and
     silence of `extension_us` after it. `mac_bytes` are MAC header and checksum. Each transmission
     is lost with `loss_percent`, and repeated up to `retries` times.
+
+    `air` says who lets stations take turns: `queue`, the kernel's general disciplines, which charge
+    every frame a mean; or `dcf`, the guest's own, where stations contend. Windows grow to `cw_max`
+    there, frames to all go at `basic_rate_bps`, and `eifs` follows a collision. With `wait_difs` a
+    frame waits for DIFS even where the channel has been idle for longer. A transmission goes
+    unnoticed for `cca_us`, and who begins meanwhile collides with it.
     """
 
     name: str
@@ -34,19 +44,66 @@ class Medium(Strict):
     mac_bytes: int = 28
     loss_percent: float = 0.0
     retries: int = 0
+    air: str = QUEUE
+    cw_max: int = 1023
+    basic_rate_bps: int | None = None
+    eifs: bool = False
+    wait_difs: bool = False
+    cca_us: float = 4.0
 
     def __post_init__(self) -> None:
         """A medium that delivers nothing has no ceiling."""
         if self.loss_percent >= 100:
             raise ValueError("loss_percent must be below 100")
+        if self.air not in (QUEUE, DCF):
+            raise ValueError(f"air must be {DCF} or {QUEUE}")
+        if self.air == DCF and self.slot_us <= 0:
+            raise ValueError("slot_us must be above 0")
+        if self.air == DCF and not self.cw_min <= self.cw_max <= _WINDOW_LIMIT:
+            raise ValueError(f"cw_max must be from cw_min, {self.cw_min}, to {_WINDOW_LIMIT}")
+
+    @property
+    def older_preamble_us(self) -> float:
+        """Preamble of frames that all have to understand: acknowledgements, and those to all."""
+        return self.preamble_us if self.ack_preamble_us is None else self.ack_preamble_us
+
+    @property
+    def broadcast_rate_bps(self) -> int:
+        """At which frames to all are sent."""
+        return self.ack_rate_bps if self.basic_rate_bps is None else self.basic_rate_bps
+
+    @property
+    def ack_us(self) -> float:
+        """Airtime of an acknowledgement."""
+        return self.older_preamble_us + self._bits_us(self.ack_bytes, self.ack_rate_bps)
+
+    @property
+    def after_collision_us(self) -> float:
+        """How much longer than DIFS others wait after a collision (EIFS less DIFS), DCF only.
+
+        Nothing by default, as in Bianchi's model and in ns-3: preambles of equal strength hide each
+        other, and who has not seen a frame begin does not wait for its acknowledgement.
+        """
+        return self.sifs_us + self.ack_us if self.eifs else 0.0
+
+    @property
+    def timeout_slots(self) -> int:
+        """Slots that a sender waits longer than others, until it knows of a collision, DCF only.
+
+        ACKTimeout is SIFS, a slot and the delay until a preamble has been seen (9.2.8).
+        """
+        timeout_us = self.sifs_us + self.slot_us + self.older_preamble_us
+        return max(0, round((timeout_us - self.after_collision_us) / self.slot_us))
+
+    def latency_us(self, msdu_bytes: float) -> float:
+        """When the receiver has a frame that found the channel idle: preamble and bits."""
+        return self.preamble_us + self._bits_us(self.mac_bytes + msdu_bytes, self.rate_bps)
 
     @property
     def frame_overhead_us(self) -> float:
         """Mean airtime of a frame besides its own bits: DIFS, backoff, preamble, SIFS, ACK."""
         backoff_us = self.cw_min / 2 * self.slot_us
-        ack_preamble_us = self.preamble_us if self.ack_preamble_us is None else self.ack_preamble_us
-        ack_us = ack_preamble_us + self._bits_us(self.ack_bytes, self.ack_rate_bps)
-        return self.difs_us + backoff_us + self.preamble_us + self.sifs_us + ack_us
+        return self.difs_us + backoff_us + self.preamble_us + self.sifs_us + self.ack_us
 
     @property
     def residual_loss(self) -> float:

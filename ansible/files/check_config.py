@@ -22,7 +22,9 @@ class ConfigError(Exception):
 
 
 # Options that hostapd collects instead of replacing.
-HOSTAPD_REPEATABLE = frozenset({"radius_auth_req_attr", "roaming_consortium", "sae_password"})
+HOSTAPD_REPEATABLE = frozenset(
+    {"r0kh", "r1kh", "radius_auth_req_attr", "roaming_consortium", "sae_password"}
+)
 UNRENDERED = re.compile(r"\{\{|\}\}|\{%|AnsibleUndefined|Undefined\(|^\[|^\{")
 PYTHON_WORDS = {"True", "False", "None", "undefined"}
 HEX_KEY = re.compile(r"[0-9a-fA-F]{10}|[0-9a-fA-F]{26}")
@@ -31,9 +33,18 @@ HOSTAPD_NUMBERS = ["channel", "ieee8021x", "wpa", "ieee80211w", "wep_default_key
 HOSTAPD_DYNAMIC_WEP = ["wep_key_len_broadcast", "wep_key_len_unicast"]
 HOSTAPD_RADIUS = ["own_ip_addr", "auth_server_addr", "auth_server_shared_secret"]
 SWANCTL_CHILD = ["mode", "esp_proposals", "local_ts", "remote_ts"]
+CREDENTIALS = {
+    "TLS": ["ca_cert", "client_cert", "private_key"],
+    "MD5": ["password"],
+    "PWD": ["password"],
+    "PEAP": ["ca_cert", "password", "phase2"],
+    "TTLS": ["ca_cert", "password", "phase2"],
+}
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
-CREDENTIALS = {"TLS": ["ca_cert", "client_cert", "private_key"], "MD5": ["password"]}
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
+
+#: For which nothing means all that the library has.
+MAY_BE_EMPTY = {"ecdh_curve"}
 
 
 def check_value(line: int, key: str, value: str) -> str:
@@ -44,7 +55,7 @@ def check_value(line: int, key: str, value: str) -> str:
     if quote == "'" and "'" in value[1:-1]:
         raise ConfigError(line, f"{key}: a quote inside quotes")
     text = value[1:-1] if quote else value
-    if not text.strip():
+    if not text.strip() and key not in MAY_BE_EMPTY:
         raise ConfigError(line, f"{key} has no value")
     if text in PYTHON_WORDS or UNRENDERED.search(text):
         raise ConfigError(line, f"{key} has the value {text}, which was never rendered to text")
@@ -120,7 +131,9 @@ def check_wpa(values: Mapping[str, str]) -> None:
         raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
     if "EAP" in values["wpa_key_mgmt"]:
         need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
-    elif not {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys():
+    elif values["wpa_key_mgmt"] != "OWE" and not (
+        {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
+    ):
         raise ConfigError(0, f"wpa_key_mgmt={values['wpa_key_mgmt']} needs wpa_passphrase")
     if not 8 <= len(values.get("wpa_passphrase", "8 to 63.")) <= 63:
         raise ConfigError(0, "wpa_passphrase must have 8 to 63 characters")
@@ -162,9 +175,10 @@ def check_network(network: Mapping[str, str]) -> None:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
     elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
-    if network["key_mgmt"].startswith(("WPA", "SAE")):
+    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT")):
         need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
-        if "EAP" not in network["key_mgmt"] and not {"psk", "sae_password"} & network.keys():
+        has_secret = "EAP" not in network["key_mgmt"] and network["key_mgmt"] != "OWE"
+        if has_secret and not {"psk", "sae_password"} & network.keys():
             raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
     if "wep_tx_keyidx" in network:
         need(network, ["wep_key0"], "wep_tx_keyidx")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
 from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
 from topologies import builders, loader
+from topologies.model import QUEUE
 
 #: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
 TestbedKey = str
@@ -117,7 +118,7 @@ class Plan:
         """The testbeds to build for the cells, as few as can be."""
         groups: list[tuple[TestbedSpec, list[Cell]]] = []
         for cell in self.cells:
-            spec = self.study.testbed(cell, self.asked)
+            spec = _on(self.settings.on, self.study.testbed(cell, self.asked))
             for number, (other, sharing) in enumerate(groups):
                 joined = other.joined(spec)
                 if joined is not None:
@@ -175,6 +176,13 @@ class Plan:
             **{**document, "study": StudyRecord(**document["study"]),
                "levels": {name: {level.id: _level_record(level) for level in levels}
                           for name, levels in self.levels.items()}})
+
+
+def _on(machine: str, spec: TestbedSpec) -> TestbedSpec:
+    """A spec as a machine can have it: only the guest's kernel lets stations contend."""
+    if machine != "host" or spec.medium is None:
+        return spec
+    return replace(spec, medium=replace(spec.medium, air=QUEUE))
 
 
 def devices(spec: TestbedSpec) -> dict[str, Any]:

@@ -60,7 +60,8 @@ def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
     medium = plan.testbeds[plan.testbed_of(step.cell)].spec.medium
     settings = plan.settings
     return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
-            "medium": medium.name if medium else None, "plan": plan.digest,
+            "medium": medium.name if medium else None,
+            "air": medium.air if medium else None, "plan": plan.digest,
             "fault": settings.fault, "code_sha256": code_digest(plan.study.id),
             "load_average": os.getloadavg()[0]}
 

@@ -190,6 +190,7 @@ class TestbedClient:
             "network": loader.to_json(spec.network),
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
+            "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": devices(spec),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},

@@ -1,6 +1,7 @@
 """`qop bench medium`: the emulated air against what 802.11's timing says it carries.
 
-Every trial is a small open network of its own in a guest of its own, loaded with UDP.
+Every trial is a small open network of its own in a guest of its own, loaded with UDP. The same code
+runs outside of guests first, beside Bianchi's model and what ns-3 answered.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import click
 from guest import boot, image
 from harness.engine import machine, setup
 from harness.errors import UserError
+from harness.selftest.contention import bianchi, side_by_side
 from topologies.loader import load_medium
 from topologies.model import Interface, Link, Medium, Network, Node
 
@@ -27,6 +29,7 @@ PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
 PAYLOADS_BYTES = (1470, 256)
 #: What is offered, in ceilings: an overload.
 OVERLOAD = 1.1
+CROWDS = (("802.11b-short", 10), ("802.11b-short", 50))
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class MediumTrial:
     seconds: float = 3.0
     #: Whether stations and access points authenticate each other (WPA2 with a passphrase).
     protected: bool = False
+    #: All stations send datagrams of so many bytes all the time, after the loads; 0: they do not.
+    crowd_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Outcome:
     goodput_bps: list[list[float]]
     connected: dict[str, dict[str, int]] | None
     round_trip_s: float
+    #: Frames a second of each class of channel 1, where there was a crowd.
+    crowd_per_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[st
     """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
     agent = f"ha-{letter}"
     nodes = {f"{letter}{i}": Node(
-        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32", f"02:00:00:00:{letter}{i}:00")},
+        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32",
+                                           f"02:00:00:{i // 10:02x}:{letter}{i % 10}:00")},
         gateway=f"10.{number}.0.1", agent=agent) for i in range(1, stations + 1)}
     nodes[f"ap-{letter}"] = Node(["access_point"], {
         f"wlan-{letter}": Interface(radio=f"02:00:00:00:{letter}0:00", bridge=f"br-{letter}"),
@@ -145,7 +153,8 @@ async def run(trial: MediumTrial, built: image.Image, processor: int,
                             status=1)
     return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
                    next(entry["connected"] for entry in said if "connected" in entry),
-                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry))
+                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry),
+                   next((entry["crowd_per_s"] for entry in said if "crowd_per_s" in entry), {}))
 
 
 _Part = Callable[[int, image.Image, int], Coroutine[Any, Any, list[Ratio]]]
@@ -162,12 +171,32 @@ async def one_sender(name: str, runs: int, built: image.Image,
     for _ in range(runs):
         outcome = await run(trial, built, processor)
         for sample, [flow], [goodput_bps] in zip(samples, loads, outcome.goodput_bps, strict=True):
-            sample.append(goodput_bps / medium.udp_ceiling_bps(flow.payload_bytes))
-    bounds = {"ha-a": ("to its agent / ceiling", 0.98, 1.02),
-              "a2": ("to a station / ceiling", 0.48, 0.54)}
-    return [Ratio(f"{name}, UDP {flow.payload_bytes} bytes, {bounds[flow.server][0]}", sample,
-                  *bounds[flow.server][1:])
+            senders = 1 if flow.server == "ha-a" else 2
+            sample.append(senders * goodput_bps / saturated_bps(
+                medium, flow.payload_bytes, senders))
+    words = {"ha-a": "to its agent / ceiling", "a2": "to a station / model of two, halved"}
+    return [Ratio(f"{name}, UDP {flow.payload_bytes} bytes, {words[flow.server]}", sample,
+                  0.98, 1.02)
             for sample, [flow] in zip(samples, loads, strict=True)]
+
+
+def saturated_bps(medium: Medium, payload_bytes: int, stations: int) -> float:
+    """What stations that always send get together (bit/s): Bianchi's model."""
+    return bianchi(medium, payload_bytes, stations).delivered_per_s * payload_bytes * 8
+
+
+async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """Many stations of one cell, which all send all the time, against Bianchi's model."""
+    ratios = []
+    for name, stations in CROWDS:
+        medium = load_medium(name)
+        trial = MediumTrial(network(cell("a", 1, stations, channel=1)), medium,
+                            crowd_bytes=PAYLOADS_BYTES[0], seconds=5.0)
+        model = bianchi(medium, PAYLOADS_BYTES[0], stations).delivered_per_s
+        samples = [sum((await run(trial, built, processor, "virtual")).crowd_per_s.values()) / model
+                   for _ in range(runs)]
+        ratios.append(Ratio(f"{name}, {stations} stations / model", samples, 0.98, 1.02))
+    return ratios
 
 
 async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio]:
@@ -175,14 +204,16 @@ async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio
     medium = load_medium("802.11b-short")
     flows = [overload(medium, f"{letter}1", f"ha-{letter}") for letter in "ab"]
     ratios = []
-    for channel, shares in ((6, 2), (1, 1)):
+    two = saturated_bps(medium, PAYLOADS_BYTES[0], 2) / medium.udp_ceiling_bps(PAYLOADS_BYTES[0])
+    for channel, shares in ((6, 2.0), (1, two)):
         trial = MediumTrial(two_cells(channel), medium, [flows[:1], flows])
         samples = []
         for _ in range(runs):
             [alone], together = (await run(trial, built, processor)).goodput_bps
             samples.append(sum(together) / alone / shares)
         ratios.append(Ratio(f"two access points, channels 1 and {channel} / "
-                            f"{'twice ' if shares == 2 else ''}one alone", samples, 0.97, 1.03))
+                            f"{'twice one alone' if channel == 6 else 'model of two'}",
+                            samples, 0.97, 1.03))
     return ratios
 
 
@@ -191,8 +222,9 @@ def bench(runs: int) -> None:
     embedded = setup.embedded()
     built, processor = embedded.image, embedded.processors[-1]
     parts: list[_Part] = [*(functools.partial(one_sender, name) for name in PROFILES),
-                          two_media]
+                          two_media, crowds]
     ratios = []
+    click.echo("\n".join(side_by_side()))
     for part in parts:
         new = asyncio.run(part(runs, built, processor))
         click.echo("\n".join(ratio.line() for ratio in new))

@@ -64,7 +64,7 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
         _append(tmp_path / "guest" / name)
         assert kernel.key() != kernel_key
         kernel_key = kernel.key()
-    for patch in sorted((tmp_path / "guest/patches").glob("*.patch")):
+    for patch in [*kernel.patches(), *kernel.sources()]:
         _append(patch)
         assert kernel.key() != kernel_key, patch
         kernel_key = kernel.key()
@@ -221,14 +221,15 @@ def test_every_patch_says_what_it_is_for():
         assert "\n+++ " in diff, patch
 
 
-def _apply(tmp_path: Path, must: str, source: str) -> tuple[int, str, list[str]]:
+def _apply(tmp_path: Path, must: str, source: str,
+           reason: str = "Why.") -> tuple[int, str, list[str]]:
     """What the build's own lines do with two patches: how they end, what they say, what is left."""
     text = (PROJECT / "guest/kernel.sh").read_text()
     lines = text[text.index("echo '@stage patch'"):text.index("echo '@stage configure'")]
     (tmp_path / "patches").mkdir()
-    for name, old in (("10-first", "one"), ("20-second", "two")):
+    for name, old, why in (("10-first", "one", "Why."), ("20-second", "two", reason)):
         (tmp_path / "patches" / f"{name}.patch").write_text(
-            f"Why.\n\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-{old}\n+changed\n")
+            f"{why}\n\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-{old}\n+changed\n")
     (tmp_path / "10-first").write_text("one\n")
     (tmp_path / "20-second").write_text(source)
     done = subprocess.run(["sh", "-euc", f"out={tmp_path} must={must}\n{lines}"], cwd=tmp_path,
@@ -249,6 +250,12 @@ def test_older_kernel_does_without_a_patch(tmp_path):
     status, _, left_out = _apply(tmp_path, "some", "2\n")
     assert (status, left_out) == (0, ["20-second"])
     assert (tmp_path / "20-second").read_text() == "2\n"
+
+
+def test_older_kernel_does_without_what_is_the_projects_own(tmp_path):
+    """What makes guest/sources a part of the build fits any kernel, and is for the pinned one."""
+    status, _, left_out = _apply(tmp_path, "some", "two\n", "It builds what is in guest/sources.")
+    assert (status, left_out) == (0, ["20-second"])
 
 
 def test_fitting_patches_leave_nothing_out(tmp_path):

@@ -54,11 +54,11 @@ def packets(found: Record) -> dict[str, int]:
 
 
 def test_the_air_is_the_air(twice: tuple[dict[str, Record], dict[str, Record]]) -> None:
-    """UDP fills the air as it does in real time; nothing is lost to the processor."""
+    """UDP fills the air but for its backoffs' luck; nothing is lost to the processor."""
     ceiling_bps = load_medium("802.11b-short").udp_ceiling_bps(1400)
     for records in twice:
         udp = body(records["P1-N2-001"]).udp
-        assert udp and udp.goodput_bps == pytest.approx(ceiling_bps, rel=0.01)
+        assert udp and udp.goodput_bps == pytest.approx(ceiling_bps, rel=0.02)
 
 
 def test_virtual_seconds_are_not_the_hosts(

@@ -367,9 +367,9 @@ def test_the_air(builder: str, scenario: str, seen) -> None:
     for name, node in nodes.items():
         queues = found[name].queues
         on_radio = [line for line in queues if re.match(r"qdisc .* dev wlan", line)]
-        shapers = [line for line in queues if re.match(r"qdisc (htb|netem|tbf)", line)]
+        shapers = [line for line in queues if re.match(r"qdisc (dcf|htb|netem|tbf)", line)]
         if node.has(ACCESS_POINT):
-            assert sum("class htb" in line for line in queues) == radios + 2  # others, and all
+            assert sum("class dcf" in line for line in queues) == radios + 2  # others, and all
             assert sum("clsact" in line for line in on_radio) == len(found[name].radios)
             assert all(" dev air1 " in line for line in shapers)
         elif node.has(STATION):

@@ -183,7 +183,9 @@ _HOW = (
      "the packet, the cipher's bytes in the frame. IP-in-IP is on wires only, which cost nothing."),
     ("Ceilings: datagrams back to back; for TCP an estimate with a window that always suffices, "
      "segments as long as fit into ESP, and an acknowledgement for every second one."))
-_SHORT = ("A short stream can be 1 to 2 % above its ceiling: after a pause the emulated channel "
+_SHORT = ("A stream can be above its ceiling, which is that of one sender after the other: on two "
+          "crossings of one channel, or with TCP's acknowledgements, senders that contend count "
+          "down together. In queues, a short one is 1 to 2 % above it: after a pause the channel "
           "lets pass 20 ms too much, once.")
 _MEDIUM = (f"Medium: at least {MEDIUM_SHARE['udp']:.0%} of UDP's ceiling was reached, or "
            f"{MEDIUM_SHARE['tcp']:.0%} of TCP's, whose start and losses at full queues its ceiling "

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Runs the guest's air outside of it, as fast as it goes: the same dcf_core.h, and stations that always
+ * have a frame or get them at random. Reads `name value` lines, writes one JSON object.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef uint64_t u64;
+#define div_u64(a, b) ((a) / (b))
+
+#include "../sources/net/sched/dcf_core.h"
+
+#define MAX_DELAYS 4000000
+
+static u64 warm_up;
+static double *delays;
+static size_t counted;
+static u64 dropped;
+
+static void dcf_deliver(struct dcf_channel *channel, u32 number, const struct dcf_frame *frame, u64 at)
+{
+	(void)channel, (void)number;
+	if (frame->queued >= warm_up && counted < MAX_DELAYS)
+		delays[counted++] = (at - frame->queued) / 1e3;
+}
+
+static void dcf_give_up(struct dcf_channel *channel, u32 number, const struct dcf_frame *frame)
+{
+	(void)channel, (void)number, (void)frame;
+}
+
+static int by_size(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* A generator of its own, so that arrivals do not depend on who won the channel. */
+static double uniform(struct dcf_channel *source)
+{
+	return (dcf_random(source) + 0.5) / 4294967296.0;
+}
+
+int main(void)
+{
+	struct dcf_channel channel = {0}, source = {0};
+	double seconds = 10, mean_gap = 0, value, sum = 0, jain_sum = 0, jain_squares = 0;
+	u64 length = 0, seed = 1, *next, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
+	char name[64];
+	u32 i;
+
+	channel.is.limit = 50;
+	while (scanf("%63s %lf", name, &value) == 2) {
+		if (!strcmp(name, "stations")) channel.stations = value;
+		else if (!strcmp(name, "slot_ns")) channel.is.slot = value;
+		else if (!strcmp(name, "difs_ns")) channel.is.difs = value;
+		else if (!strcmp(name, "sense_ns")) channel.is.sense = value;
+		else if (!strcmp(name, "blind_ns")) channel.is.blind = value;
+		else if (!strcmp(name, "after_frame_ns")) channel.is.after_frame = value;
+		else if (!strcmp(name, "after_garbled_ns")) channel.is.after_garbled = value;
+		else if (!strcmp(name, "cw_min")) channel.is.cw_min = value;
+		else if (!strcmp(name, "cw_max")) channel.is.cw_max = value;
+		else if (!strcmp(name, "retries")) channel.is.retries = value;
+		else if (!strcmp(name, "timeout_slots")) channel.is.timeout = value;
+		else if (!strcmp(name, "loss")) channel.is.loss = value * 4294967295.0;
+		else if (!strcmp(name, "frame_ns")) length = value;
+		else if (!strcmp(name, "gap_ns")) mean_gap = value;	/* of a station; 0: always a frame */
+		else if (!strcmp(name, "seconds")) seconds = value;
+		else if (!strcmp(name, "seed")) seed = value;
+		else { fprintf(stderr, "trial: %s?\n", name); return 2; }
+	}
+	channel.station = calloc(channel.stations, sizeof(*channel.station));
+	next = calloc(channel.stations, sizeof(*next));
+	delays = malloc(MAX_DELAYS * sizeof(*delays));
+	dcf_init(&channel, seed);
+	source.random = seed + 1000003;
+	warm_up = seconds * 1e8;
+	end = seconds * 1e9;
+	for (i = 0; i < channel.stations; i++)
+		next[i] = mean_gap ? -log(uniform(&source)) * mean_gap : 0;
+	for (now = 0; now < end;) {
+		struct dcf_frame frame = {.length = length};
+		u64 soon = dcf_next(&channel);
+		u32 who = 0;
+
+		for (i = 1; mean_gap && i < channel.stations; i++)
+			if (next[i] < next[who])
+				who = i;
+		if (mean_gap && next[who] <= soon) {
+			now = next[who];
+			dropped += !dcf_enqueue(&channel, who, now, frame);
+			next[who] += -log(uniform(&source)) * mean_gap;
+			continue;
+		}
+		if (soon != DCF_NEVER)
+			dcf_advance(&channel, now = soon);
+		for (i = 0; !mean_gap && i < channel.stations; i++)
+			while (channel.station[i].waiting < 2)
+				dcf_enqueue(&channel, i, now, frame);
+	}
+	for (i = 0; i < channel.stations; i++) {
+		struct dcf_station *station = &channel.station[i];
+
+		sent += station->sent;
+		collided += station->collided;
+		delivered += station->delivered;
+		given_up += station->given_up;
+		jain_sum += station->delivered;
+		jain_squares += (double)station->delivered * station->delivered;
+	}
+	qsort(delays, counted, sizeof(*delays), by_size);
+	for (size_t d = 0; d < counted; d++)
+		sum += delays[d];
+	printf("{\"delivered_per_s\": %.6f, \"collision_share\": %.6f, \"given_up\": %llu, \"dropped\": %llu,"
+	       " \"jain\": %.6f, \"delay_mean_us\": %.3f, \"delay_p99_us\": %.3f}\n",
+	       delivered / seconds, sent ? (double)collided / sent : 0.0, (unsigned long long)given_up,
+	       (unsigned long long)dropped, jain_squares ? jain_sum * jain_sum / channel.stations / jain_squares : 0.0,
+	       counted ? sum / counted : 0.0, counted ? delays[counted * 99 / 100] : 0.0);
+	return 0;
+}

@@ -1,0 +1,145 @@
+"""Contention on one channel: Bianchi's model, and the guest's own air run outside of it.
+
+The model is Bianchi's (IEEE JSAC 18(3), 2000) with retries that end, and with stations that stop
+counting while the channel is busy, as 802.11 has it: a slot that others take is not counted, so who
+has just sent is alone in the first slot after its frame (Tinnirello, Bianchi, Xiao, IEEE TVT 59(3),
+2010, call it anomalous).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from topologies import dcf
+from topologies.loader import load_medium
+from topologies.timing import Medium
+
+#: IP and UDP, and LLC, around a datagram's payload.
+HEADER_BYTES = 36
+HERE = Path(__file__).parent
+#: One cell in ns-3, and what ns-3.44 answered; `load` is a share of what saturated stations get,
+#: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever is asked for). See as_ns3.
+NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
+SOURCE = Path(__file__).parents[2] / "guest" / "dcf" / "trial.c"
+_BISECTIONS = 60
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """All stations together: frames delivered a second, and the share of transmissions in vain."""
+
+    delivered_per_s: float
+    collision_share: float
+
+
+def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
+    """The channel's settings and the length of a frame with such a datagram (ns)."""
+    return {**dcf.settings(medium),
+            "frame_ns": round(medium.latency_us(payload_bytes + HEADER_BYTES) * 1e3)}
+
+
+def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
+    """What stations that always have a frame get in the mean, by the model."""
+    own = cell(medium, payload_bytes)
+    collides = _fixed_point(own, stations)
+    sends = _sends(own, collides)
+    some = 1 - (1 - sends)**stations
+    alone = stations * sends * (1 - sends)**(stations - 1)
+    # Who drew no slots after its frame sends the next one at once, and nobody can collide with it.
+    again = 1 / (own["cw_min"] + 1)
+    frames = alone / (1 - again)
+    busy_ns = own["frame_ns"] + own["difs_ns"]
+    mean_ns = ((1 - some) * own["slot_ns"] + frames * (busy_ns + own["after_frame_ns"])
+               + (some - alone) * (busy_ns + own["after_garbled_ns"]) + some * own["slot_ns"])
+    sent = stations * sends + frames - alone
+    return Saturation(frames / mean_ns * 1e9, stations * sends * collides / sent)
+
+
+def _fixed_point(own: Mapping[str, int], stations: int) -> float:
+    """How probably a transmission collides, if all others send as often as it says."""
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if 1 - (1 - _sends(own, middle))**(stations - 1) > middle:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _sends(own: Mapping[str, int], collides: float) -> float:
+    """How probably a station sends in a slot, by how probably it collides if it does."""
+    attempts = waits = 0.0
+    for attempt in range(own["retries"] + 1):
+        window = min((own["cw_min"] + 1) << attempt, own["cw_max"] + 1)
+        reached = collides**attempt
+        attempts += reached
+        # Of a window after a success, no slots at all is the case of its own above.
+        waits += reached * ((window - 1) / 2 - 1 + own["timeout_slots"] if attempt
+                            else window / 2 - 1)
+    return attempts / (attempts + waits)
+
+
+def ns3_answers() -> list[dict[str, Any]]:
+    """What the reference said, by cell."""
+    answers: list[dict[str, Any]] = json.loads(NS3_ANSWERS.read_text())
+    return answers
+
+
+def compiled(folder: Path) -> Path:
+    """The guest's air as a program of this machine, compiled into a folder. Needs a C compiler."""
+    program = folder / "trial"
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
+                    str(program), str(SOURCE), "-lm"], check=True)
+    return program
+
+
+def trial(program: Path, settings: Mapping[str, float]) -> dict[str, float]:
+    """What the guest's air makes of stations; `settings` as the program's source names them."""
+    said = subprocess.run([str(program)], text=True, capture_output=True, check=True,
+                          input="".join(f"{name} {value}\n" for name, value in settings.items()))
+    answer: dict[str, float] = json.loads(said.stdout)
+    return answer
+
+
+def side_by_side() -> list[str]:
+    """Lines of a table: the guest's air run outside of it, Bianchi's model, and ns-3."""
+    if not shutil.which("cc"):
+        return ["No C compiler here, so the guest's air does not run outside of it."]
+    lines = [f"{'outside of a guest':<34} {'here':>9} {'Bianchi':>9} {'ns-3':>9}   collisions"]
+    with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
+        program = compiled(Path(folder))
+        for row in ns3_answers():
+            medium = as_ns3(row)
+            said = trial(program, {
+                **cell(medium, row["payload_bytes"]), "stations": row["stations"],
+                "gap_ns": row["gap_s"] * 1e9, "seconds": 400 if row["load"] else 40})
+            model = bianchi(medium, row["payload_bytes"], row["stations"])
+            name = f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"
+            if row["load"]:
+                lines.append(
+                    f"{name + ', load ' + str(row['load']):<34} {said['delay_mean_us']:9.0f} "
+                    f"{'':>9} {row['delay_mean_us']:9.0f} us  mean delay; 99th percentile "
+                    f"{said['delay_p99_us']:.0f} and {row['delay_p99_us']:.0f}")
+                continue
+            lines.append(
+                f"{name:<34} {said['delivered_per_s']:9.1f} {model.delivered_per_s:9.1f} "
+                f"{row['delivered_per_s']:9.1f} /s {said['collision_share']:.3f} "
+                f"{model.collision_share:.3f} {row['collision_share']:.3f}")
+    return lines
+
+
+def as_ns3(row: Mapping[str, Any]) -> Medium:
+    """The medium that ns-3 was asked for, with what it does otherwise.
+
+    A frame waits for DIFS on an idle channel, too, and its limit of 7 counts what is sent again.
+    """
+    return replace(load_medium(row["medium"]), ack_rate_bps=row["ack_rate_bps"], wait_difs=True,
+                   retries=7)

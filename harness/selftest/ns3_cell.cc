@@ -1,0 +1,186 @@
+// One cell of stations that send to one receiver, in ns-3: the reference of the guest's own air.
+//
+// tests/topologies/test_dcf.py compiles and runs it where ns-3 is installed (pip install ns3==3.44.post0);
+// ns3_cell.json beside it has its answers. Arguments are --NAME=VALUE; it writes one JSON object.
+// With --gap, stations get frames at random with that mean; with --satrate, one every so many seconds,
+// which is to be more than they get through. Frames are as long as those of UDP datagrams of --payload
+// bytes. Stations send to each other without an access point, so there are no beacons; all are equally
+// strong.
+#include "ns3/core-module.h"
+#include "ns3/mobility-module.h"
+#include "ns3/network-module.h"
+#include "ns3/wifi-module.h"
+
+#include <algorithm>
+#include <iostream>
+#include <unordered_map>
+#include <vector>
+
+using namespace ns3;
+
+static const double WARM_UP_S = 1;
+static const uint32_t UDP_IP_BYTES = 28;
+static const uint32_t LONGER_THAN_ACK = 40;
+
+static uint64_t g_sent = 0;
+static uint64_t g_received = 0;
+static std::unordered_map<uint64_t, double> g_born;
+static std::vector<double> g_delays;
+
+static void
+Received(Ptr<Socket> socket)
+{
+    Address from;
+    while (auto packet = socket->RecvFrom(from))
+    {
+        double now = Simulator::Now().GetSeconds();
+        g_received += now >= WARM_UP_S;
+        auto born = g_born.find(packet->GetUid());
+        if (born != g_born.end())
+        {
+            if (born->second >= WARM_UP_S)
+            {
+                g_delays.push_back(now - born->second);
+            }
+            g_born.erase(born);
+        }
+    }
+}
+
+static void
+TransmissionBegins(Ptr<const Packet> packet, double)
+{
+    g_sent += packet->GetSize() > LONGER_THAN_ACK && Simulator::Now().GetSeconds() >= WARM_UP_S;
+}
+
+struct Source
+{
+    Ptr<Socket> socket;
+    Address to;
+    uint32_t size;
+    Ptr<RandomVariableStream> gap;
+
+    void Send()
+    {
+        auto packet = Create<Packet>(size);
+        g_born[packet->GetUid()] = Simulator::Now().GetSeconds();
+        socket->SendTo(packet, 0, to);
+        Simulator::Schedule(Seconds(gap->GetValue()), &Source::Send, this);
+    }
+};
+
+int
+main(int argc, char** argv)
+{
+    uint32_t stations = 1;
+    uint32_t payload = 1470;
+    uint32_t seed = 1;
+    double gap = 0;
+    double satrate = 0;
+    double seconds = 20;
+    std::string medium = "802.11b-long";
+    CommandLine command;
+    command.AddValue("stations", "how many send", stations);
+    command.AddValue("payload", "of a datagram, bytes", payload);
+    command.AddValue("medium", "802.11b-long, 802.11b-short, 802.11g or 802.11a", medium);
+    command.AddValue("gap", "mean time between a station's frames, s", gap);
+    command.AddValue("satrate", "time between a station's frames, s", satrate);
+    command.AddValue("seconds", "how long", seconds);
+    command.AddValue("seed", "of random numbers", seed);
+    command.Parse(argc, argv);
+    RngSeedManager::SetSeed(seed);
+
+    bool isShort = medium == "802.11b-short";
+    bool isB = medium.rfind("802.11b", 0) == 0;
+    bool isA = medium == "802.11a";
+    NodeContainer nodes;
+    nodes.Create(stations + 1);
+    YansWifiChannelHelper channel;
+    channel.SetPropagationDelay("ns3::ConstantSpeedPropagationDelayModel");
+    channel.AddPropagationLoss("ns3::FixedRssLossModel", "Rss", DoubleValue(-50));
+    YansWifiPhyHelper phy;
+    phy.SetChannel(channel.Create());
+    WifiHelper wifi;
+    wifi.SetStandard(isB ? WIFI_STANDARD_80211b : isA ? WIFI_STANDARD_80211a : WIFI_STANDARD_80211g);
+    std::string data = isB ? "DsssRate11Mbps" : isA ? "OfdmRate54Mbps" : "ErpOfdmRate54Mbps";
+    std::string control = isB ? "DsssRate1Mbps" : isA ? "OfdmRate24Mbps" : "ErpOfdmRate24Mbps";
+    wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager",
+                                 "DataMode", StringValue(data),
+                                 "ControlMode", StringValue(control),
+                                 "RtsCtsThreshold", UintegerValue(999999));
+    WifiMacHelper mac;
+    mac.SetType("ns3::AdhocWifiMac", "QosSupported", BooleanValue(false));
+    auto devices = wifi.Install(phy, mac, nodes);
+    MobilityHelper mobility;
+    mobility.SetMobilityModel("ns3::ConstantPositionMobilityModel");
+    mobility.Install(nodes);
+    for (uint32_t i = 0; i <= stations; i++)
+    {
+        auto device = DynamicCast<WifiNetDevice>(devices.Get(i));
+        if (!isB && !isA)
+        {
+            device->GetPhy()->SetSlot(MicroSeconds(9));
+        }
+        device->GetRemoteStationManager()->SetShortPreambleEnabled(isShort);
+        device->GetMac()->GetTxopQueue(AC_BE_NQOS)->SetMaxSize(QueueSize("50p"));
+        device->GetMac()->GetTxopQueue(AC_BE_NQOS)->SetMaxDelay(Seconds(1000));
+        if (i)
+        {
+            device->GetPhy()->TraceConnectWithoutContext("PhyTxBegin",
+                                                         MakeCallback(&TransmissionBegins));
+        }
+    }
+
+    PacketSocketHelper sockets;
+    sockets.Install(nodes);
+    PacketSocketAddress sink;
+    sink.SetSingleDevice(devices.Get(0)->GetIfIndex());
+    sink.SetProtocol(1);
+    auto receiver = Socket::CreateSocket(nodes.Get(0), PacketSocketFactory::GetTypeId());
+    receiver->Bind(sink);
+    receiver->SetRecvCallback(MakeCallback(&Received));
+    std::vector<Source> sources(stations);
+    auto start = CreateObject<UniformRandomVariable>();
+    for (uint32_t i = 1; i <= stations; i++)
+    {
+        PacketSocketAddress to;
+        to.SetSingleDevice(devices.Get(i)->GetIfIndex());
+        to.SetPhysicalAddress(devices.Get(0)->GetAddress());
+        to.SetProtocol(1);
+        auto sender = Socket::CreateSocket(nodes.Get(i), PacketSocketFactory::GetTypeId());
+        sender->Bind();
+        sender->Connect(to);
+        Ptr<RandomVariableStream> between;
+        if (gap > 0)
+        {
+            auto exponential = CreateObject<ExponentialRandomVariable>();
+            exponential->SetAttribute("Mean", DoubleValue(gap));
+            between = exponential;
+        }
+        else
+        {
+            auto constant = CreateObject<ConstantRandomVariable>();
+            constant->SetAttribute("Constant", DoubleValue(satrate));
+            between = constant;
+        }
+        sources[i - 1] = Source{sender, to, payload + UDP_IP_BYTES, between};
+        Simulator::Schedule(Seconds(0.1 + start->GetValue(0, 0.01)), &Source::Send, &sources[i - 1]);
+    }
+    Simulator::Stop(Seconds(seconds + WARM_UP_S));
+    Simulator::Run();
+
+    std::sort(g_delays.begin(), g_delays.end());
+    double sum = 0;
+    for (double delay : g_delays)
+    {
+        sum += delay;
+    }
+    size_t count = g_delays.size();
+    printf("{\"delivered_per_s\": %.3f, \"collision_share\": %.5f, \"delay_mean_us\": %.2f, "
+           "\"delay_p99_us\": %.2f}\n",
+           g_received / seconds,
+           g_sent ? std::max(0.0, 1.0 - double(g_received) / g_sent) : 0.0,
+           count ? sum / count * 1e6 : 0.0,
+           count ? g_delays[count * 99 / 100] * 1e6 : 0.0);
+    return 0;
+}

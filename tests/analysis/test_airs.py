@@ -1,0 +1,57 @@
+"""Tests of the two airs: no table mixes contention with queues; plans know which is had where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from analysis import NothingToReport
+from analysis.comparison import compare
+from analysis.footnotes import circumstances
+from fabricated import make, results_of
+from measure.record import Record
+from plans import plan_of
+
+
+def of_air(air: str | None, records: Iterable[Record]) -> list[Record]:
+    """The same records, said to be of an air; None leaves it unsaid, as records did before."""
+    said = {} if air is None else {"air": air}
+    return [record.model_copy(update={"environment": {
+        **{name: value for name, value in record.environment.items() if name != "air"}, **said}})
+        for record in records]
+
+
+def test_records_of_two_airs_are_separated() -> None:
+    """Most are kept, the others named; records that do not say it are of queues."""
+    results = results_of(*of_air("dcf", [make("P1", 1), make("P1", 2)]),
+                         *of_air(None, [make("P1", 3)]))
+    assert results.air == "dcf" and list(results.frame["repetition"]) == [1, 2]
+    assert "of another air (queue) and left out" in results.left_out
+    assert "P1-N2-003" in results.left_out
+    assert "(air: dcf)" in circumstances(results)
+
+
+def test_one_air_leaves_nothing_out() -> None:
+    """The usual case, and what is without a medium stays with what has one."""
+    records = of_air("dcf", [make("P1", 1), make("P1", 2)])
+    without = records[1].model_copy(update={"environment": {
+        **records[1].environment, "medium": None, "air": None}})
+    for second in (records[1], without):
+        results = results_of(records[0], second)
+        assert results.left_out == "" and len(results.frame) == 2
+
+
+def test_two_airs_are_not_compared() -> None:
+    """Nor as if they were one, nor side by side."""
+    runs = [results_of(*of_air(air, [make("P1", 1), make("P1", 2)])) for air in ("dcf", None)]
+    with pytest.raises(NothingToReport, match="no table mixes airs"):
+        compare(*runs)
+
+
+def test_only_the_guest_has_contention() -> None:
+    """On the host, the same medium is one of queues, and the plan's digest tells the two apart."""
+    guest, host = plan_of(), plan_of(on="host")
+    airs = [{medium["air"] for medium in plan.manifest.media.values()} for plan in (guest, host)]
+    assert airs == [{"dcf"}, {"queue"}]
+    assert guest.digest != host.digest
