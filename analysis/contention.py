@@ -1,10 +1,11 @@
-"""Contention: repetitions that waited long for the processor are counted and named."""
+"""Flags: repetitions that something disturbed are counted and named, with what it was."""
 
 from __future__ import annotations
 
 from analysis.clock import listed
 from analysis.records import Frame
 from analysis.results import Results, record_names
+from measure.record import FLAGS
 
 
 def flagged_line(results: Results) -> str:
@@ -15,9 +16,15 @@ def flagged_line(results: Results) -> str:
         return ""
     single = len(flagged) == 1
     return (f"{len(flagged)} of {len(good)} good repetitions {'is' if single else 'are'} flagged, "
-            f"because {'it' if single else 'they'} waited long for the processor, which makes "
+            f"because {'it' if single else 'they'} {_why(flagged)}, which makes "
             f"times longer: {listed(record_names(flagged, results.names))}. "
             f"{'It counts' if single else 'They count'} all the same{_what_next(flagged)}.")
+
+
+def _why(flagged: Frame) -> str:
+    """What became of them, all reasons together."""
+    words = {word for said in flagged["flags"] for word in said.split()}
+    return " or ".join(text for word, text in FLAGS.items() if word in words) or FLAGS["processor"]
 
 
 def _what_next(flagged: Frame) -> str:

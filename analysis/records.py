@@ -2,10 +2,10 @@
 
 Columns: one for each factor; `repetition`, `status`, `reason`, `attempt`, `verified` (there is
 evidence, and all of it is ok), `checks_ok`, `checks`, `FACTOR_sha256` for every factor (the digest
-of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (it waited long for the
-processor), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall clock),
-`processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in virtual
-time); and every value that the study gives of a record. What was not measured is NaN.
+of the level), `medium`, `clock`, `machine`, `builder`, `fault`, `flagged` (something disturbed
+it: `flags` says what), `alone` (measured with nothing beside it), `elapsed_s`, `started_s` (wall
+clock), `processor_busy_s`, `processor_idle_s` (of the machine while the repetition ran; not in
+virtual time); and every value that the study gives of a record. What was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ def _row(record: Record) -> dict[str, Any]:
         # In virtual time, processor seconds are meaningless.
         **_processor(None if environment.get("clock") == VIRTUAL
                      else record.raw.get("processor_s")),
-        "flagged": bool(environment.get("flags")), "alone": bool(environment.get("alone")),
+        "flagged": bool(environment.get("flags")),
+        "flags": " ".join(map(printable, environment.get("flags") or ())),
+        "alone": bool(environment.get("alone")),
         **{f"{factor}{DIGEST}": printable(record.digests.get(factor, ""))
            for factor in record.cell},
         **{name: _text(environment.get(name)) for name in CIRCUMSTANCES},

@@ -8,4 +8,5 @@ DIGEST = "_sha256"
 CIRCUMSTANCES = ("medium", "air", "clock", "machine", "builder", "fault")
 COLUMNS = frozenset((
     "repetition", "status", "reason", "attempt", "checks_ok", "checks", "verified", "elapsed_s",
-    "started_s", "processor_busy_s", "processor_idle_s", "flagged", "alone", *CIRCUMSTANCES))
+    "started_s", "processor_busy_s", "processor_idle_s", "flagged", "flags", "alone",
+    *CIRCUMSTANCES))

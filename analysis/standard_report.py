@@ -22,13 +22,21 @@ from analysis.text import counted
 
 @dataclass(frozen=True)
 class Extras:
-    """What a study adds to the report that every study gets."""
+    """What a study adds to the report that every study gets.
+
+    `caveat` stands in place of the clock's own, `claimant` is whose claims they are, `facts` follow
+    those of every run, and with `prints` the tables are printed after the run's.
+    """
 
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
     claims: Sequence[Verdict] = ()
     beside: Beside = field(default_factory=Beside)
     warnings: Sequence[str] = ()
+    caveat: str = ""
+    claimant: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    prints: bool = False
 
 
 def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
@@ -52,11 +60,13 @@ def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
         Section("run", "The run", "Every cell.", (), (run,)))
     beside = (stamped(table_of_claims(extras.claims), results.clock),) if extras.claims else ()
     return Report(
-        results.study.title, subtitle(cells), facts=facts(cells), claims=tuple(extras.claims),
+        results.study.title, subtitle(cells), facts=(*facts(cells), *extras.facts),
+        claims=tuple(extras.claims),
         sections=tuple(section for section in sections if section.figures or section.tables),
         warnings=(*run.warnings, *extras.warnings, *stability.warnings_of(cells, decisions)),
         complaints=tuple(results.complaints), failures=tuple(cells.failures()), beside=beside,
-        caveat=caveat(results.clock), run=run)
+        caveat=extras.caveat or caveat(results.clock), run=run, claimant=extras.claimant,
+        printed=tuple(table.id for table in extras.tables) if extras.prints else ())
 
 
 def subtitle(cells: Cells) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+import studies
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -42,15 +43,30 @@ COMMANDS = {
 _MODULES = {"import": "import_"}
 
 
+def _commands() -> dict[str, str]:
+    """Those of every study, and the pages of studies that look on at their runs."""
+    return COMMANDS | {page: f"Look on at a run of {study} on a page, and steer it."
+                       for page, study in studies.pages().items() if page not in COMMANDS}
+
+
+def _page(name: str) -> click.Command | None:
+    study = studies.pages().get(name)
+    if study is None:
+        return None
+    from harness.commands import live
+
+    return live.command(name, study)
+
+
 class _Lazy(click.Group):
     """A group whose help needs no subcommand's imports: starting up stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _page(cmd_name)
         module = importlib.import_module(f"harness.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
@@ -65,7 +81,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(_commands().items()))
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -60,10 +60,14 @@ def _station(network: Network, node: Node, _name: str) -> dict[str, Any]:
 def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
     assert node.agent is not None
     bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
+    neighbours = [other.interfaces[other.radio_interface].radio
+                  for other in (network.nodes[name] for name in network.of_duty("access_point"))
+                  if other.agent == node.agent and other is not node]
     return {"interface": node.radio_interface, "bridge": bridge,
             "address": _bridge_address(node, bridge),
             "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
-            "channel": node.channel, "hw_mode": "b"}
+            "channel": node.channel, "hw_mode": "b",
+            **({"neighbours": neighbours} if neighbours else {})}
 
 
 def _bridge_address(node: Node, bridge: str | None) -> str:
@@ -103,8 +107,34 @@ def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
 
 #: Asks an authentication server as access points do, and is none.
 _RADIUS_CLIENT = "radius_client"
+#: Duties of Kerberos: who issues tickets, asks for them, and takes them.
+_KDC, _KERBEROS_SERVER = "kerberos_kdc", "kerberos_server"
+
+
+def _realm(kdc: str) -> str:
+    """The realm of a KDC is called after its node."""
+    return f"{kdc.upper()}.TEST"
+
+
+def _kdc(network: Network, _node: Node, name: str) -> dict[str, Any]:
+    servers = network.of_duty(_KERBEROS_SERVER)
+    realm = _realm(name)
+    return {"realm": realm,
+            "peers": [_realm(other) for other in network.of_duty(_KDC) if other != name],
+            "servers": [{"node": server, "host": f"{server}.{realm.lower()}"}
+                        for server in servers]}
+
+
+def _kerberos_party(network: Network, node: Node, _name: str) -> dict[str, Any]:
+    kdcs = network.of_duty(_KDC)
+    return {"home_realm": _realm(node.agent or kdcs[0]),
+            "kdcs": [{"realm": _realm(kdc), "address": network.nodes[kdc].address}
+                     for kdc in kdcs]}
+
+
 _DESCRIBE = {"station": _station, "access_point": _access_point, "home_agent": _home_agent,
-             _RADIUS_CLIENT: _radius_client}
+             _RADIUS_CLIENT: _radius_client, _KDC: _kdc, "kerberos_client": _kerberos_party,
+             _KERBEROS_SERVER: _kerberos_party}
 
 
 def _frequency_mhz(cell: Node) -> int:
@@ -147,7 +177,7 @@ async def render(policy: Policy, network: Network, secrets: Secrets, *, work: Pa
     The run's certificate authority is made in `work/pki` by the first policy that needs it.
     """
     output = work / "conf" / name
-    rendered = {place: secrets[place] for place in ("network", "station", "gateway")}
+    rendered = {place: secrets[place] for place in ("network", "station", "gateway", "kerberos")}
     variables = {"qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
                          "output": str(output), "pki": str(work / "pki"), "mount": mount}}
     inputs = work / "ansible"

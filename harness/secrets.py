@@ -21,7 +21,10 @@ def make(fault: Fault | None = None) -> Secrets:
                      "station": {**network, "trust": "ca", "certificate": "valid"},
                      "gateway": {"peers": "known"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
-                                                secrets.token_hex(16))}
+                                                secrets.token_hex(16)),
+                     "kerberos": {"user": "alice", **{
+                         f"{whose}_password": secrets.token_hex(16)
+                         for whose in ("user", "service", "cross_realm")}}}
     for path, instead in (fault.secrets if fault else {}).items():
         value = look_up(made, path, "a negative control spoils")
         place, _, name = path.partition(".")

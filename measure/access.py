@@ -1,17 +1,13 @@
-"""Access is how mobile nodes get onto the network: the services for it, and each step on the way.
-
-Times are on the wall clock of the machine, which also stamps the captures. Nothing is judged here.
-"""
+"""Access is what mobile nodes get onto the network by: the services, and the stations on them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from measure import ike, kernel, port
+from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.port import PortCheck
 from measure.services.charon import Charon, IpsecTunnels
@@ -19,12 +15,11 @@ from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.wpa_supplicant import WpaSupplicant
-from measure.station import LINK_S, MeasuredStation
-from measure.workload import Service, Session, Site
+from measure.station import LINK_S, POLL_S, MeasuredStation
+from measure.workload import Service, Site
+from measure.wpa_ctrl import has_handshake
 from topologies.model import HOME_AGENT, Scenario
 
-#: How long the first packet may take.
-DATA_S = 2
 # Child SAs between home agents: for nodes that are away, for visitors, for everything else.
 _AGENT_CHILDREN = ("home", "visit", "subnets")
 
@@ -34,7 +29,7 @@ class Access:
 
     def __init__(self, site: Site, settings: MobileIp) -> None:
         self.site = site
-        self._freeradius = FreeRadius(site)
+        self._freeradius = FreeRadius(site, tells_keys=True)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
         self._supplicants = WpaSupplicant(site)
@@ -76,7 +71,7 @@ class Access:
         for name in set(scenario.companions) - staying:
             # From nothing: an attempt that failed may have left it halfway.
             self.take_off(name)
-            self.station(name).connect(self.site.network.nodes[scenario.home_of(name)])
+            self.attach(name, scenario.home_of(name))
             self._at_home.add(name)
 
     def take_off(self, name: str) -> None:
@@ -133,142 +128,50 @@ class Access:
     def connect(self, scenario: Scenario) -> MeasuredStation:
         """Authenticate from nothing and stay connected; nothing is captured."""
         station = self.reset(scenario)
-        station.connect(self.site.network.nodes[scenario.home])
+        self.attach(station.name, scenario.home)
         return station
+
+    def attach(self, name: str, access_point: str) -> None:
+        """All steps of a station onto the network, at one access point. Raises MeasureError."""
+        station = self.station(name)
+        self.join(station, access_point)
+        station.register()
+        station.tunnel()
+
+    def join(self, station: MeasuredStation, access_point: str) -> None:
+        """Associate and authenticate with one access point, until both sides say so.
+
+        Of a four-way handshake, the station has seen the end before the access point has: what it
+        sends in between is lost. Raises MeasureError.
+        """
+        station.join(self.site.network.nodes[access_point])
+        self.let_in(station, access_point)
+
+    def let_in(self, station: MeasuredStation, access_point: str) -> None:
+        """Wait until an access point lets a station pass that is connected. Raises MeasureError."""
+        if has_handshake(station.supplicant.status()) and not self._admitted(station, access_point):
+            raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
+                               "let it pass")
+
+    def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
+        """Whether an access point lets a station pass: its daemon says so, and then its kernel."""
+        until = time.monotonic() + LINK_S
+        if not self._hostapd.admitted(access_point, station.mac, until):
+            return False
+        radio = self.site.network.nodes[access_point].radio_interface
+        while time.monotonic() < until:
+            flags = kernel.station_flags(self.site.testbed, access_point, radio)
+            if flags.get(station.mac, {}).get("authorized") == "yes":
+                return True
+            time.sleep(POLL_S)  # or virtual time would stand still, and the kernel never get there
+        return False
+
+    def tls_keys(self) -> dict[str, list[str]]:
+        """What each authentication server used as keys of TLS so far."""
+        return self._freeradius.tls_keys()
 
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:
         """Hold an agent's authentication server still, so that it admits nobody."""
         with self._freeradius.silent(agent):
             yield
-
-
-class Arrival:
-    """The steps of one mobile node onto the network; raw values and stamps go to a session.
-
-    `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
-    prefix `foreign_`.
-    """
-
-    def __init__(self, access: Access, scenario: Scenario, session: Session) -> None:
-        self.access = access
-        self.scenario = scenario
-        self.station = access.station(scenario.mobile_node)
-        self._session = session
-        self._testbed = access.site.testbed
-        self._nodes = access.site.network.nodes
-        session.raw.update(events=[], kernel={})
-
-    @property
-    def peer(self) -> str:
-        """The address of the node that the mobile node talks to."""
-        return self._nodes[self.scenario.peer].address
-
-    def begin(self) -> None:
-        """From nothing: take off what was there, and note what is left all the same."""
-        self.access.reset(self.scenario)
-        self._session.raw["left"] = self.access.left(self.scenario)
-
-    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
-        """Everything from the first probe to the first answered packet, at one access point."""
-        raw, station = self._session.raw, self.station
-        self._session.stamp(f"{prefix}start")
-        try:
-            station.join(self._nodes[access_point])
-        finally:
-            self._session.stamp(f"{prefix}link")
-            raw["kernel"][f"{prefix}station"] = self._flags(access_point)
-        station.register()
-        self._session.stamp(f"{prefix}registered")
-        raw[f"{prefix}registration"] = station.registration.history
-        station.tunnel(anew=amid_traffic)
-        self._session.stamp(f"{prefix}tunnel")
-        answered = station.ping(self.peer, DATA_S)
-        self._session.stamp(f"{prefix}first_packet")
-        # Once more: the access point opens its port a frame later than the station.
-        raw["kernel"][f"{prefix}station"] = self._flags(access_point)
-        if not answered:
-            raise MeasureError("data", f"{station.name}: associated, but no packet "
-                               f"comes back from {self.peer} within {DATA_S:g} s")
-
-    def arrive(self) -> None:
-        """At home, and where the scenario says so, from there to the visited network."""
-        self.get_on(self.scenario.home)
-        if self.scenario.roams_to:
-            self.move(self.scenario.roams_to)
-
-    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
-        """From home to the visited network: give the link up, and get on from nothing."""
-        self._session.stamp("handoff")
-        self.station.leave()
-        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
-
-    def check_port(self, out: Path) -> dict[str, Any]:
-        """What passes an access point that has not authorized the mobile node; asked once each.
-
-        Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
-        """
-        known = self.access.port_checks
-        if self.station.name not in known:
-            known[self.station.name] = self._port_closed(out)
-        check = known[self.station.name]
-        for summary, octets in check.captures:
-            (out / summary["file"]).write_bytes(octets)
-            self._session.raw["captures"].append(summary)
-        return check.raw
-
-    def ipsec_state(self, moment: str) -> None:
-        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
-        if self.access.has_ipsec:
-            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
-
-    def rest_of_the_path(self) -> None:
-        """Note what the kernels say of the companions, and of the tunnel between the agents."""
-        of_nodes, agents = self._session.raw["kernel"], self._nodes_of(HOME_AGENT)
-        of_nodes["companions"] = {
-            name: {"station": self._flags(self.scenario.home_of(name), name),
-                   "sas": self._pair(name, self._nodes[name].agent or "")
-                   if self.access.has_ipsec else {}}
-            for name in self.scenario.companions}
-        if self.access.has_ipsec and len(agents) > 1:
-            of_nodes["agents"] = self._between(
-                agents, {self._nodes[agent].outer_address for agent in agents})
-
-    def _nodes_of(self, duty: str) -> list[str]:
-        return self.scenario.network.of_duty(duty)
-
-    def _pair(self, station: str, agent: str) -> dict[str, Any]:
-        return self._between((station, agent), {self._nodes[station].address,
-                                                self._nodes[agent].address})
-
-    def _between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
-        """The SAs of these nodes between two addresses."""
-        return {node: [state for state in kernel.xfrm_states(self._testbed, node)
-                       if {state["src"], state["dst"]} == ends] for node in nodes}
-
-    def finish(self) -> None:
-        """Note what is only complete when the repetition ends."""
-        self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
-        self._session.raw["ike_sas"] = self.station.ike_sas
-
-    def _port_closed(self, out: Path) -> PortCheck:
-        """Associate while the authentication server is held still: nothing may pass the port."""
-        asked_s = time.time()
-        captures: list[tuple[dict[str, Any], bytes]] = []
-        self.access.reset(self.scenario)
-        supplicant = self.station.supplicant
-        with self.access.silent_radius(self.scenario.agent):
-            self.station.begin(self._nodes[self.scenario.home])
-            associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
-            flags = self._flags(self.scenario.home)
-            if associated:
-                captures = port.knock(self.access.site, self.scenario, self.station, out)
-        self.access.reset(self.scenario)
-        return PortCheck({"at_s": asked_s, "associated": associated,
-                          "authorized": flags.get("authorized", "unknown")}, captures)
-
-    def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
-        """What an access point's kernel says of a station, by default the mobile node."""
-        stations = kernel.station_flags(self._testbed, access_point,
-                                        self._nodes[access_point].radio_interface)
-        return stations.get(self.access.station(station or self.station.name).mac, {})

@@ -71,11 +71,15 @@ def sampled_at_least(total: int, one_in: int) -> int:
 
 def _esp(seen: Observed) -> Iterator[PacketCount]:
     """Packets of ESP behind the access point, as many as the receiving end has counted."""
-    getting_on, stream = seen.behind_access_points("auth")[-1], seen.packets("traffic-wire")
+    # Where the mobile node moved amid the traffic, its tunnel of then begins behind the second.
+    name = "traffic-foreign" if "traffic-foreign" in seen.captures else "traffic-wire"
+    stays, stream = seen.behind_access_points("auth"), seen.packets(name)
+    # Associations are of the last network; within a subnet they outlive the move.
+    getting_on = stays[-1] if seen.care_of else [p for stay in stays for p in stay]
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and (p.ip_src, p.ip_dst) == ends for p in packets)
                           for packets in (getting_on, stream))
-        rest = sampled_at_least(max(0, counted - before), _one_in(seen, "traffic-wire"))
+        rest = sampled_at_least(max(0, counted - before), _one_in(seen, name))
         yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                     min(before, counted) + rest)
 

@@ -12,8 +12,8 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from topologies import rtnetlink
 from topologies.model import STATION
+from topologies.namespaces import network_of
 
 if TYPE_CHECKING:  # Mininet is on machines only
     from measure.air import Trial
@@ -61,5 +61,5 @@ def _send(senders: list[socket.socket], payload_bytes: int, seconds: float) -> N
 
 def _socket(pid: int) -> socket.socket:
     """A datagram socket in a process's network namespace."""
-    with rtnetlink.network_of(pid):
+    with network_of(pid):
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

@@ -6,20 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from measure import eap_keys, pcap
-from policies.layers import LinkLayer
+from policies import LinkLayer
+from policies.link import EXCHANGED
 
 _PMK_BYTES = 32
+#: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
+_LONG_PMK_BYTES = 48
 #: Where the mobile node's RADIUS passes, at home and in the visited network; and where it listens.
 _WIRES, _STATION = ("wire", "foreign"), "mn"
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
-                  parts: Sequence[str], ssids: Sequence[str]) -> list[str] | None:
+                  parts: Sequence[str], ssids: Sequence[str],
+                  told: Sequence[str] = ()) -> list[str] | None:
     """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
 
-    That is so of SAE, whose keys come of no secret alone, and where the run's secret is not given.
-    Raises MeasureError for a capture that cannot be read.
+    That is so of SAE and OWE, whose keys come of no secret alone and are only known where a kernel
+    told them (`told`), of fast transition, and where the run's secret is not given. Raises
+    MeasureError for a capture that cannot be read.
     """
+    if layer.keys in EXCHANGED or layer.roaming:
+        return [f"tk:{key}" for key in told] or None
     if layer.keys == "static" and "wep_key" in secrets:
         return [f"wep:{secrets['wep_key']}"]
     if layer.keys == "psk" and "passphrase" in secrets:
@@ -33,7 +40,8 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         frames = [frame for file in _files(out, parts, [_STATION])
                   for _, frame in pcap.eapol(file)]
         return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
-    return [f"wpa-psk:{session.receive[:_PMK_BYTES].hex()}" for session in sessions]
+    size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES
+    return [f"wpa-psk:{(session.receive + session.send)[:size].hex()}" for session in sessions]
 
 
 def _files(out: Path, parts: Sequence[str], points: Sequence[str]) -> list[Path]:

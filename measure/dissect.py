@@ -26,7 +26,7 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
-           *_IKE_1, *_IKE_2)
+           "eap.id", *_IKE_1, *_IKE_2)
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -95,6 +95,7 @@ class Packet:
     radiotap_bytes: int = 0
     #: What it proposes or chooses for IKE, in strongSwan's words; "" where that is not to be seen.
     ike_suite: str = ""
+    eap_id: int | None = None
     tkip_iv: str = ""
 
     @property
@@ -227,7 +228,7 @@ def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
     return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
-            *_LEFT_OUT, *_decryption(keys)]
+            *_LEFT_OUT, *decryption(keys)]
 
 
 def refuse_others(capture: Path) -> None:
@@ -241,7 +242,8 @@ def refuse_others(capture: Path) -> None:
         raise MeasureError("testbed", f"tshark cannot read {capture}: not a pcap file")
 
 
-def _decryption(keys: Sequence[str]) -> list[str]:
+def decryption(keys: Sequence[str]) -> list[str]:
+    """Options of tshark by which frames under one of these keys are opened."""
     if not keys:
         return ["-o", "wlan.enable_decryption:FALSE"]
     pairs = (key.partition(":") for key in keys)
@@ -267,7 +269,7 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
                                         "isakmp.exchangetype")),
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
-        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c))
+        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]))
 
 
 def _suite(c: Mapping[str, str]) -> str:

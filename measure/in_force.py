@@ -11,11 +11,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from measure import counting, decryption, evidence, mobility, observed, pcap
+from measure import (
+    counting,
+    decryption,
+    evidence,
+    inside,
+    management,
+    mobility,
+    observed,
+    pcap,
+)
 from measure.dissect import Packet
+from measure.inside import Inside
+from measure.management import Management
 from measure.observed import Check, Observed
-from measure.points import AUTH, MOVE
-from policies import Policy
+from measure.points import AUTH, MOVE, TRAFFIC
+from policies import Layers, Policy
+from policies.dot1x import TUNNELS
 from topologies.model import ACCESS_POINT, Scenario
 
 
@@ -34,7 +46,9 @@ class Dissected:
     raw: Mapping[str, Any]
     packets: Mapping[str, Sequence[Packet]]
     secrets: Mapping[str, Mapping[str, str]]
-    has_link_keys: bool
+    layers: Layers
+    #: What opens frames of the air; None where nobody can know.
+    keys: Sequence[str] | None
 
     def last(self) -> Observed:
         """The authentication after which traffic was sent; with what is of a move meanwhile."""
@@ -51,7 +65,10 @@ class Dissected:
 
     def _known(self, seen: Observed, parts: Sequence[str]) -> Observed:
         """What was seen, with the run's keys to judge it by."""
-        seen = replace(seen, has_link_keys=self.has_link_keys)
+        seen = replace(
+            seen, has_link_keys=self.keys is not None,
+            keeps_keys=bool(seen.raw.get("keeps_keys")),
+            management=self._management(parts), inside=self._inside(seen, parts))
         key = self.secrets.get("mobile_ip", {}).get("key_hex")
         if not key:
             return seen
@@ -60,6 +77,33 @@ class Dissected:
                   for message in pcap.udp_payloads(file, mobility.PORT)]
         return replace(seen, registration_key=bytes.fromhex(key),
                        registrations=[message for message in passed if message[1]])
+
+
+    def _management(self, parts: Sequence[str]) -> list[Management]:
+        """Management frames, where the link is negotiated by them; beacons of the traffic, too."""
+        link = self.layers.link
+        if link is None or link.is_wep:
+            return []
+        frames = [frame for part in parts if (file := self.out / f"{part}-air.pcap").exists()
+                  for frame in management.read(file, self.keys or ())]
+        streaming = self.out / f"{TRAFFIC}-air.pcap"
+        if AUTH in parts and link.beacon_protection and streaming.exists():
+            frames += management.read(streaming, subtype=management.BEACON)
+        return frames
+
+    def _inside(self, seen: Observed, parts: Sequence[str]) -> list[Inside]:
+        """What EAP says inside TLS, where the policy says something of it."""
+        dot1x = self.layers.dot1x
+        if dot1x is None or (dot1x.tls is None and dot1x.eap not in TUNNELS):
+            return []
+        return [frame for part in parts if (file := self.out / f"{part}-mn.pcap").exists()
+                for frame in inside.read(file, seen.raw.get("tls_keys", ()))]
+
+
+def _told_keys(raw: Mapping[str, Any]) -> list[str]:
+    """Keys that kernels told, of all authentications."""
+    return list(dict.fromkeys(key for each in (*raw.get("parts", {}).values(), raw)
+                              for key in each.get("link_keys", ())))
 
 
 def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any],
@@ -74,6 +118,6 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
     ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
     keys = decryption.keys_in_force(
         link, secrets["network"], out, parts=[*raw.get("parts", {}), AUTH, MOVE],
-        ssids=list(dict.fromkeys(ssids))) if link else None
+        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
-                     keys is not None)
+                     policy.layers, keys)

@@ -28,6 +28,19 @@ def parse_station_dump(text: str) -> dict[str, dict[str, str]]:
     return stations
 
 
+def link_keys(mac: str, root: Path = Path("/sys/kernel/debug/ieee80211")) -> list[str]:
+    """Pairwise keys that access points' kernels have for a station, in hex; none where not told.
+
+    Kernels tell them in debugfs, if they are built to: qop's guest is.
+    """
+    keys = []
+    for folder in sorted(root.glob("*/keys/*")):
+        station = folder / "station"
+        if station.is_symlink() and station.readlink().name == mac:
+            keys.append((folder / "key").read_text().strip())
+    return keys
+
+
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
     """The node's IPsec SAs; of keys their sizes."""
     return parse_xfrm_state(testbed.run(node, ["ip", "-s", "xfrm", "state", "list"]))

@@ -12,17 +12,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from measure import dissect
 from measure.dissect import Packet
 from measure.errors import MeasureError
+from measure.inside import Inside
+from measure.management import Management
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
+Stay = TypeVar("Stay")
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
 #: And so are captures of this part.
 _PORT = "port-"
+
+
+def listed(values: Sequence[object]) -> str:
+    """One value a stay: at home, and where the mobile node visits."""
+    return " and ".join(map(str, values))
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,11 @@ class Observed:
     agents: frozenset[str] = frozenset()
     #: The home agent's address that the mobile node registers with.
     home_agent: str = ""
-    #: The care-of address of the visited network, "" at home.
+    #: Whether the mobile node moves to another access point, and the care-of address that it has
+    #: there; "" where its agent is the same.
+    moves: bool = False
+    #: Whether it moves on with the keys that it has, negotiating none anew.
+    keeps_keys: bool = False
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
@@ -56,11 +68,25 @@ class Observed:
     companions: tuple[str, ...] = ()
     #: Whether captures were dissected with all keys that the link layer has.
     has_link_keys: bool = False
+    #: Management frames on the air while it got on, where the link layer is negotiated by them.
+    management: Sequence[Management] = ()
+    #: What EAP said inside TLS, where keys of the server's show it.
+    inside: Sequence[Inside] = ()
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
+
+    def management_by_stay(self) -> list[list[Management]]:
+        """Management frames at home and, where the mobile node visits a network, those there."""
+        home = [frame for frame in self.management if frame.time_s < self.moved_s]
+        away = [frame for frame in self.management if frame.time_s >= self.moved_s]
+        return [home, away] if self.moves else [home]
+
+    def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
+        """Of things by stay those of stays in which all was negotiated from the beginning."""
+        return stays[:1] if self.keeps_keys else stays
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""
@@ -71,13 +97,13 @@ class Observed:
         moved = self.moved_s
         home = [p for p in self.packets(name) if p.time_s < moved]
         away = [p for p in self.packets(name) if p.time_s >= moved]
-        return [home, away] if self.care_of else [home]
+        return [home, away] if self.moves else [home]
 
     def behind_access_points(self, part: str) -> list[list[Packet]]:
         """What was on the wire behind the access point at home and, away, behind that one."""
         home = [p for p in self.packets(f"{part}-wire") if p.time_s < self.moved_s]
         away = [p for p in self.packets(f"{part}-foreign") if p.time_s >= self.moved_s]
-        return [home, away] if self.care_of else [home]
+        return [home, away] if self.moves else [home]
 
     @property
     def moved_s(self) -> float:
@@ -88,7 +114,7 @@ class Observed:
     def stations(self) -> list[Mapping[str, str]]:
         """What access points' kernels said of the mobile node, home and away, and of the others."""
         kernel = self.raw["kernel"]
-        names = ["station", "foreign_station"] if self.care_of else ["station"]
+        names = ["station", "foreign_station"] if self.moves else ["station"]
         return [*(kernel.get(name, {}) for name in names),
                 *(kernel.get("companions", {}).get(name, {}).get("station", {})
                   for name in self.companions)]
@@ -134,7 +160,7 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         raw, packets, _mac(nodes[scenario.mobile_node]),
         macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
-        home_agent=nodes[scenario.agent].address,
+        home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
         companions=tuple(scenario.companions))

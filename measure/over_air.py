@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from measure import capture, kernel
-from measure.access import Access, Arrival
+from measure.access import Access
+from measure.arrival import Arrival
 from measure.capture import Detail, capturing
 from measure.errors import MeasureError
 from measure.points import AUTH, MOVE, PART, TRAFFIC, auth_points, path_points

@@ -13,6 +13,7 @@ from measure.errors import MeasureError
 _HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
 _ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
 _IPV4, _EAPOL = 0x0800, 0x888E
+_IP_BYTES, _MORE, _OFFSET = 20, 0x2000, 0x1FFF
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,45 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
         place += size
 
 
+@dataclass(frozen=True)
+class IpPacket:
+    """An IPv4 packet that is whole: its fragments put together, with the last one's time (s)."""
+
+    at_s: float
+    source: str
+    payload: bytes
+
+
+def packets(file: Path, protocol: int) -> Iterator[IpPacket]:
+    """All IPv4 packets of a protocol that a capture of whole frames has all of.
+
+    Fragments come in order, as they do on a wire. Raises MeasureError.
+    """
+    begun: dict[bytes, bytes] = {}
+    for frame in frames(file):
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != protocol:
+            continue
+        data = packet[(packet[0] & 15) * 4:int.from_bytes(packet[2:4], "big")]
+        flags = int.from_bytes(packet[6:8], "big")
+        key, offset = packet[4:6] + packet[12:20], (flags & _OFFSET) * 8
+        so_far = begun.pop(key, b"") if offset else b""
+        if len(so_far) != offset:
+            continue  # one before it is missing
+        if flags & _MORE:
+            begun[key] = so_far + data
+        else:
+            source = str(ipaddress.IPv4Address(packet[12:16]))
+            yield IpPacket(frame.at_s, source, so_far + data)
+
+
 def datagrams(file: Path) -> Iterator[UdpFrame]:
     """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
     for frame in frames(file):
         packet = frame.payload
-        if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _UDP_PROTOCOL:
+        if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != _UDP_PROTOCOL:
             continue
-        if int.from_bytes(packet[6:8], "big") & 0x3FFF:
+        if int.from_bytes(packet[6:8], "big") & (_MORE | _OFFSET):
             continue
         start = (packet[0] & 15) * 4
         if len(packet) < start + _UDP_BYTES:

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+#: What words of `environment.flags` say of a repetition, which counts all the same.
+FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
 SCHEMA = 2
 
 #: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where

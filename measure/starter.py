@@ -3,7 +3,8 @@
 `python3 -m measure.starter NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each with a
 `node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one into the network of process
 `pid`, which begins at that time of the machine's clock and writes its events to the log;
-`{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. So a
+`{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. One that
+was run with `"listens": true` gets what `{"do": "tell", "line"}` says on its standard input. So a
 guest holds what is imported once, which is scarce there, and no program's start takes the time of
 another.
 """
@@ -35,10 +36,28 @@ class Child:
     """A program of the protocol's, forked from this one."""
 
     def __init__(self, command: dict[str, Any]) -> None:
+        self._line: int | None = None
+        if command.get("listens"):
+            heard, self._line = os.pipe()
+        else:
+            heard = os.open(os.devnull, os.O_RDONLY)
         self.pid = os.fork()
         if self.pid == 0:
-            _become(command)
+            if self._line is not None:
+                os.close(self._line)
+            _become(command, heard)
+        os.close(heard)
         self.descriptor = os.pidfd_open(self.pid)
+
+    def tell(self, line: str) -> bool:
+        """Say a line to it; whether it listens."""
+        if self._line is None:
+            return False
+        try:
+            os.write(self._line, line.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        return True
 
     def wait(self, for_s: float) -> bool:
         """Whether it has ended by then."""
@@ -52,17 +71,18 @@ class Child:
                 os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.descriptor)
+        if self._line is not None:
+            os.close(self._line)
         return os.waitstatus_to_exitcode(status)
 
 
-def _become(command: dict[str, Any]) -> None:
+def _become(command: dict[str, Any], heard: int) -> None:
     """The forked process from here to its end."""
     status, log, at_ns = 1, command["log"], command["at_ns"]
     try:
         _join_network(command["pid"])
-        nothing = os.open(os.devnull, os.O_RDONLY)
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        for source, target in ((nothing, 0), (said, 1), (said, 2)):
+        for source, target in ((heard, 0), (said, 1), (said, 2)):
             os.dup2(source, target)
         for moment_ns in (at_ns - _AWAKE_NS, at_ns):
             time.sleep(max(0, moment_ns - time.monotonic_ns()) / 1e9)
@@ -95,6 +115,8 @@ def main() -> None:
             children[command["node"]] = Child(command)
         elif command["do"] == "wait":
             answer["ended"] = children[command["node"]].wait(command["for_s"])
+        elif command["do"] == "tell":
+            answer["told"] = children[command["node"]].tell(command["line"])
         else:
             answer["status"] = children.pop(command["node"]).end()
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,17 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 
 LINK_S = 6.0
 REGISTRATION_S = 5.0
-_POLL_S = 0.0005
+POLL_S = 0.0005
 _UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-AUTH-REJECT": "802.11 authentication refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
+
+
+def _bssid(access_point: Node) -> str:
+    return access_point.interfaces[access_point.radio_interface].radio or ""
 
 
 class MeasuredStation:
@@ -48,26 +53,49 @@ class MeasuredStation:
         self.ike_log: list[str] = []
         self.ike_sas: list[dict[str, Any]] = []
 
-    def leave(self) -> None:
-        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay."""
+    def leave(self, *, keeps_tunnel: bool = False) -> None:
+        """Give the link up and forget what was found; the tunnel's SAs go, its policies stay.
+
+        Where the next link is in the same subnet, the tunnel outlives the move (`keeps_tunnel`).
+        """
         self.supplicant.command("DISABLE_NETWORK 0")
         self.supplicant.command("BSS_FLUSH 0")
         # Or the next authentication would be a four-way handshake with the keys of this one.
         self.supplicant.command("PMKSA_FLUSH")
         self.registration.detached()
-        if self.charon:
+        if self.charon and not keeps_tunnel:
             with ike.session(self.charon) as session:
                 ike.terminate(session)
 
     def begin(self, access_point: Node) -> None:
         """Have the supplicant look for one access point and join it; wait for nothing."""
-        bssid = access_point.interfaces[access_point.radio_interface].radio
-        self.supplicant.command(f"SET_NETWORK 0 bssid {bssid}")
+        self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")
         self.supplicant.command("ENABLE_NETWORK 0")
 
     def join(self, access_point: Node) -> None:
         """Scan, associate and authenticate with one access point. Raises MeasureError."""
         self.begin(access_point)
+        self._wait_until_up()
+
+    def join_first(self, access_point: Node, others: Sequence[Node]) -> None:
+        """The same where it may move on to another one: it knows them all, and takes this one.
+
+        A supplicant that is told to stay with one access point does not move by itself.
+        """
+        self.supplicant.command("SET_NETWORK 0 bssid any")
+        self.supplicant.command("BSSID_IGNORE clear")
+        for other in others:
+            self.supplicant.command(f"BSSID_IGNORE {_bssid(other)}")
+        self.supplicant.command("ENABLE_NETWORK 0")
+        self._wait_until_up()
+        self.supplicant.command("BSSID_IGNORE clear")
+
+    def move(self, access_point: Node) -> None:
+        """Move on to an access point that it knows, with the keys that it has."""
+        self.supplicant.command(f"ROAM {_bssid(access_point)}")
+        self._wait_until_up()
+
+    def _wait_until_up(self) -> None:
         event = self.supplicant.wait(_UP, time.monotonic() + LINK_S)
         if event is not None and event.name == "CTRL-EVENT-CONNECTED":
             self._wait_for_port()
@@ -87,7 +115,7 @@ class MeasuredStation:
         while not port_is_open(self.supplicant.status()):
             if time.monotonic() > until:
                 raise MeasureError("link", f"{self.name}: connected, but its port stays closed")
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
     def register(self) -> None:
         """Find the agent of this link and register with it. Raises MeasureError."""
@@ -105,12 +133,6 @@ class MeasuredStation:
                 ike.terminate(session)
             self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
             self.ike_sas = ike.security_associations(session)
-
-    def connect(self, access_point: Node) -> None:
-        """All steps in their order."""
-        self.join(access_point)
-        self.register()
-        self.tunnel()
 
     def ping(self, address: str, seconds: int) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""

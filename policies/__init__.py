@@ -1,17 +1,20 @@
 """Security policies as data: models of their layers, and a strict loader of their files."""
 
+from policies.dot1x import Dot1xLayer, TlsSettings
 from policies.errors import PolicyError
-from policies.layers import Dot1xLayer, IpsecLayer, Layers, LinkLayer, TlsSettings
-from policies.loader import load, load_all
+from policies.layers import IpsecLayer, Layers
+from policies.link import LinkLayer
+from policies.loader import load, load_all, load_named, named
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
-from policies.upper import StreamLayer
+from policies.upper import KerberosLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",
+    "KerberosLayer",
     "Layers",
     "LinkLayer",
     "Policy",
@@ -22,5 +25,7 @@ __all__ = [
     "json_schema",
     "load",
     "load_all",
+    "load_named",
     "load_weights",
+    "named",
 ]

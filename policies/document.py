@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import yaml  # type: ignore[import-untyped,unused-ignore]
@@ -98,9 +99,18 @@ def file_problem(file: str) -> tuple[str, str] | None:
 
 
 def read_document(file: str) -> Document:
-    """Reads a policy file; raises PolicyError, of one line, whatever the file contains."""
+    """Reads a policy file; raises PolicyError, of one line, whatever the file contains.
+
+    Its values are shared by all who read the same: nobody may change them.
+    """
+    return _document(file, _read_text(Document(file)))
+
+
+@lru_cache(maxsize=256)
+def _document(file: str, text: str) -> Document:
+    """The same for a text; a report asks for each policy a dozen times."""
     document = Document(file)
-    root = _compose(document, _read_text(document))
+    root = _compose(document, text)
     if root is None:
         raise document.error(1, "the file is empty", "write at least id, name and layers")
     line = root.start_mark.line + 1

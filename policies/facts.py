@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from policies.layers import Cipher, EapMethod, Keys
+from policies.dot1x import EapMethod, Identity, Inner
+from policies.layers import IpsecLayer
+from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
-from policies.proposals import AEADS, CIPHERS, INTEGRITY
+from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY
 
 #: Conditions on a policy: every key must hold, by any of its words.
 When = Mapping[str, Sequence[str]]
@@ -16,7 +18,22 @@ When = Mapping[str, Sequence[str]]
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "link.cipher": get_args(Cipher),
     "link.keys": get_args(Keys),
+    "link.pmf": ("1", "2"),
+    "link.akm": get_args(Akm),
+    "link.sae": get_args(Sae),
+    "link.group": ("19", "20", "21"),
+    "link.roaming": get_args(Roaming),
+    "link.group_mgmt": get_args(GroupManagement),
+    "link.beacon_protection": ("1",),
+    "link.ocv": ("1",),
     "dot1x.eap": get_args(EapMethod),
+    "dot1x.inner": get_args(Inner),
+    "dot1x.identity": get_args(Identity),
+    "dot1x.tls": ("1.2", "1.3"),
+    "dot1x.key": ("rsa-1024", "rsa-2048", "p-256", "p-384"),
+    "ipsec.ike": ("1", "2"),
+    "ipsec.group": GROUPS,
+    "ipsec.pfs": GROUPS,
     "ipsec.authentication": ("pubkey",),
     "ipsec.mode": ("tunnel", "transport"),
     "ipsec.encryption": (*CIPHERS, *AEADS),
@@ -32,15 +49,34 @@ def facts(policy: Policy) -> dict[str, str]:
     facts: dict[str, str] = {}
     layers = policy.layers
     if layers.link is not None:
-        facts |= {"link.cipher": layers.link.cipher, "link.keys": layers.link.keys}
+        facts |= _of("link", layers.link, _OF_LINK)
     if layers.dot1x is not None:
-        facts["dot1x.eap"] = layers.dot1x.eap
+        facts |= _of("dot1x", layers.dot1x, ("eap", "inner", "identity"))
+        if layers.dot1x.tls is not None:
+            facts |= {"dot1x.tls": layers.dot1x.tls.version, "dot1x.key": layers.dot1x.tls.key}
     if layers.ipsec is not None:
-        tokens = layers.ipsec.esp_proposal.split("-")
-        facts |= {"ipsec.authentication": layers.ipsec.authentication,
-                  "ipsec.mode": layers.ipsec.mode, "ipsec.encryption": tokens[0],
-                  "ipsec.integrity": tokens[0] if tokens[0] in AEADS else tokens[1]}
+        facts |= _of_ipsec(layers.ipsec)
     return facts
+
+
+#: Fields of the link layer that a rule can ask for; one that is off says nothing.
+_OF_LINK = ("cipher", "keys", "pmf", "akm", "sae", "group", "group_mgmt", "roaming",
+            "beacon_protection", "ocv")
+
+
+def _of(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:
+    """What a layer's fields say, of those that say something."""
+    return {f"{place}.{field}": str(value) for field in fields
+            if (value := getattr(layer, field))}
+
+
+def _of_ipsec(layer: IpsecLayer) -> dict[str, str]:
+    tokens = layer.esp_proposal.split("-")
+    said = {"ipsec.authentication": layer.authentication, "ipsec.mode": layer.mode,
+            "ipsec.encryption": tokens[0],
+            "ipsec.integrity": tokens[0] if tokens[0] in AEADS else tokens[1],
+            "ipsec.ike": str(layer.ike), "ipsec.group": layer.ike_proposal.split("-")[-1]}
+    return said | ({"ipsec.pfs": tokens[-1]} if tokens[-1] in GROUPS else {})
 
 
 def holds(when: When, said: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -67,6 +67,14 @@ PolicyName = Annotated[
 ]
 Whole = BeforeValidator(_whole)
 OptionValue = Annotated[str | int, BeforeValidator(option_value)]
+
+
+def without_nothing(said: dict[str, Any]) -> dict[str, Any]:
+    """A layer's fields but those that say nothing.
+
+    So a layer without the fields that came later says, renders and digests what it always did.
+    """
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def check_realm(text: str) -> str:

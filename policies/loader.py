@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from policies.policy import Policy, PolicyFile
 EXTENDS_LIMIT = 8  # files that a policy may build on, one on the other
 
 PAPER_IDS = tuple(f"P{number}" for number in range(1, 13))
+_FOLDER = Path(__file__).parent
+_ID = re.compile(r"([A-Z])([0-9]+)")
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
@@ -29,8 +32,19 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 def load_all() -> tuple[Policy, ...]:
     """The twelve policies of the 2007 paper, in its order."""
-    folder = Path(__file__).parent
-    return tuple(load(folder / f"{policy_id}.yml") for policy_id in PAPER_IDS)
+    return tuple(map(load_named, PAPER_IDS))
+
+
+def named() -> tuple[str, ...]:
+    """Ids of the policies that come with the project: the paper's twelve, and then today's."""
+    ids = [match for path in _FOLDER.glob("*.yml") if (match := _ID.fullmatch(path.stem))]
+    return tuple(match[0] for match in sorted(
+        ids, key=lambda match: (match[0] not in PAPER_IDS, match[1], int(match[2]))))
+
+
+def load_named(policy_id: str) -> Policy:
+    """A policy that comes with the project, by its id."""
+    return load(_FOLDER / f"{policy_id}.yml")
 
 
 def _load(file: str, above: tuple[str, ...]) -> Policy:

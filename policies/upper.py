@@ -1,6 +1,7 @@
 """Layers above the network's: what programs of a study do, end to end, over a policy's others.
 
-No daemon is rendered from them. A study says which of them it runs, and refuses the others.
+A study says which of them it runs, and refuses the others. Of these, daemons are rendered from
+`kerberos` alone.
 """
 
 from __future__ import annotations
@@ -118,6 +119,22 @@ class StreamLayer(BaseModel):
         return self
 
 
+class KerberosLayer(BaseModel):
+    """Who logs in to realms, and gets tickets for their services; by MIT krb5, unmodified."""
+
+    model_config = _CONFIG
+
+    encryption: Literal["aes256-sha384", "aes256-sha1"] = Field(
+        default="aes256-sha384", description="Of tickets and messages: RFC 8009's or RFC 3962's.")
+    certificate_bits: Annotated[Literal[2048, 3072, 4096], Whole] = Field(
+        default=2048, description="Length of the keys in certificates for PKINIT.")
+    group_bits: Annotated[Literal[2048, 4096], Whole] = Field(
+        default=2048, description="Group of PKINIT's key agreement: MODP of so many bits.")
+    udp_limit_bytes: Annotated[int, Field(ge=1, le=32700)] | None = Field(
+        default=None, description="Longest request that goes by UDP first; 1: TCP always. Left "
+        "out: the library's own 1465.")
+
+
 class UpperLayers(BaseModel):
     """The layers above the network's; one that is absent or null is switched off."""
 
@@ -125,6 +142,8 @@ class UpperLayers(BaseModel):
 
     stream: StreamLayer | None = Field(
         default=None, description="How a stream's packets are authenticated; absent: they are not.")
+    kerberos: KerberosLayer | None = Field(
+        default=None, description="Realms and logins; absent: none.")
 
     @property
     def upper(self) -> list[str]:

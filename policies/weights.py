@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -24,11 +25,16 @@ from policies.facts import KNOWN, When, facts, holds
 from policies.fields import PolicyName
 from policies.policy import Policy
 
-Feature = Literal["authentication", "mutual_authentication", "confidentiality", "data_integrity",
-                  "non_repudiation"]
-#: Features in the order of Table 2's columns.
-FEATURES: tuple[Feature, ...] = get_args(Feature)
+#: A security feature, by the name that a file of weights gives it.
+Feature: TypeAlias = str
+#: Features in the order of Table 2's columns, with their titles.
+FEATURES: Mapping[Feature, str] = {
+    "authentication": "Authentication", "mutual_authentication": "Mutual auth.",
+    "confidentiality": "Confidentiality", "data_integrity": "Data integrity",
+    "non_repudiation": "Non-repudiation"}
 DEFAULT = Path(__file__).with_name("weights.yml")
+#: What protection is worth today, beside the paper's.
+TODAYS = Path(__file__).with_name("weights-2026.yml")
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _LARGEST = 1e6  # a weight beyond this is a slip of the keyboard
@@ -58,6 +64,18 @@ def _known(when: When) -> When:
     if not when or not all(when.values()):
         raise fault("when is empty, so it would hold for every policy", "write a condition")
     return when
+
+
+def _named(features: Mapping[Feature, str]) -> Mapping[Feature, str]:
+    for name in features:
+        if not re.fullmatch(r"[a-z][a-z_]{0,39}", name):
+            raise fault(f"{show(name)} cannot name a feature", "write lower case letters and _")
+    return features
+
+
+def _check_feature(name: str, known: Mapping[Feature, str], at: tuple[str, ...]) -> None:
+    if name not in known:
+        raise fault(f"{show(name)} is no feature", advise(name, known), at)
 
 
 Weight = Annotated[float, BeforeValidator(_number)]
@@ -94,9 +112,34 @@ class Weights(BaseModel):
 
     model_config = _CONFIG
 
+    title: PolicyName = "2007"
+    features: Annotated[Mapping[Feature, PolicyName], AfterValidator(_named)] = FEATURES
     once: list[Feature] = []
+    #: What has 100 percent: the strongest policy of those scored beside it, or the best of all
+    #: features together.
+    hundred: Literal["strongest", "attainable"] = "strongest"
     groups: Groups
     implementations: Mapping[str, Implementation]
+
+    @model_validator(mode="after")
+    def _features_are_known(self) -> Self:
+        for feature in self.once:
+            _check_feature(feature, self.features, ("once",))
+        for key, implementation in self.implementations.items():
+            for feature in implementation.weights:
+                _check_feature(feature, self.features,
+                               ("implementations", key, "weights", feature))
+        if self.hundred == "attainable" and set(self.once) != set(self.features):
+            raise fault("a feature that adds up has no most that can be attained",
+                        "name all features in once, or leave out hundred", ("hundred",))
+        return self
+
+    @property
+    def attainable(self) -> float:
+        """The sum over features of the largest weight that any implementation has."""
+        return sum(max((entry.weights.get(feature, 0.0)
+                        for entry in self.implementations.values()), default=0.0)
+                   for feature in self.features)
 
     def of(self, policy: Policy) -> dict[str, Implementation]:
         """The implementations that a policy has, by id."""
@@ -111,7 +154,9 @@ class Weights(BaseModel):
         # Static keys and keys from EAP are weighed with the cipher and with EAP; the mode of ESP
         # is not a question of strength in the paper.
         counted_elsewhere = {("link.keys", "static"), ("link.keys", "eap"),
-                             ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport")}
+                             ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport"),
+                             # What the paper's IPsec, which Table 2 weighs, is negotiated by.
+                             ("ipsec.ike", "1"), ("ipsec.group", "modp1024")}
         return tuple(f"{key} {word}" for key, word in facts(policy).items()
                      if (key, word) not in asked | counted_elsewhere)
 

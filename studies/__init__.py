@@ -18,7 +18,7 @@ DEFAULT = "qop2007"
 FOLDER = Path(__file__).parent
 _PARTS = ("title", "factors", "metrics", "measured", "inside")
 
-__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names", "unfinished"]
+__all__ = ["DEFAULT", "FOLDER", "Study", "StudyError", "load", "names", "pages", "unfinished"]
 
 
 def __getattr__(name: str) -> Any:
@@ -39,6 +39,12 @@ def names() -> list[str]:
     """The studies that there are, the default first."""
     others = sorted(path.parent.name for path in FOLDER.glob("*/study.py"))
     return [DEFAULT, *(name for name in others if name != DEFAULT)]
+
+
+def pages() -> dict[str, str]:
+    """The folders of studies that hold a page to look on at a run (`Study.live`), and whose."""
+    return {path.parent.name: path.parents[1].name
+            for path in sorted(FOLDER.glob("*/*/page.html"), reverse=True)}
 
 
 @cache

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import policies
 from measure.manifest import LevelRecord
-from policies import Policy, PolicyError, load, load_all
+from policies import Policy, PolicyError, load, load_named
 from studies.parts import Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
@@ -42,14 +43,14 @@ class Policies:
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Their levels, in the order that they were asked for. Raises StudyError."""
-        known = {policy.id: policy for policy in load_all()}
-        named = [*names] or ([*self.beside] if files else [*self.own])
-        for name in named:
+        known = policies.named()
+        chosen_names = [*names] or ([*self.beside] if files else [*self.own])
+        for name in chosen_names:
             if name not in known and not name.endswith(_FILES):
                 raise LevelError(f"{name}: no such policy; choose from {', '.join(known)}, or give "
                                  "a file with --policy")
         try:
-            chosen = [known[name] if name in known else load(name) for name in named]
+            chosen = [load_named(name) if name in known else load(name) for name in chosen_names]
             chosen += [load(path) for path in files]
         except PolicyError as error:
             raise StudyError(str(error)) from None

@@ -5,6 +5,7 @@ Studies take these from studies.study, where the contract is.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from measure.manifest import Manifest
 from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Medium, Network
@@ -91,7 +93,8 @@ class TestbedSpec:
     `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
     are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
     devices by node. `packages` names one of the variants of the machine that the study's
-    packages.yml declares (studies.packages); "" is the machine as all studies have it.
+    packages.yml declares (studies.packages); "" is the machine as all studies have it. `clocks`
+    are those that it can be measured by; without any, all.
     """
 
     network: Network
@@ -100,6 +103,7 @@ class TestbedSpec:
     devices: Mapping[str, str] = field(default_factory=dict)
     packages: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    clocks: tuple[Clock, ...] = ()
 
     def joined(self, other: TestbedSpec) -> TestbedSpec | None:
         """One spec that serves both, on the union of their networks; None where they differ."""
@@ -191,6 +195,10 @@ class Fault:
     fails: Sequence[str] = ()
 
 
+#: What the harness leaves in a repetition's folder of the processor time that its machine took.
+USED_FILE = "processor.json"
+
+
 @dataclass(frozen=True)
 class Repetition:
     """What is judged: a cell, what was asked of it, and the folder that its workload left behind.
@@ -203,6 +211,18 @@ class Repetition:
     out: Path
     secrets: Mapping[str, Mapping[str, str]]
 
+    def processor_s(self, begins: str, ends: str) -> float | None:
+        """What its machine took of the host's processor (user and system) between two reports.
+
+        None where the harness did not count, or does not know the reports. A study whose judge asks
+        keeps `USED_FILE` with the record.
+        """
+        try:
+            used: dict[str, float] = json.loads((self.out / USED_FILE).read_text())
+            return used[ends] - used[begins]
+        except (OSError, ValueError, KeyError):
+            return None
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -210,7 +230,8 @@ class Judged:
 
     A `reason` makes it failed (or `skipped`, where what it needs is not to be had). `captures`
     describes the capture files; `files` names others in the repetition's folder that are kept
-    with the record, in `files/NAME/`.
+    with the record, in `files/NAME/`. `flags` are words for why it should be measured once more,
+    with nothing beside it: what disturbed it without making it wrong (analysis.contention).
     """
 
     measured: BaseModel | None
@@ -219,6 +240,7 @@ class Judged:
     status: Literal["ok", "failed", "skipped"] = "ok"
     captures: Sequence[Mapping[str, Any]] = ()
     files: Sequence[str] = ()
+    flags: Sequence[str] = ()
     elapsed_s: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict)
 
@@ -235,6 +257,30 @@ class Lab:
     levels: Mapping[str, str] = field(default_factory=dict)
     node: Callable[[Cell], str] = field(default=lambda _: "")
     call: str = ""
+
+
+@dataclass(frozen=True)
+class LivePage:
+    """A page on this machine that shows a repetition of a study as it goes, and speaks to it.
+
+    `folder`, a folder of the study's own, has `page.html` and what it loads; its name is that of
+    the command (docs/architecture.md says what a page is told). `help` says in a line what it is
+    for. `levels` and `sets` are what it measures unless the user asks for something else. `stop` is
+    the message at which the workload ends a repetition with all that a record needs. `fleeting`
+    names reports of which only the newest minute matters to who comes late. `about` is what a page
+    is told of a cell (by factor) before anything else; `recorded` makes the reports of a recorded
+    repetition, given a results folder and its name, where nobody could look on (StudyError where
+    too little is kept).
+    """
+
+    folder: Path
+    help: str
+    about: Callable[[Manifest, Mapping[str, str]], Mapping[str, Any]]
+    recorded: Callable[[Path, str], Sequence[Mapping[str, Any]]]
+    levels: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, str] = field(default_factory=dict)
+    stop: Mapping[str, Any] = field(default_factory=dict)
+    fleeting: frozenset[str] = frozenset()
 
 
 class Asked(BaseModel):

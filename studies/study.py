@@ -18,6 +18,7 @@ from measure import manifest, record
 from measure.body import BodyUpgrades
 from studies import load
 from studies.parts import (
+    USED_FILE,
     Asked,
     Cell,
     Clock,
@@ -28,6 +29,7 @@ from studies.parts import (
     Lab,
     Level,
     LevelError,
+    LivePage,
     Repetition,
     ReportOption,
     StudyError,
@@ -47,9 +49,9 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 
-__all__ = ["Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged", "Lab",
-           "Level", "LevelError", "Metric", "Repetition", "ReportOption", "Stage", "Study",
-           "StudyError", "TestbedSpec", "fixed"]
+__all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
+           "Lab", "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption",
+           "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
 
 
 class Study:
@@ -80,8 +82,12 @@ class Study:
     #: Settings by which `./qop bench proof` measures controls; as with --set.
     proof_sets: ClassVar[Mapping[str, str]] = {}
     lab: ClassVar[Lab] = Lab()
+    #: A page that looks on and speaks in; its folder's name is a command.
+    live: ClassVar[LivePage | None] = None
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Clock] = "real"
+    #: Clocks by which its programs take as long as their nodes' devices.
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the

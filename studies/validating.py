@@ -20,7 +20,7 @@ from pydantic import BaseModel
 import studies
 from analysis.metrics import Metric, Stage
 from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Clock, Factor, Fault, Lab, ReportOption, StudyError
+from studies.parts import Asked, Clock, Factor, Fault, Lab, LivePage, ReportOption, StudyError
 from studies.study import Study
 
 #: Names that are taken: a study's options stand beside those of the commands.
@@ -163,6 +163,9 @@ def _declared(study: Study) -> Problems:
     lab: Any = study.lab
     if not isinstance(lab, Lab):
         yield f"lab is {lab!r:.80}, no Lab"
+    live: Any = study.live
+    if live is not None and not isinstance(live, LivePage):
+        yield f"live is {live!r:.80}, no LivePage"
 
 
 def _classes(study: Study) -> Problems:

@@ -131,7 +131,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 class GuestScheduling(LoadScopeScheduling):
     """Hands out tests one by one, but files whose tests share what is dear to make as a whole."""
 
-    TOGETHER = ("adp1987/test_guest.py", "kerberos2002/test_guest.py", "test_box.py",
+    TOGETHER = ("adp1987/test_guest.py", "kerberos2002/test_guest.py",
+                "krb5today/test_guest.py", "test_box.py",
                 "test_builders.py", "test_container.py", "test_end_to_end.py", "test_sampling.py",
                 "test_scenarios.py", "test_virtual.py")
 

@@ -57,6 +57,18 @@ NODES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
+_REALMS = [{"realm": "LOCAL.TEST", "address": "10.0.2.2"},
+           {"realm": "APP.TEST", "address": "10.0.3.2"}]
+#: Nodes of realms, for the layer kerberos.
+REALM_NODES: dict[str, dict[str, dict[str, Any]]] = {
+    "kerberos_kdc": {"local": {"address": "10.0.2.2", "realm": "LOCAL.TEST", "peers": ["APP.TEST"],
+                               "servers": [{"node": "app", "host": "app.local.test"}]}},
+    "kerberos_client": {"client": {"address": "10.0.1.2", "home_realm": "LOCAL.TEST",
+                                   "kdcs": _REALMS}},
+    "kerberos_server": {"app": {"address": "10.0.3.2", "home_realm": "LOCAL.TEST",
+                                "kdcs": _REALMS}},
+}
+
 
 def secrets() -> dict[str, dict[str, Any]]:
     """What a run makes; tests spoil a copy."""
@@ -64,6 +76,8 @@ def secrets() -> dict[str, dict[str, Any]]:
         "network": dict(NETWORK_SECRETS),
         "station": {**NETWORK_SECRETS, "trust": "ca"},
         "gateway": {"peers": "known"},
+        "kerberos": {"user": "alice", "user_password": "aa", "service_password": "bb",
+                     "cross_realm_password": "cc"},
     }
 
 
@@ -105,7 +119,8 @@ class Outcome:
 
 def inventory(jobs: list[Job]) -> dict[str, Any]:
     """One inventory for all jobs: each has hosts, and a `qop`, of its own."""
-    groups: dict[str, dict[str, Any]] = {"station": {}, "access_point": {}, "home_agent": {}}
+    groups: dict[str, dict[str, Any]] = {"station": {}, "access_point": {}, "home_agent": {},
+                                         **{group: {} for group in REALM_NODES}}
     for number, job in enumerate(jobs):
         for group, nodes in (job.nodes or NODES).items():
             for name, node in nodes.items():
@@ -116,7 +131,8 @@ def inventory(jobs: list[Job]) -> dict[str, Any]:
                         "name": name,
                         "duties": [group],
                         "address": node["address"],
-                        group: {"name": name, **node},
+                        group: {"name": name, **node} if group not in REALM_NODES else {
+                            "name": name, **{key: node[key] for key in node if key != "address"}},
                     },
                     **job.variables,
                 }

@@ -226,8 +226,9 @@ class Scenario(Strict):
 
     @property
     def foreign_agent(self) -> str | None:
-        """The agent of the subnet that the mobile node visits, if it does."""
-        return self.network.nodes[self.roams_to].agent if self.roams_to else None
+        """The agent of the subnet that the mobile node visits; None where it stays in its own."""
+        agent = self.network.nodes[self.roams_to].agent if self.roams_to else None
+        return None if agent == self.agent else agent
 
     @property
     def companions(self) -> list[str]:

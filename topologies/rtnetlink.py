@@ -5,14 +5,13 @@ Layouts and numbers are from the kernel's `rtnetlink.h` and `pkt_sched.h`.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_CLONE_NEWNET = 0x40000000
+from topologies.namespaces import network_of
+
 _RTM_NEWQDISC = 36
 _NLM_F_REQUEST_ACK = 0x5
 #: To make a queueing discipline that is not there yet, besides.
@@ -54,25 +53,3 @@ def ask(channel: socket.socket, request: bytes, what: str) -> None:
     error = struct.unpack_from("=i", answer, 16)[0] if length >= 20 else -1
     if answer_type != _NLMSG_ERROR or error:
         raise OSError(-error, f"{what} refused")
-
-
-@contextmanager
-def network_of(pid: int) -> Iterator[None]:
-    """Be in the network namespace of a process for a moment; other threads stay where they are."""
-    here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-                   for place in ("thread-self", pid))
-    try:
-        _enter(there)
-        try:
-            yield
-        finally:
-            _enter(here)
-    finally:
-        os.close(here)
-        os.close(there)
-
-
-def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "cannot enter the network namespace")

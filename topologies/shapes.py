@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from topologies.model import ROUTER, Interface, Link, Network, Node, Wire
 
 _HOP_LIMIT = 250
+#: The interface that each node of a star has.
+STAR_PORT = "wire"
 
 
 def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
@@ -21,6 +25,23 @@ def chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: s
                                else ROUTER) for number, node in enumerate(names)}
     links = [link(f"{names[number - 1]}/right", f"{names[number]}/left", wire)
              for number in range(1, hops + 1)]
+    return Network(name, nodes, links)
+
+
+def star(name: str, wires: Mapping[str, Wire | None],
+         duties: Callable[[str], list[str]]) -> Network:
+    """A router with a node on each wire, by the node's name; node n has the subnet 10.0.n.0/24.
+
+    None is a wire that takes no time.
+    """
+    router = Node([ROUTER], {}, forwarding=True)
+    nodes, links = {ROUTER: router}, []
+    for number, (node, wire) in enumerate(wires.items(), 1):
+        port = f"d{number}"
+        router.interfaces[port] = Interface(f"10.0.{number}.1/24")
+        nodes[node] = Node(duties(node), {STAR_PORT: Interface(f"10.0.{number}.2/24")},
+                           gateway=f"10.0.{number}.1")
+        links.append(link(f"{ROUTER}/{port}", f"{node}/{STAR_PORT}", wire))
     return Network(name, nodes, links)
 
 

@@ -133,6 +133,21 @@ def over_time(title: str, series: Mapping[str, Sequence[tuple[float, float]]], y
                                "yaxis": y.layout})
 
 
+def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
+    """A way from station to station, a stop a column: the station, and what is said of the stop."""
+    stations = list(dict.fromkeys(station for station, _ in stops))
+    return Panel(title, [{
+        "type": "scatter", "mode": "lines+markers+text", "showlegend": False,
+        "x": list(range(1, len(stops) + 1)), "y": [station for station, _ in stops],
+        "text": [said for _, said in stops], "textposition": "top center",
+        "textfont": {"size": 10}, "cliponaxis": False,
+        "line": {"color": "@0", "shape": "spline"}, "marker": {"color": "@0", "size": 9},
+        "hovertemplate": "%{y}: %{text}<extra></extra>"}], {
+        "xaxis": {"title": {"text": "visit"}, "dtick": 1, "range": [0.4, len(stops) + 0.6]},
+        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": stations[::-1],
+                  "range": [-0.4, len(stations) - 0.3]}}, rows=2 * len(stations))
+
+
 @dataclass(frozen=True)
 class Bars:
     """One part of stacked bars: its name, its look, and its length by row, in SI units."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.protection.score import Score
-from policies.weights import FEATURES
+from policies.weights import Feature
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class View:
 
 def views(scores: Sequence[Score]) -> list[View]:
     """Both views of the policies, in the order given."""
-    strengths = {score.policy: strength(score) for score in scores}
+    features = tuple(dict.fromkeys(feature for score in scores for feature in score.strongest))
+    strengths = {score.policy: strength(score, features) for score in scores}
     return [View(score.policy, sum(strengths[score.policy]),
                  tuple(name for name, other in strengths.items()
                        if dominates(other, strengths[score.policy])),
@@ -45,9 +46,9 @@ def views(scores: Sequence[Score]) -> list[View]:
             for score in scores]
 
 
-def strength(score: Score) -> tuple[float, ...]:
-    """The strongest weight of each feature, in the order of FEATURES; 0 where there is none."""
-    return tuple(score.strongest.get(feature, 0.0) for feature in FEATURES)
+def strength(score: Score, features: Sequence[Feature]) -> tuple[float, ...]:
+    """The strongest weight of each of these features; 0 where there is none."""
+    return tuple(score.strongest.get(feature, 0.0) for feature in features)
 
 
 def dominates(first: Sequence[float], second: Sequence[float]) -> bool:

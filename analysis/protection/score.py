@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policies import Policy, Weights
-from policies.weights import FEATURES, Feature
+from policies.weights import Feature
 
 #: Security groups in order of strength; `none` has no feature at all.
 GROUPS = ("none", "low", "middle", "high")
@@ -19,11 +19,12 @@ class Score:
     `parts` has the weight that each implementation adds for a feature, by implementation id and
     feature; a weight that does not count, because its feature counts once, is not in it.
     `sigma_normalized` is in percent of the strongest of those that it is scored among, under the
-    same weights.
+    same weights, or of what these make attainable.
     """
 
     policy: str
     parts: Mapping[tuple[str, Feature], float]
+    #: By feature, in the weights' order; of those that are provided at all.
     strongest: Mapping[Feature, float]
     sigma: float
     sigma_normalized: float
@@ -32,8 +33,8 @@ class Score:
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """The features that are provided at all, in the order of Table 2."""
-        return tuple(feature for feature in FEATURES if feature in self.strongest)
+        """The features that are provided at all, in the order of the weights."""
+        return tuple(self.strongest)
 
 
 def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
@@ -44,7 +45,8 @@ def score(policy: Policy, weights: Weights, among: Iterable[Policy]) -> Score:
     """
     parts, strongest = _parts(policy, weights), _strongest(policy, weights)
     sigma = sum(parts.values(), 0.0)
-    top = max(sum(_parts(other, weights).values(), 0.0) for other in among)
+    top = weights.attainable if weights.hundred == "attainable" else max(
+        sum(_parts(other, weights).values(), 0.0) for other in among)
     normalized = 100 * sigma / top if top else 0.0
     return Score(policy.id, parts, strongest, sigma, normalized,
                  group_of(normalized, weights) if sigma else "none", weights.unweighted(policy))
@@ -82,4 +84,4 @@ def _strongest(policy: Policy, weights: Weights) -> dict[Feature, float]:
         for feature, weight in entry.weights.items():
             if weight > 0:
                 strongest[feature] = max(weight, strongest.get(feature, 0.0))
-    return strongest
+    return {feature: strongest[feature] for feature in weights.features if feature in strongest}

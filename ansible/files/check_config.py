@@ -22,7 +22,9 @@ class ConfigError(Exception):
 
 
 # Options that hostapd collects instead of replacing.
-HOSTAPD_REPEATABLE = frozenset({"radius_auth_req_attr", "roaming_consortium", "sae_password"})
+HOSTAPD_REPEATABLE = frozenset(
+    {"r0kh", "r1kh", "radius_auth_req_attr", "roaming_consortium", "sae_password"}
+)
 UNRENDERED = re.compile(r"\{\{|\}\}|\{%|AnsibleUndefined|Undefined\(|^\[|^\{")
 PYTHON_WORDS = {"True", "False", "None", "undefined"}
 HEX_KEY = re.compile(r"[0-9a-fA-F]{10}|[0-9a-fA-F]{26}")
@@ -31,9 +33,18 @@ HOSTAPD_NUMBERS = ["channel", "ieee8021x", "wpa", "ieee80211w", "wep_default_key
 HOSTAPD_DYNAMIC_WEP = ["wep_key_len_broadcast", "wep_key_len_unicast"]
 HOSTAPD_RADIUS = ["own_ip_addr", "auth_server_addr", "auth_server_shared_secret"]
 SWANCTL_CHILD = ["mode", "esp_proposals", "local_ts", "remote_ts"]
+CREDENTIALS = {
+    "TLS": ["ca_cert", "client_cert", "private_key"],
+    "MD5": ["password"],
+    "PWD": ["password"],
+    "PEAP": ["ca_cert", "password", "phase2"],
+    "TTLS": ["ca_cert", "password", "phase2"],
+}
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
-CREDENTIALS = {"TLS": ["ca_cert", "client_cert", "private_key"], "MD5": ["password"]}
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
+
+#: For which nothing means all that the library has.
+MAY_BE_EMPTY = {"ecdh_curve"}
 
 
 def check_value(line: int, key: str, value: str) -> str:
@@ -44,7 +55,7 @@ def check_value(line: int, key: str, value: str) -> str:
     if quote == "'" and "'" in value[1:-1]:
         raise ConfigError(line, f"{key}: a quote inside quotes")
     text = value[1:-1] if quote else value
-    if not text.strip():
+    if not text.strip() and key not in MAY_BE_EMPTY:
         raise ConfigError(line, f"{key} has no value")
     if text in PYTHON_WORDS or UNRENDERED.search(text):
         raise ConfigError(line, f"{key} has the value {text}, which was never rendered to text")
@@ -120,7 +131,9 @@ def check_wpa(values: Mapping[str, str]) -> None:
         raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
     if "EAP" in values["wpa_key_mgmt"]:
         need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
-    elif not {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys():
+    elif values["wpa_key_mgmt"] != "OWE" and not (
+        {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
+    ):
         raise ConfigError(0, f"wpa_key_mgmt={values['wpa_key_mgmt']} needs wpa_passphrase")
     if not 8 <= len(values.get("wpa_passphrase", "8 to 63.")) <= 63:
         raise ConfigError(0, "wpa_passphrase must have 8 to 63 characters")
@@ -162,9 +175,10 @@ def check_network(network: Mapping[str, str]) -> None:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
     elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
-    if network["key_mgmt"].startswith(("WPA", "SAE")):
+    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT")):
         need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
-        if "EAP" not in network["key_mgmt"] and not {"psk", "sae_password"} & network.keys():
+        has_secret = "EAP" not in network["key_mgmt"] and network["key_mgmt"] != "OWE"
+        if has_secret and not {"psk", "sae_password"} & network.keys():
             raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
     if "wep_tx_keyidx" in network:
         need(network, ["wep_key0"], "wep_tx_keyidx")
@@ -276,6 +290,41 @@ def check_users(text: str) -> None:
         check_value(number, "the password", entry[2])
 
 
+def check_krb5(text: str) -> None:
+    """krb5.conf and its like: sections, settings, and blocks of a realm within them."""
+    section, realm, given = "", "", set[tuple[str, str, str]]()
+    for number, line in significant(text):
+        heading = re.fullmatch(r"\[(\w+)\]", line)
+        opening = re.fullmatch(r"([\w.-]+) = \{", line)
+        setting = re.fullmatch(r"([\w.-]+) = (.+)", line)
+        if heading and not realm:
+            section = heading[1]
+        elif opening and section and not realm:
+            realm = opening[1]
+        elif line == "}" and realm:
+            realm = ""
+        elif setting and section:
+            place = (section, realm, setting[1])
+            if place in given:
+                raise ConfigError(number, f"{setting[1]} is given twice")
+            given.add(place)
+            check_value(number, setting[1], setting[2])
+        else:
+            raise ConfigError(number, f"neither a section, a setting nor a block: {line}")
+    if realm:
+        raise ConfigError(0, f"the block {realm} is never closed")
+    if not given:
+        raise ConfigError(0, "has no setting at all")
+
+
+def check_principals(text: str) -> None:
+    """Commands for kadmin.local, in the forms that the role writes."""
+    for number, line in significant(text):
+        if not re.fullmatch(r"addprinc (-nokey|-pw [0-9a-f]+) \S+|ktadd -norandkey -k \S+ \S+",
+                            line):
+            raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
+
+
 def check_unknown(_text: str) -> None:
     """Refuse any file that no daemon here reads."""
     raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
@@ -289,6 +338,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "radiusd.conf": check_radiusd,
     "clients.conf": check_clients,
     "users": check_users,
+    "krb5.conf": check_krb5,
+    "kdcs.conf": check_krb5,
+    "kdc.conf": check_krb5,
+    "principals": check_principals,
 }
 
 

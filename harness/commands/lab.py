@@ -8,7 +8,7 @@ import sys
 import tempfile
 import termios
 import tty
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,26 +17,19 @@ import click
 
 import studies
 from harness import render, secrets
-from harness.commands import options
+from harness.commands import one_cell, options
 from harness.engine import builders, request, setup
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
-from harness.engine.request import RunRequest
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
 from harness.errors import UserError
 from studies.study import Study
 
-_LEVEL = "level_of_"
-
 
 def _options(study: Study) -> list[click.Parameter]:
     """A level of each factor, a study's settings, and the lab's own options."""
-    levels = [click.Option([f"--{factor.name}", f"{_LEVEL}{factor.name}"],
-                           default=study.lab.levels.get(factor.name), show_default=True,
-                           help=f"{factor.title}: a name, or a file where the study takes files.")
-              for factor in study.factors]
     return [
-        *levels, *options.settings(study),
+        *one_cell.levels(study, study.lab.levels), *options.settings(study),
         click.Option(["--study"], default=study.id, show_default=True,
                      help=f"One of {', '.join(studies.names())}."),
         click.Option(["--node"], default="", help="Where to go; default: the first node, or the "
@@ -60,7 +53,8 @@ def _run(study: str, *, node: str, on: str, builder: str, argv: tuple[str, ...],
     """
     chosen = studies.load(study)
     builder = builders.resolve(builder, on)
-    plan = request.plan(_request(chosen, own), {"on": on, "builder": builder, "clock": "real"})
+    plan = request.plan(one_cell.request_of(chosen, own),
+                        {"on": on, "builder": builder, "clock": "real"})
     network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
     if node not in network.nodes:
@@ -91,32 +85,6 @@ def _named(args: Sequence[str]) -> str:
 
 command = options.StudyCommand("lab", _run, params=_options, named=_named,
                                allow_interspersed_args=False)
-
-
-def _request(study: Study, own: Mapping[str, Any]) -> RunRequest:
-    """One level of each factor, by name or from a file; others are those of the first such cell."""
-    levels: dict[str, list[str]] = {}
-    files: dict[str, list[Path]] = {}
-    for factor in study.factors:
-        text = own[f"{_LEVEL}{factor.name}"]
-        if text is not None and factor.file_option and text.endswith((".yml", ".yaml")):
-            files[factor.name] = [Path(text)]
-        elif text is not None:
-            levels[factor.name] = [text]
-    open_factors = [factor.name for factor in study.factors
-                    if factor.name not in {*levels, *files}]
-    if open_factors:
-        there = {factor.name: request.read(
-            study, factor, levels.get(factor.name, ()), files.get(factor.name, ()))
-            for factor in study.factors}
-        chosen = {name: every if name in open_factors else every[-1:]
-                  for name, every in there.items()}
-        with request.of_study(study, "cells"):
-            first = next(iter(study.cells(chosen)), None)
-        if first is not None:
-            levels |= {name: [first.ids[name]] for name in open_factors}
-    return RunRequest(study, levels=levels, files=files, options=options.asked_of(own),
-                      is_single=True)
 
 
 async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:

@@ -47,6 +47,7 @@ class StudyCommand(click.Command):
     def make_context(self, info_name: str | None, args: list[str],
                      parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Read the arguments as the study that they name has them."""
+        args = _with_profile(args, self.named(args))
         try:
             study = studies.load(self.named(args) or studies.DEFAULT)
         except (StudyError, UserError) as error:
@@ -61,6 +62,14 @@ class StudyCommand(click.Command):
                 error.ctx = click.Context(
                     command, parent, f"{info_name} {self._naming.format(study.id)}")
             raise
+
+
+def _with_profile(args: list[str], name: str) -> list[str]:
+    """The arguments, where they name a profile in a study's place, with both."""
+    if not name or name in studies.names() or not (study := profiles.of_one_study(name)):
+        return args
+    at = args.index(name)
+    return [*args[:at], study, "--profile", name, *args[at + 1:]]
 
 
 def of_run(study: Study) -> list[click.Parameter]:
@@ -200,10 +209,11 @@ def engine(study: Study) -> list[click.Parameter]:
 def _about_the_run(study: Study) -> list[click.Parameter]:
     """Options that are the same for every study, but for the clock that is its own."""
     return [
-        click.Option(["--clock"], type=click.Choice(get_args(Clock)), default=study.clock,
-                     show_default=True, help="Virtual time skips what waits, and computing takes "
-                     "none of it; by the processor clock computing takes as long as the work that "
-                     "was done, whatever else the host does."),
+        click.Option(["--clock"], type=click.Choice(get_args(Clock)),
+                     show_default=f"{study.clock}, or the profile's",
+                     help="Virtual time skips what waits, and computing takes none of it; by the "
+                     "processor clock computing takes as long as the work that was done, whatever "
+                     "else the host does."),
         click.Option(["--seed"], default=1, show_default=True,
                      help="Decides the order of repetitions."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,

@@ -43,7 +43,8 @@ def _run(study: str, *, until_ci: str | None, max_repetitions: int, most_repetit
 
     Everything is checked before anything starts. Results are kept as they come; an interrupted run
     goes on where it ended when the same command is given again. Exit status: 0 if every repetition
-    was measured and proven, 1 if not, 2 for bad input.
+    was measured and proven, or skipped because this machine lacks what it needs; 1 if not, 2 for
+    bad input.
     """
     plan = _plan(study, out=out, is_elsewhere=cluster is not None, **asked)
     if cluster:
@@ -66,15 +67,21 @@ command = options.StudyCommand("run", _run, params=options.of_run, named=options
                                naming="{}")
 
 
-def _plan(study: str, *, clock: str, seed: int, on: str, builder: str, out: Path | None,
+def _plan(study: str, *, clock: str | None, seed: int, on: str, builder: str, out: Path | None,
           is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
     """What is to be measured; raises UserError for anything wrong about it."""
-    if clock != "real" and on == "host":
-        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on host")
-    return request.plan(
+    _check_place(clock or "real", on)
+    made = request.plan(
         options.of_request(studies.load(study), **asked),
         {"seed": seed, "fault": fault, "on": on, "clock": clock,
          "builder": _builder(builder, on, out, is_elsewhere=is_elsewhere)})
+    _check_place(made.settings.clock, on)
+    return made
+
+
+def _check_place(clock: str, on: str) -> None:
+    if clock != "real" and on == "host":
+        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on host")
 
 
 def _builder(asked: str, on: str, out: Path | None, *, is_elsewhere: bool) -> str:

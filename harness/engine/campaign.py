@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guest.processes import processor_s
 from harness import secrets
 from harness.engine import contention, control, disk_full, memory, packing, recording
 from harness.engine.dissectors import DissectorLost, Dissectors
@@ -195,19 +194,20 @@ class Campaign:
         study, asked = self.plan.study, self.plan.asked
         waits = contention.Waits(testbed.pid)
         watching = asyncio.create_task(waits.watch())
-        begun, used_s = asyncio.get_running_loop().time(), processor_s(testbed.pid)
+        begun, used = asyncio.get_running_loop().time(), contention.Used(testbed.pid)
         self.results.report(step.name, {"event": "attempt", "number": attempt})
         try:
             out = await testbed.measure(
                 step.name, study.task(step.cell, asked), study.deadline_s(step.cell, asked),
                 turn=self._turns[testbed.processor],
-                heard=functools.partial(self.results.report, step.name))
+                heard=used.hearing(functools.partial(self.results.report, step.name)))
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         lasted_s = asyncio.get_running_loop().time() - begun
+        used.write(out)
         self.events.say("repetition-measured", name=step.name, lasted_s=round(lasted_s, 3))
-        return out, waits, (processor_s(testbed.pid) - used_s) / lasted_s
+        return out, waits, used.by_now_s / lasted_s
 
     def _dissect(self, measured: _Measured) -> None:
         """Dissect and record while the processor goes on to its next repetition."""
@@ -227,6 +227,9 @@ class Campaign:
             verdict = await self._dissectors.run(functools.partial(
                 recording.judge, self.plan.study,
                 Repetition(step.cell, self.plan.asked, out, self._secrets)))
+            if verdict.flags:
+                environment |= {"flags": [*environment.get("flags", ()), *verdict.flags],
+                                "alone": measured.exclusive}
             entry = recording.judged(self.plan, step, verdict, environment=environment,
                                      attempt=attempt, secrets=self._secrets)
         except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything

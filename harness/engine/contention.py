@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studies.study import Stage
+from guest.processes import processor_s
+from harness.engine.testbed import Heard
+from studies.study import USED_FILE, Stage
 
 _EVERY_S = 0.05
 FLAG = "processor"
@@ -60,6 +63,30 @@ class Waits:
             return 0.0, 0.0
         return ((self.ran[last] - self.ran[first]) / lasted,
                 (self.waited[last] - self.waited[first]) / lasted)
+
+
+class Used:
+    """What a machine takes of the processor from now on, by its kernel's and programs' times."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._begun_s = pid, processor_s(pid)
+        self._by: dict[str, float] = {}
+
+    @property
+    def by_now_s(self) -> float:
+        """So much so far."""
+        return processor_s(self._pid) - self._begun_s
+
+    def hearing(self, heard: Heard) -> Heard:
+        """Pass reports of a repetition on, and note what it has taken by then."""
+        def hear(report: Mapping[str, Any]) -> None:
+            self._by[str(report["name"])] = self.by_now_s
+            heard(report)
+        return hear
+
+    def write(self, out: Path) -> None:
+        """Leave it with the repetition, for its judge."""
+        (out / USED_FILE).write_text(json.dumps(self._by))
 
 
 def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:

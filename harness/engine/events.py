@@ -139,7 +139,7 @@ class RunState:
         self.running.pop(name, None)
         self.done += 1
         self.last = dict(event)
-        (self.failed.discard if event["status"] == "ok" else self.failed.add)(name)
+        (self.failed.add if event["status"] == "failed" else self.failed.discard)(name)
         if event["kept"]:
             self.flagged.discard(name)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError
 from studies import FOLDER
-from studies.study import Study
+from studies.study import Clock, Study
 from studies.wording import refused
 
 DEFAULT = "quick"
@@ -19,7 +19,8 @@ DEFAULT = "quick"
 class Profile(BaseModel):
     """What a profile decides; options of the command line go before it.
 
-    `set` are settings of the study's workload, `only` the levels of its factors.
+    `set` are settings of the study's workload, `only` the levels of its factors. `clock` is for
+    what the study's own cannot measure.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -28,6 +29,7 @@ class Profile(BaseModel):
     repetitions: int = Field(default=3, ge=1, le=999)
     #: Unrecorded repetitions that every testbed begins with.
     warm_up: int = Field(default=1, ge=0, le=10)
+    clock: Clock | None = None
     set: dict[str, Any] = {}
     only: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = {}
 
@@ -51,6 +53,13 @@ def names(study: Study) -> list[str]:
     """
     own = sorted(path.stem for path in _folder(study).glob("*.yml"))
     return [DEFAULT, *(name for name in own if name != DEFAULT)]
+
+
+def of_one_study(name: str) -> str:
+    """The study that alone has a profile of this name; "" where none has, or several."""
+    having = [path.parent.parent.name for path in FOLDER.glob("*/profiles/*.yml")
+              if path.stem == name]
+    return having[0] if len(having) == 1 else ""
 
 
 def load(study: Study, name: str) -> Profile:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan
+from measure.record import FLAGS
 from studies.study import Metric
 
 _EVERY_S = 1.0
@@ -99,7 +100,8 @@ def line(event: Mapping[str, Any], metrics: Sequence[Metric]) -> str:
              for metric in metrics if metric.name in event["values"]]
     again = ", second attempt" if event["attempt"] > 1 else ""
     again += ", measured exclusively" if event["exclusive"] else ""
-    flagged = "; flagged: waited for the processor" if event.get("flags") else ""
+    flags = [FLAGS.get(flag, flag) for flag in event.get("flags") or ()]
+    flagged = f"; flagged: {' and '.join(flags)}" if flags else ""
     checks = "1 check holds" if event["checks"] == 1 else f"{event['checks']} checks hold"
     return f"{event['name']}: {'; '.join(filter(None, [', '.join(shown), checks]))}{again}{flagged}"
 

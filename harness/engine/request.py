@@ -33,8 +33,6 @@ from topologies.device import Device
 from topologies.loader import TopologyError
 from topologies.model import from_json
 
-#: The clock by which programs charge a device for their work: all other computing is free.
-CHARGING = "virtual"
 #: A level is part of the names of files, on any file system.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,39}")
 
@@ -62,7 +60,7 @@ class RunRequest:
 def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
     """The plan of a request; `settings` are the engine's own. Raises UserError.
 
-    Without a clock among them, the study's own counts.
+    Without a clock among them, the profile's counts, or else the study's own.
     """
     study = request.study
     profile = profiles.load(study, request.profile)
@@ -71,7 +69,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         levels = {factor.name: _levels(factor, request, profile) for factor in study.factors}
         made = Plan(study, levels, asked, RunSettings(
             repetitions=request.repetitions or profile.repetitions, warm_up=profile.warm_up,
-            **{"clock": study.clock, **settings}))
+            **{**settings, "clock": settings.get("clock") or profile.clock or study.clock}))
         _ask_study(made)
         for testbed in made.testbeds.values():
             network = testbed.spec.network
@@ -80,6 +78,7 @@ def plan(request: RunRequest, settings: Mapping[str, Any]) -> Plan:
         variants.named(made)
         secrets.make(study.fault(made.settings.fault))
         if not request.is_single:
+            _check_clock(made)
             _check_devices(made)
             study.check_clock(made.settings.clock, asked)
         _ = made.digest
@@ -232,16 +231,27 @@ def _levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level
     return levels
 
 
+def _check_clock(made: Plan) -> None:
+    """Refuse cells that only another clock can measure."""
+    for testbed in made.testbeds.values():
+        clocks = testbed.spec.clocks
+        if clocks and made.settings.clock not in clocks:
+            raise UserError(f"{testbed.cells[0].name}: is not measured by the "
+                            f"{made.settings.clock} clock; add --clock {clocks[0]}, or choose "
+                            "other levels")
+
+
 def _check_devices(made: Plan) -> None:
     """Refuse devices where nothing would compute as slowly as they say."""
-    if made.settings.clock == CHARGING:
+    if made.settings.clock in made.study.devices_by:
         return
     for testbed in made.testbeds.values():
         for node, document in devices(testbed.spec).items():
             if not from_json(Device, document).is_neutral:
                 raise UserError(f"{node}: device {document['name']}: no effect by the "
                                 f"{made.settings.clock} clock; leave it out, or measure with "
-                                f"--clock {CHARGING}, where programs that charge their work do")
+                                f"--clock {' or '.join(made.study.devices_by)}, where programs "
+                                "that charge their work do")
 
 
 def _check_cells(study: Study, cells: Sequence[Cell]) -> None:

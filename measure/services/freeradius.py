@@ -6,9 +6,11 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from measure.process import Daemon
 from measure.services.daemons import Daemons
+from measure.workload import Site
 
 
 class FreeRadius(Daemons):
@@ -17,11 +19,25 @@ class FreeRadius(Daemons):
     name = "freeradius"
     file = "freeradius"
 
+    def __init__(self, site: Site, *, tells_keys: bool = False) -> None:
+        super().__init__(site)
+        self._tells_keys = tells_keys
+
     def launch(self, node: str) -> Daemon:
         """Start the server of one node."""
         return self.daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
                                   str(self.site.mount / node / self.file), "-n", "radiusd"],
-                           r"Ready to process requests")
+                           r"Ready to process requests",
+                           {"SSLKEYLOGFILE": str(self._key_log(node))} if self._tells_keys else {})
+
+    def _key_log(self, node: str) -> Path:
+        return self.site.run_folder(node) / "tls-keys.log"
+
+    def tls_keys(self) -> dict[str, list[str]]:
+        """What each server used as keys of TLS so far, a line each as Wireshark takes them."""
+        logs = {node: self._key_log(node) for node in self.daemons}
+        return {node: log.read_text().splitlines() if log.exists() else []
+                for node, log in logs.items()}
 
     @contextmanager
     def silent(self, node: str) -> Iterator[None]:

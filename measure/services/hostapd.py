@@ -40,6 +40,13 @@ class Hostapd(Daemons):
         self._connections.close()
         super().stop()
 
+    def admitted(self, node: str, mac: str, deadline_s: float) -> bool:
+        """Whether an access point lets a station's frames pass, waiting for it (monotonic)."""
+        while event := self.controls[node].wait({"AP-STA-CONNECTED"}, deadline_s):
+            if event.text.startswith(mac):
+                return True
+        return False
+
     def forget(self, mac: str) -> None:
         """Have no access point know a station any more."""
         for control in self.controls.values():

@@ -63,12 +63,15 @@ class Launcher:
 
     @contextmanager
     def running(self, program: str, node: str, document: Mapping[str, Any], log: Path,
-                *, at_ns: int = 0) -> Iterator[None]:
-        """A program by its name while this lasts, from a time of the machine's clock on."""
+                *, at_ns: int = 0, listens: bool = False) -> Iterator[None]:
+        """A program by its name while this lasts, from a time of the machine's clock on.
+
+        One that `listens` can be told something.
+        """
         file = self._site.run_folder(node) / "config.json"
         file.write_text(json.dumps(document))
         self._ask(run=program, node=node, pid=self._site.testbed.node(node).pid, config=str(file),
-                  log=str(log), at_ns=at_ns)
+                  log=str(log), at_ns=at_ns, listens=listens)
         try:
             yield
         finally:
@@ -77,6 +80,10 @@ class Launcher:
     def wait(self, node: str, for_s: float) -> bool:
         """Whether a node's program has ended by then."""
         return bool(self._ask(do="wait", node=node, for_s=for_s)["ended"])
+
+    def tell(self, node: str, command: Mapping[str, Any]) -> bool:
+        """Say a JSON line to a node's program; whether it was there to hear it."""
+        return bool(self._ask(do="tell", node=node, line=json.dumps(command))["told"])
 
     def _ask(self, **command: Any) -> dict[str, Any]:
         assert self._process is not None

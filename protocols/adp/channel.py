@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.adp import packets
-from protocols.adp.context import Context
+from protocols.adp.context import Context, earliest
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Message
 from protocols.adp.errors import PacketError
@@ -97,8 +97,7 @@ class Channel:
 
     def deadline_s(self) -> float | None:
         """When the channel has something to do by itself."""
-        times = [self.speak_by_s, self.owners.held_until_s()]
-        return min((time for time in times if time is not None), default=None)
+        return earliest([self.speak_by_s, self.owners.held_until_s()])
 
     def has_given_up(self, now_s: float) -> bool:
         """Whether the other end has left us without an answer for too long."""

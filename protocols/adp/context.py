@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.adp.crypto import Crypto
@@ -44,6 +45,15 @@ class Settings:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise AdpError(f"{name}: a time above 0 is needed, not {value:g}")
+
+
+def earliest(times: Sequence[float | None]) -> float | None:
+    """The first of some times, of which there may be none; asked for at every message."""
+    first = None
+    for time in times:
+        if time is not None and (first is None or time < first):
+            first = time
+    return first
 
 
 @dataclass

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
-from protocols.adp.context import Context, Settings
+from protocols.adp.context import Context, Settings, earliest
 from protocols.adp.crypto import Crypto, Meter, Operation
 from protocols.adp.effects import Effect, Message, Note
 from protocols.adp.errors import AdpError, PacketError
@@ -85,8 +85,7 @@ class Host:
 
     def deadline_s(self) -> float | None:
         """When `tick` is due next."""
-        times = (peer.deadline_s() for peer in self._peers.values())
-        return min((time for time in times if time is not None), default=None)
+        return earliest([peer.deadline_s() for peer in self._peers.values()])
 
 
 def make(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: Directory,

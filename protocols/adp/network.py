@@ -25,6 +25,8 @@ class Datagrams:
                 self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
             self._socket.bind((address, self._port))
             self._socket.settimeout(0)
+            # One for all datagrams: finding 64 kB anew takes longer than many a datagram.
+            self._buffer = memoryview(bytearray(_LARGEST))
         except OSError:
             self._socket.close()
             raise
@@ -41,12 +43,13 @@ class Datagrams:
     def receive(self) -> tuple[bytes, str] | None:
         """A datagram and its sender's address; None if there is none (any more)."""
         try:
-            data, (address, port) = self._socket.recvfrom(_LARGEST)
+            size, (address, port) = self._socket.recvfrom_into(self._buffer)
         except (BlockingIOError, ConnectionRefusedError):
             return None
+        data = self._buffer[:size]
         if self._is_raw:
-            return data[4 * (data[0] & 0x0F):], address
-        return (data, address) if port == self._port else (b"", address)
+            return bytes(data[4 * (data[0] & 0x0F):]), address
+        return (bytes(data), address) if port == self._port else (b"", address)
 
     def close(self) -> None:
         """Give the socket back."""

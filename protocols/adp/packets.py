@@ -36,8 +36,8 @@ class Kind(enum.IntEnum):
     RESET = 2  # "I know no such channel"
 
 
-class Flag(enum.IntFlag):
-    """Flags of the header."""
+class Flag:
+    """Flags of the header; plain numbers, since enumerated ones take longer than a whole check."""
 
     REQUEST = 0x01  # a request to establish a channel rides on it
     ACKNOWLEDGE = 0x02  # an acknowledgement (1987: with R) rides on it

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from protocols.adp.channel import Channel
 from protocols.adp.channels import Channels, user_bytes
-from protocols.adp.context import Context
+from protocols.adp.context import Context, earliest
 from protocols.adp.effects import Cause, Effect, Message, Note, Send
 from protocols.adp.outbox import Batch, Outbox
 
@@ -53,8 +53,7 @@ class Peer:
     def deadline_s(self) -> float | None:
         """When `tick` is due next."""
         times = [channel.deadline_s() for channel in self.channels.all()]
-        times.append(self.outbox.deadline_s())
-        return min((time for time in times if time is not None), default=None)
+        return earliest([self.outbox.deadline_s(), *times])
 
     def speak(self, now_s: float, *, again: bool = False) -> list[Effect]:
         """ADP messages without user messages, on channels that have to say something now."""

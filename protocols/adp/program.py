@@ -50,13 +50,15 @@ class HostEndpoint:
                          directory=config.directory, settings=config.settings,
                          random=os.urandom, meter=meter)
 
-    def read(self) -> None:
-        """Take what has arrived."""
+    def read(self) -> bool:
+        """Take a datagram that has arrived; whether there was one."""
         received = self._datagrams.receive()
-        if received is not None:
-            payload, address = received
-            source = self._hosts.get(address, address)
-            self.perform(self.host.receive(payload, source, time.monotonic()))
+        if received is None:
+            return False
+        payload, address = received
+        source = self._hosts.get(address, address)
+        self.perform(self.host.receive(payload, source, time.monotonic()))
+        return True
 
     def wait_s(self) -> float | None:
         """How long there is nothing to do but to wait for datagrams."""

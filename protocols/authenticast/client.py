@@ -128,9 +128,7 @@ class Client:
         self._control = session.seal_signed(self._crypto, self._session.client_key,
                                             self.policy.identity, self._session.digest, body)
         self._retry_ns = now_ns + RETRY_NS
-        return [Send(self._control), Note("turned", {
-            "number": self._controls, "scheme": wish.setting.scheme.name.lower(),
-            "low": wish.permitted.low, "high": wish.permitted.high})]
+        return [Send(self._control), Note("turned", {"number": self._controls, **wish.described()})]
 
     def stop(self, now_ns: int) -> list[Effect]:
         """Tell the server that nobody listens any more."""

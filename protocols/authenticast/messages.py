@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from protocols.authenticast.settings import (
     RANGE_BYTES,
@@ -47,6 +48,15 @@ class Wish:
     def flags(self) -> int:
         """The two switches."""
         return _AUTOMATIC * self.automatic | _ALGORITHM_CHANGE * self.algorithm_change
+
+    def described(self) -> dict[str, Any]:
+        """As events say it; levels are shares."""
+        setting = self.setting
+        return {"low": self.permitted.low, "high": self.permitted.high,
+                "scheme": setting.scheme.name.lower(),
+                "algorithm": setting.algorithm.name.lower(), "bundle": setting.bundle,
+                "level": setting.level, "automatic": self.automatic,
+                "algorithm_change": self.algorithm_change}
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,8 @@ class Server:
         return [*effects, Note("stream", {
             "client": name, "stream": offered.stream.peer.number,
             "session": offered.stream.peer.session.digest.hex(),
-            "scheme": setting.scheme.name.lower(), "algorithm": setting.algorithm.name.lower()}),
+            "scheme": setting.scheme.name.lower(), "algorithm": setting.algorithm.name.lower(),
+            "bundle": setting.bundle, "level": setting.level}),
             *offered.stream.begin(now_ns)]
 
     # --- the streams -------------------------------------------------------------------------

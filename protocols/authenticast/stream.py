@@ -163,8 +163,8 @@ class Stream:
         note = Note("report", {
             "client": self.peer.name, "sent": self.sent, "delta": self.delta,
             "processed": report.processed, "verified": report.verified, "failed": report.failed,
-            "buffer": report.buffer, "air": report.air, "holes": report.holes,
-            "level": report.level / 1e4, "lag_s": report.lag_ns / 1e9})
+            "buffer": report.buffer, "air": report.air, "waiting": report.waiting,
+            "holes": report.holes, "level": report.level / 1e4, "lag_s": report.lag_ns / 1e9})
         if not self.wish.automatic or (self._pending and self._pending.material is not None):
             return [note]
         decision = self._controller.decide(self._observe(report, now_ns))

@@ -15,6 +15,9 @@ class Asked(study.Asked):
     messages: int = Field(
         10_000, ge=100, le=10_000, json_schema_extra={"option": "--messages"},
         description="Messages of a trace, 100 to 10000; the paper's had 10000.")
+    paced_messages: int = Field(
+        2000, ge=50, le=10_000, description="In real time, messages of the phase in which the "
+        "trace goes in its own time.")
     proof_messages: int = Field(
         200, ge=20, le=1000,
         description="Messages of the phase that is captured whole, for evidence.")

@@ -17,7 +17,14 @@ UTILISATION = Metric("utilisation_share", "utilisation of the sender", unit="%",
                      short="utilisation", better="lower", digits=1, heading=("utili-", "sation"))
 ADP_BYTES = Metric("adp_message_bytes", "user data of an ADP message", unit="B", digits=0,
                    short="size", heading=("ADP", "message"))
-METRICS = (THROUGHPUT, LATENCY, ESTABLISHMENT, UTILISATION, ADP_BYTES)
+WIRE_BYTES = Metric("wire_bytes_per_byte", "bytes on the wire per byte of user data", short="wire",
+                    better="lower", digits=3, heading=("on the", "wire"))
+RATE = Metric("messages_per_s", "messages a second", unit="/s", short="rate", better="higher",
+              digits=0, heading=("messages", "a second"))
+WORK = Metric("messages_per_processor_s", "messages a second of the processor, both hosts",
+              unit="/s", short="work", better="higher", digits=0,
+              heading=("messages a", "proc. second"))
+METRICS = (THROUGHPUT, LATENCY, ESTABLISHMENT, UTILISATION, ADP_BYTES, WIRE_BYTES, RATE, WORK)
 LATENCIES = Metric("latencies_s", "latencies of urgent messages", unit="ms", scale=1e3, digits=1)
 #: After which shares of a trace Figure 3 is taken.
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -52,6 +59,9 @@ class Measured(RecordPart):
     adp_message_bytes: float | None = None
     messages_per_adp_message: float | None = None
     offered_bytes_per_s: float | None = None
+    wire_bytes_per_byte: float | None = None
+    messages_per_s: float | None = None
+    messages_per_processor_s: float | None = None
     overloaded: bool = False
     causes: dict[str, int] = Field(default_factory=dict)
     latencies_s: list[float] = Field(default_factory=list)

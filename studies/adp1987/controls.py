@@ -11,4 +11,5 @@ FAULTS: Mapping[str, str] = {
     "altered": "the protected end of an ADP message is changed on its way",
     "unprotected-body": "a user message is changed on its way, under its trailer",
     "relayed-owner": "a host that an owner talks to passes itself off as that owner elsewhere",
+    "beside-tunnel": "in real time: WireGuard or ESP stands, and the messages go beside it",
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from studies.adp1987.traces import TRACES, TraceKind
-from studies.study import Cell, Factor, Level, StudyError, fixed
+from studies.study import Cell, Factor, Level, Stage, StudyError, fixed
 
 NOMINAL_URGENCY = "U3"
 #: Share of urgent messages in the ALL trace (Table 1).
@@ -17,7 +17,14 @@ TIMEOUTS_MS = (1, 10, 40, 60, 100, 200)
 SCOPES = {"NE": "none", "PE": "trailer", "FE": "all"}
 #: Device by level of the paper's factor Y, and what computes today.
 DEVICES = {"HW": "sun3-50", "SW": "sun3-50-des-routine", "today": "epyc-core"}
-PROTOCOLS = {"1987": "adp-1987", "modern": "adp"}
+#: In real time: waiting for the processor makes messages late, and fewer of them a second.
+STAGES = (Stage("latency", ("latency",), ("throughput",), 0.2),
+          Stage("throughput", ("throughput",), ("end",), 0.2))
+#: The level of Y that is this machine in real time, and what is measured there side by side.
+REAL_TIME = "real"
+PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp": "esp",
+             "none": "none"}
+BESIDE = ("wireguard", "esp", "none")
 #: Traces of Figures 4 to 6.
 _BY_RATE, _BY_TIMEOUT = ("ALL", "ND"), ("ALL", "TCP", "ND")
 _FIGURE_4_MS = 40
@@ -41,6 +48,14 @@ def _number(value: float) -> str:
     return f"{value:g}"
 
 
+def _unless_asked(*further: str, levels: Sequence[Level]) -> Callable[
+        [Sequence[str], Sequence[Path]], Sequence[Level]]:
+    """What reads a factor of which some levels are measured only where they are asked for."""
+    every = fixed(levels)
+    return lambda names, files: [level for level in every(names, files)
+                                 if names or level.id not in further]
+
+
 FACTORS = (
     Factor("trace", "Trace", read=_traces, option="--traces", file_option="--trace",
            help=f"Traces, of {', '.join(TRACES)}.",
@@ -52,14 +67,18 @@ FACTORS = (
         [Level(_number(rate), number=rate) for rate in RATES])),
     Factor("scope", "Encryption", read=fixed([
         Level("NE", "none"), Level("PE", "trailer"), Level("FE", "all")])),
-    Factor("technology", "Technology", plural="technologies", read=fixed([
-        Level("HW", "DES chip"), Level("SW", "DES routine"), Level("today", "a core of today's")])),
+    Factor("technology", "Technology", plural="technologies", read=_unless_asked(REAL_TIME, levels=[
+        Level("HW", "DES chip"), Level("SW", "DES routine"), Level("today", "a core of today's"),
+        Level(REAL_TIME, "this machine's processor, in real time")])),
     Factor("queue", "Queueing", plural="kinds of queueing",
            read=fixed([Level("ON"), Level("OFF")])),
     Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed(
         [Level(str(value), number=value) for value in TIMEOUTS_MS])),
-    Factor("protocol", "Protocol", read=fixed([
-        Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305")])),
+    Factor("protocol", "Protocol", read=_unless_asked(*BESIDE, levels=[
+        Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305"),
+        Level("wireguard", "UDP through the kernel's WireGuard"),
+        Level("esp", "UDP in the kernel's ESP, keys by IKEv2"),
+        Level("none", "UDP without protection")])),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
@@ -78,10 +97,20 @@ def nominal_timeout(trace: str) -> str:
     return _number(kind.timeout_s * 1e3)
 
 
+def beside(trace: str) -> Iterator[tuple[str, ...]]:
+    """The cells in real time of a trace: what is protected is protected whole."""
+    for queue in ("ON", "OFF"):
+        yield ids(trace, technology=REAL_TIME, protocol="modern", scope="FE", queue=queue)
+    for protocol in BESIDE:
+        yield ids(trace, technology=REAL_TIME, protocol=protocol, queue="OFF",
+                  scope="NE" if protocol == "none" else "FE")
+
+
 def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Every cell of these traces, each as often as a table or figure has it."""
     for trace in traces:
         yield ids(trace)
+        yield from beside(trace)
         if trace in ("ALL", "ND") or trace not in TRACES:
             yield from (ids(trace, scope=scope, queue=queue)
                         for scope in SCOPES for queue in ("OFF", "ON"))
@@ -90,7 +119,8 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if trace == "ALL":
             yield from (ids(trace, urgency=urgency) for urgency in URGENCY)
             yield from (ids(trace, technology="today", protocol=protocol, scope=scope)
-                        for protocol in PROTOCOLS for scope in ("PE", "FE"))
+                        for protocol in PROTOCOLS if protocol not in BESIDE
+                        for scope in ("PE", "FE"))
             yield ids(trace, technology="today", scope="NE")
         if trace in _BY_RATE:
             yield from (ids(trace, rate=_number(rate), queue=queue, timeout=str(_FIGURE_4_MS))

@@ -55,7 +55,7 @@ class PacedDatagrams(Datagrams):
         self.sent_ns = 0
 
     def send(self, payload: bytes, address: str) -> None:
-        """Hand a datagram on, and wait until its last fragment has left."""
+        """Hand a datagram on; its processor is free when its last fragment has left."""
         self.sent_ns = self._processor.settle()
         for copy in on_the_way(payload, self._fault):
             self._put(copy, address)
@@ -68,6 +68,7 @@ class PacedDatagrams(Datagrams):
             self._put(payload, address)
 
     def _put(self, payload: bytes, address: str) -> None:
+        self._processor.wait()
         self._wire.sent(self._processor.now_ns)
         super().send(payload, address)
         self._processor.owe(self._wire.takes_ns(len(payload)))
@@ -111,11 +112,11 @@ class PacedEndpoint(HostEndpoint):
         """The exact time, as the protocol takes it."""
         return self.processor.now_ns / 1e9
 
-    def read(self) -> None:
-        """Take what has arrived."""
+    def read(self) -> bool:
+        """Take a datagram that has arrived; whether there was one."""
         received = self.datagrams.receive()
         if received is None:
-            return
+            return False
         payload, address = received
         source = self._hosts.get(address, address)
         self.processor.reach(self.wire.arrived_ns(len(payload), self.processor.now_ns)
@@ -124,6 +125,7 @@ class PacedEndpoint(HostEndpoint):
         self.perform(self.host.receive(payload, source, self.now_s))
         self.processor.settle()
         self._is_receiving = False
+        return True
 
     @property
     def off_time(self) -> dict[str, int]:

@@ -13,13 +13,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure.capture import WHOLE, Detail, Point, capturing, settle
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
+from protocols.adp.host import VERSIONS
 from protocols.adp.keys import generate
 from studies.adp1987 import attacks, traces
+
+if TYPE_CHECKING:
+    from studies.adp1987.realtime.tunnels import Tunnels
 
 PROTOCOL = 253
 OWNER = "xena"
@@ -38,11 +42,12 @@ class Workload:
         self._site = site
         self._keys: dict[str, Path] = {}
         self._is_still = False
+        self._tunnels = _tunnels(site)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """None: a kernel session is a repetition's own."""
-        return []
+        """The IKE daemons where tunnels are measured beside; kernel sessions are a repetition's."""
+        return [self._tunnels.charon] if self._tunnels else []
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """Establish, prove, replay twice."""
@@ -51,6 +56,11 @@ class Workload:
             _quiet(self._site)
             self._is_still = True
         hosts = HostPrograms(self._site, task, out, self._key_folder(task["protocol"], out))
+        if self._tunnels:
+            from studies.adp1987.realtime import workload as realtime
+
+            realtime.measure(hosts, self._tunnels, session)
+            return
         # A task may have a control of its own: tests have several in one machine.
         fault = task.get("fault", self._site.fault)
         if fault:
@@ -83,7 +93,12 @@ class Workload:
             yield
 
     def _key_folder(self, version: str, out: Path) -> Path:
-        """The owners' keys of this run, made once, with a copy for whoever judges."""
+        """The owners' keys of this run, made once, with a copy for whoever judges.
+
+        What is no version of the protocol needs none.
+        """
+        if version not in VERSIONS:
+            return out
         if version not in self._keys:
             folder = self._site.mount / f"keys-{version}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +121,8 @@ class HostPrograms:
         self.seed = task["seed"] * 1000 + (int(number) if number.isdigit() else 0)
         self.phases = ["proof", "latency", *(["throughput"] if task["saturated"] else [])]
         for phase in self.phases:
-            count = task["proof_messages"] if phase == "proof" else task["messages"]
+            count = task[{"proof": "proof_messages", "latency": "paced_messages"}.get(
+                phase, "messages")]
             (out / f"{phase}.json").write_text(json.dumps({
                 "saturated": phase == "throughput",
                 "messages": [(message.at_s, message.bytes, message.urgent)
@@ -154,6 +170,15 @@ class HostPrograms:
         argv = [sys.executable, "-m", f"studies.adp1987.{role}",
                 str(self.job(role, host, **changes))]
         return HostProgram(role, self.site.testbed.command(host, argv), self.site.log(role, host))
+
+
+def _tunnels(site: Site) -> Tunnels | None:
+    """What is below the messages in real time; without that, its libraries are not even loaded."""
+    if not site.options.get("real_time"):
+        return None
+    from studies.adp1987.realtime.tunnels import Tunnels
+
+    return Tunnels(site)
 
 
 def _quiet(site: Site) -> None:

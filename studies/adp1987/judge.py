@@ -10,7 +10,10 @@ from typing import Any
 
 from studies.adp1987 import attacked, evidence, logs, matrix
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
+from studies.adp1987.design import REAL_TIME
 from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
+from studies.adp1987.model import FRAGMENT_BYTES, FRAME_BYTES
+from studies.adp1987.realtime import judge as realtime
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "attack")
@@ -24,6 +27,9 @@ _OVERLOADED = 0.98
 def judge(repetition: Repetition) -> Judged:
     """What the repetition came to. Raises MeasureError, OSError."""
     out = repetition.out
+    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    if repetition.cell.ids["technology"] == REAL_TIME:
+        return realtime.judge(repetition, task)
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
@@ -31,7 +37,6 @@ def judge(repetition: Repetition) -> Judged:
         "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
-    task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     hosts = logs.read(out)
     seed = json.loads((out / "sender-job.json").read_text())["seed"]
     proof = evidence.gather(out, task, hosts, seed)
@@ -60,10 +65,20 @@ def _measured(hosts: HostLogs) -> Measured:
         utilisation_share=utilisation,
         adp_message_bytes=latency.user_bytes / len(latency.shipments),
         messages_per_adp_message=len(latency.messages) / len(latency.shipments),
-        offered_bytes_per_s=offered,
+        offered_bytes_per_s=offered, wire_bytes_per_byte=_on_the_wire(latency),
         overloaded=utilisation >= _OVERLOADED or (rate is not None and offered > rate),
         causes=dict(Counter(shipment.cause for shipment in latency.shipments)),
         latencies_s=waits, prefixes=_prefixes(latency, throughput))
+
+
+def _on_the_wire(phase: LoggedPhase) -> float:
+    """Bytes that the sender's ADP messages are on the wire, a byte of user data.
+
+    Each fragment has its headers, checksum, preamble and gap; the capture has as many messages.
+    """
+    fragments = sum(-(-shipment.bytes // FRAGMENT_BYTES) for shipment in phase.shipments)
+    size = sum(shipment.bytes for shipment in phase.shipments)
+    return (size + fragments * FRAME_BYTES) / phase.user_bytes
 
 
 def _waits(messages: Sequence[LoggedMessage]) -> list[float]:

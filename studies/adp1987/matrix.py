@@ -11,18 +11,20 @@ from studies.adp1987.design import (
     DEVICES,
     NOMINAL_URGENCY,
     PROTOCOLS,
+    REAL_TIME,
     SCOPES,
     URGENCY,
     is_paced,
 )
-from studies.study import Cell
+from studies.study import Cell, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies import shapes
 from topologies.loader import load_wire
 from topologies.model import Interface, Network, Node, Wire
 
 #: The paper's Ethernet, and for today's processors today's.
-WIRES = {"today": str(Path(__file__).parent / "wires" / "lan-1g.yml")}
+_TODAYS_WIRE = str(Path(__file__).parent / "wires" / "lan-1g.yml")
+WIRES = {"today": _TODAYS_WIRE, REAL_TIME: _TODAYS_WIRE}
 PAPER_WIRE = "lan-10m"
 _PLACES = {"alpha": {"to-beta": "10.9.0.1/24", "to-mid": "10.9.1.1/24"},
            "beta": {"to-alpha": "10.9.0.2/24", "to-mid": "10.9.2.1/24"},
@@ -47,8 +49,18 @@ def network(wire: Wire) -> Network:
     return Network("three-hosts", nodes, links)
 
 
-def testbed(cell: Cell) -> Spec:
-    """The hosts with the cell's device; a testbed a trace, so that traces go side by side."""
+def testbed(cell: Cell, asked: Asked) -> Spec:
+    """The hosts with the cell's device; a testbed a trace, so that traces go side by side.
+
+    Raises StudyError for a trace of the user's own whose messages no queue would take.
+    """
+    largest = max((size for _, size, _ in cell.value("trace") or ()), default=0)
+    if largest > asked.bound_bytes:
+        raise StudyError(f"--trace {cell.ids['trace']}: has a message of {largest} bytes, more "
+                         f"than the queue's bound; add --set bound_bytes={largest}")
+    if cell.ids["technology"] == REAL_TIME:
+        return Spec(network(wire_of(cell)), options={"real_time": True},
+                    clocks=("real", "processor"))
     device = DEVICES[cell.ids["technology"]]
     return Spec(network(wire_of(cell)), devices=dict.fromkeys(_PLACES, device),
                 options={"trace": cell.ids["trace"]})
@@ -66,5 +78,7 @@ def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
         "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
         "messages": asked.messages, "proof_messages": asked.proof_messages,
+        "paced_messages": (asked.paced_messages if ids["technology"] == REAL_TIME else
+                           asked.messages),
         "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
         "saturated": not is_paced(ids)}

@@ -1,4 +1,4 @@
-"""A host's processor as its device has it: operations are done, and then waited for.
+"""A host's processor as its device has it: operations are done, and their time is waited for.
 
 Standard library only: this runs inside the machine. Times are ns of the machine's monotonic clock,
 and exact: what the machine's own timers add (they wake a fraction of a microsecond late, not the
@@ -63,13 +63,19 @@ class PacedProcessor:
         self.now_ns = max(self.now_ns, at_ns)
 
     def settle(self) -> int:
-        """Wait until all that is owed is over; the exact time (ns) that it is then."""
+        """Pay what is owed; the exact time (ns) at which all of it is over."""
         owed_ns, self._owed_s = round(self._owed_s * 1e9), 0.0
         self.busy_ns += owed_ns
         self.now_ns += owed_ns
+        return self.now_ns
+
+    def wait(self) -> None:
+        """Have the machine's clock come to the exact time, before anybody else sees what is done.
+
+        Only then: a wait for each operation would take more of the machine than the operation.
+        """
         while (left_ns := self.now_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
-        return self.now_ns
 
 
 class DatagramWire:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from measure import fields
+from measure import pcap
 from protocols.adp import packets
 from protocols.adp.errors import PacketError
 from protocols.adp.packets import HEADER, Frame
 
-#: Wireshark would guess at what an experimental protocol's bytes are, and be wrong at times.
-_NO_GUESSES = tuple(word for name in ("carp", "stt", "tapa")
-                    for word in ("--disable-protocol", name))
-_FIELDS = ("frame.time_epoch", "ip.src", "data.data")
+PROTOCOL = 253
 
 
 @dataclass(frozen=True)
@@ -28,12 +25,12 @@ class SniffedMessage:
 
 
 def whole(capture: Path) -> list[SniffedMessage]:
-    """The ADP messages of a whole capture, in order; IP's fragments are reassembled by Wireshark.
+    """The ADP messages of a whole capture, in order, put together of IP's fragments.
 
     Raises MeasureError.
     """
-    return [SniffedMessage(time_s, source, payload, _parsed(payload))
-            for time_s, source, payload in _read(capture, "TRUE", " && ip.flags.mf == 0")]
+    return [SniffedMessage(packet.at_s, packet.source, packet.payload, _parsed(packet.payload))
+            for packet in pcap.packets(capture, PROTOCOL)]
 
 
 def counts(capture: Path, source: str) -> list[int]:
@@ -41,16 +38,14 @@ def counts(capture: Path, source: str) -> list[int]:
 
     Those without any are left out. Raises MeasureError.
     """
-    numbers = [int.from_bytes(payload[2:4]) for _, sender, payload in _read(capture, "FALSE")
-               if sender == source and len(payload) >= HEADER]
+    sender = ipaddress.IPv4Address(source).packed
+    numbers = [int.from_bytes(_content(frame.payload)[2:4]) for frame in pcap.frames(capture)
+               if frame.payload[12:16] == sender and len(_content(frame.payload)) >= HEADER]
     return [number for number in numbers if number]
 
 
-def _read(capture: Path, defragment: str, which: str = "") -> Sequence[tuple[float, str, bytes]]:
-    rows = fields.read(capture, _FIELDS, f"ip.proto == 253 && data.data{which}",
-                       options=("-o", f"ip.defragment:{defragment}", *_NO_GUESSES))
-    return [(float(time), source, bytes.fromhex(data.split(",")[-1].replace(":", "")))
-            for time, source, data in rows]
+def _content(packet: bytes) -> bytes:
+    return packet[(packet[0] & 15) * 4:]
 
 
 def _parsed(payload: bytes) -> Frame | None:

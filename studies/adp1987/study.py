@@ -11,7 +11,18 @@ from studies.adp1987.asked import Asked
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import FAULTS
 from studies.adp1987.traces import TRACES
-from studies.study import Cell, Clock, Expected, Factor, Judged, Level, Metric, Repetition, Study
+from studies.study import (
+    Cell,
+    Clock,
+    Expected,
+    Factor,
+    Judged,
+    Level,
+    Metric,
+    Repetition,
+    Stage,
+    Study,
+)
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ class Adp1987(Study):
                             "Communication in Large Distributed Systems, 1987")
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
+    stages: ClassVar[tuple[Stage, ...]] = design.STAGES
     distributions: ClassVar[tuple[Metric, ...]] = (body.LATENCIES,)
     #: Traces are surroundings; all else is compared with the nominal levels of ALL.
     baseline: ClassVar[Mapping[str, str]] = dict(
@@ -57,7 +69,7 @@ class Adp1987(Study):
         """Two hosts of the cell's device on an Ethernet, and a third one for attacks."""
         from studies.adp1987 import matrix
 
-        return matrix.testbed(cell)
+        return matrix.testbed(cell, asked)
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The protocol's settings and the trace."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from studies import mobile
+from studies.authenticast1998 import video
 from studies.study import Asked as AnyAsked
 from topologies.loader import load_device, medium_names
 
@@ -20,6 +21,9 @@ class Asked(AnyAsked):
     frames: int = Field(400, ge=30, le=20000, description="Frames of the stream, at 29.97 a "
                         "second. Assumed: the paper's streams have more than 2500 packets.",
                         json_schema_extra={"option": "--frames"})
+    video: str = Field("", description="A video of yours, whose pictures are streamed as MPEG-1 in "
+                       "place of those that ship (an extra encodes it; its first 3000).",
+                       json_schema_extra={"option": "--video"})
     payload_bytes: int = Field(1400, ge=200, le=8000, description="Payload of a packet at most. "
                                "Assumed; 116 packets a second of the trace.")
     air_payload_bytes: int = Field(1180, ge=200, le=1400, description="The same on the air, where "
@@ -57,4 +61,5 @@ class Asked(AnyAsked):
         """What is the user's by its own name: the path of its file is of this machine only."""
         medium = mobile.air(self.medium)
         return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM, **{
-            setting: load_device(getattr(self, setting)).name for setting in DEVICES}}
+            setting: load_device(getattr(self, setting)).name for setting in DEVICES},
+                "video": video.name(self.video) if self.video else ""}

@@ -51,11 +51,13 @@ def evidence(seen: Sequence[Seen], heads: Sequence[WireDatagram], addresses: Map
     """All checks of a repetition."""
     made = [_handshake(seen), _signed(seen, expected), _as_announced(seen), _once(seen),
             _messages(seen, heads, addresses), _in_range(seen), _accounted(seen)]
-    if not expected.is_signed:
+    # Where somebody has turned a dial, nothing is as the cell has it all the time.
+    is_as_asked = _turns(seen) == 0
+    if not expected.is_signed and is_as_asked:
         made.append(_switched(seen))
     if expected.is_flooded:
         made.append(_not_flooded(seen))
-    if expected.is_tampered and expected.level is not None:
+    if expected.is_tampered and expected.level is not None and is_as_asked:
         made.append(_level(seen, expected.level))
     return made
 
@@ -118,11 +120,24 @@ def _messages(seen: Sequence[Seen], heads: Sequence[WireDatagram],
 def _in_range(seen: Sequence[Seen]) -> CheckRecord:
     outside = [f"{epoch.level:.0%}" for one in seen for session in one.verified.sessions.values()
                for epoch in session.epochs.values() if epoch.scheme == captures.PERCENTAGE
-               and not session.range[0] <= epoch.level <= session.range[1]]
+               and not _is_within(epoch.level, session.ranges.get(epoch.answers))]
     below_s = sum(float(one.account["below_floor_s"]) for one in seen if one.account)
     epochs = sum(len(session.epochs) for one in seen for session in one.verified.sessions.values())
+    turns = _turns(seen)
     return CheckRecord(check="level in the user's range", ok=not outside and below_s == 0,
-                       detail=f"{epochs} settings, {len(outside)} outside; {below_s:g} s below")
+                       detail=f"{epochs} settings, {len(outside)} outside; {below_s:g} s below"
+                       + (f"; the range was set {turns} times more" if turns else ""))
+
+
+def _is_within(level: float, permitted: tuple[float, float] | None) -> bool:
+    """Whether a level is in the range that the client had signed last."""
+    return permitted is not None and permitted[0] <= level <= permitted[1]
+
+
+def _turns(seen: Sequence[Seen]) -> int:
+    """How often dials were turned, by signed messages."""
+    return sum(len(session.ranges) - 1 for one in seen
+               for session in one.verified.sessions.values())
 
 
 def _accounted(seen: Sequence[Seen]) -> CheckRecord:
@@ -141,7 +156,7 @@ def _accounts(one: Seen) -> list[str]:
     lost = one.lost
     processed = len({row.place for row in one.processed})
     sides = {
-        "sent, by the server's capture": (len(one.sent), one.account["sent"]),
+        "sent, by the server's capture": (len(one.sent) - len(one.left), one.account["sent"]),
         "the sum": (len(one.sent), processed + one.account["waiting"] + sum(lost.values())),
         "processed, by the application": (processed, one.account["processed"])}
     wrong = [f"{one.name}: {what} is {here}, the account says {there}"

@@ -24,6 +24,7 @@ from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
 from studies.authenticast1998 import programs
+from studies.authenticast1998.thermostat.watching import Watching
 from topologies.model import Scenario, from_json
 
 _TRACE = Path(__file__).parent / "mpeg1.csv"
@@ -55,6 +56,10 @@ class Workload:
         self._launcher = Launcher(site, {"serve": "protocols.authenticast.serve:run",
                                          "receive": "protocols.authenticast.receive:run"})
         self._public: dict[str, str] = {}
+        #: Whoever looks on and speaks in takes time, of which virtual time has none to give.
+        self._is_watched = site.clock == "real"
+        #: The server's keys; its algorithm can be changed where there is somebody to do it.
+        self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
         self._air = OverAir(site) if site.network.has_radios else None
         if self._air is None:
             self._introduce()
@@ -67,7 +72,7 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all clients' streams from their handshake to their end."""
         names = [f"c{number}" for number in range(1, int(task["clients"]) + 1)]
-        self._make_keys(["server", *names])
+        self._make_keys([*self._signers, *names])
         scenario: Scenario | None = from_json(Scenario, task["scenario"]) \
             if task["scenario"] else None
         self._nodes = {"server": scenario.peer, names[0]: scenario.mobile_node} if scenario \
@@ -75,9 +80,10 @@ class Workload:
         raw = session.raw
         # A record is called after its repetition, which is its block, too: cells of one are paired.
         seed = task["asked"]["first_seed"] + int(out.name.rpartition("-")[2]) - 1
-        raw |= {"captures": [], "keys": {name: self._public[name] for name in ("server", *names)},
-                "seed": seed, "addresses": {name: self._address(name)
-                                            for name in ("server", *names)}}
+        raw |= {"captures": [], "seed": seed,
+                "keys": {"server": "".join(self._public[name] for name in self._signers),
+                         **{name: self._public[name] for name in names}},
+                "addresses": {name: self._address(name) for name in ("server", *names)}}
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
@@ -93,7 +99,7 @@ class Workload:
             if scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
                 self._go_around(scenario)
             before = self._kernel_drops(names)
-            self._stream(task, seed, logs, out, stay)
+            self._stream(task, seed, logs, session, stay)
             raw["kernel_drops"] = {name: count - before[name]
                                    for name, count in self._kernel_drops(names).items()}
             settle()
@@ -120,12 +126,13 @@ class Workload:
                      f"({shown}) or (esp and src host {node.address})" if self._air else "udp")
 
     def _stream(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
-                out: Path, stay: Stay | None) -> None:
+                session: Session, stay: Stay | None) -> None:
         """Start the server and the clients, and wait for the clients' ends.
 
         A mobile node that is to move does so in the middle of the stream.
         """
-        documents = self._documents(task, seed, [name for name in logs if name != "server"], out)
+        clients = [name for name in logs if name != "server"]
+        documents = self._documents(task, seed, clients, logs["server"].parent)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
             _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
@@ -134,12 +141,19 @@ class Workload:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
                     "serve" if name == "server" else "receive", self._nodes[name], document,
-                    logs[name], at_ns=begin_ns + place * _APART_NS))
-            if stay is not None and stay.moves:
-                half_s = task["asked"]["frames"] / programs.FRAMES_PER_S / 2
-                time.sleep(max(0.0, begin_ns / 1e9 + half_s - time.monotonic()))
-                stay.move()
-            for name in [name for name in documents if name != "server"]:
+                    logs[name], at_ns=begin_ns + place * _APART_NS,
+                    listens=self._is_watched and name != "server"))
+            half_s = begin_ns / 1e9 + task["asked"]["frames"] / programs.FRAMES_PER_S / 2
+            move = stay.move if stay is not None and stay.moves else None
+            if self._is_watched:
+                Watching(self._launcher, session, logs, {
+                    name: documents[name] for name in clients}, self._nodes).until_ended(
+                    deadline_s, half_s, move)
+                return
+            if move is not None:
+                time.sleep(max(0.0, half_s - time.monotonic()))
+                move()
+            for name in clients:
                 self._launcher.wait(self._nodes[name], deadline_s)
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
@@ -147,18 +161,20 @@ class Workload:
         """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+            task["trace"] or _TRACE.read_text().split(), task["asked"]["frames"], seed)))
         address = self._address("server")
         server = programs.server(
             task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,
             address=address, keys=self._folder, seed=seed)
-        if self._site.fault == "wrong-server-key":
-            self._make_keys(["stranger"])
-            server["keys"] = [str(self._folder / "stranger.pem")]
-        return {"server": server} | {name: programs.client(
+        documents = {"server": server} | {name: programs.client(
             task, self._site.devices[self._nodes[name]], name=name, address=self._address(name),
             server_address=address, keys=self._folder, series=out / f"{name}.csv",
             seed=1000 * seed + place) for place, name in enumerate(clients, 1)}
+        programs.sign_with(documents, self._folder, self._signers)
+        if self._site.fault == "wrong-server-key":
+            self._make_keys(["stranger"])
+            server["keys"] = [str(self._folder / "stranger.pem")]
+        return documents
 
     @contextmanager
     def _middle(self, task: Mapping[str, Any], seed: int, out: Path) -> Iterator[dict[str, Any]]:
@@ -187,11 +203,12 @@ class Workload:
     # --- small things ------------------------------------------------------------------------
 
     def _make_keys(self, names: Sequence[str]) -> None:
-        """A key pair for each that has none yet: DSA for servers, Ed25519 for clients."""
+        """A key pair for each that has none yet: DSA or RSA for servers, Ed25519 for clients."""
         for name in names:
             if name in self._public:
                 continue
-            algorithm = Algorithm.ED25519 if name.startswith("c") else Algorithm.DSA
+            algorithm = Algorithm.ED25519 if name.startswith("c") else \
+                Algorithm.RSA if name.endswith("rsa") else Algorithm.DSA
             key = crypto.generate(algorithm)
             (self._folder / f"{name}.pem").write_bytes(key.encode())
             (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())

@@ -18,7 +18,8 @@ from measure.record import CheckRecord
 from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.verify import Key, Verified, verify
+from studies.authenticast1998.keys import Key
+from studies.authenticast1998.verify import Verified, verify
 from studies.study import Judged, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
@@ -43,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that is known of one client's stream, each from where it is known best.
+    """All that is known of one client's stream, at an address, each from where it is known best.
 
     `sent` and `arrived` have the heads of data packets by place, from the captures at the server
     and at the client; `whole` is the client's capture, `account` what its program said at the end,
@@ -63,6 +64,7 @@ class Seen:
     kernel_drops: int
     made_up: int
     away: AbstractSet[tuple[int, int]]
+    address: str = ""
 
     @property
     def lost(self) -> dict[str, int]:
@@ -71,11 +73,22 @@ class Seen:
         On the way are the air or wire, and the handoff: what was sent between two networks.
         """
         said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
-        missing = self.sent.keys() - self.arrived.keys()
+        if not said:
+            return {}
+        left = self.left
+        missing = self.sent.keys() - self.arrived.keys() - left
         handoff = len(missing & self.away)
-        way = {"air": len(missing) - handoff, "handoff": handoff}
-        buffer = said["air"] + said["buffer"] - len(missing) if said else 0
-        return {**said, **way, "buffer": buffer} if said else {}
+        return {**said, "air": len(missing) - handoff, "handoff": handoff,
+                "buffer": said["air"] + said["buffer"] - len(missing),
+                **({"left": len(left)} if left else {})}
+
+    @property
+    def left(self) -> set[tuple[int, int]]:
+        """Packets that a client left behind, which has said goodbye before its server did."""
+        bye = next((datagram for datagram in self.whole if datagram.kind == captures.BYE), None)
+        if bye is None or bye.source != self.address or self.account is None:
+            return set()
+        return {place for place in self.sent if place[1] >= self.account["sent"]}
 
     @property
     def altered(self) -> set[tuple[int, int]]:
@@ -167,7 +180,7 @@ def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> It
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
         yield Seen(
-            name=name, sent={_place(head): _head(head) for head in sent},
+            name=name, address=address, sent={_place(head): _head(head) for head in sent},
             sent_ns={_place(head): int.from_bytes(head[16:24], "big") for head in sent},
             arrived={_place(head): _head(head) for head in arrived},
             repeated=sum(count - 1 for count in Counter(map(bytes, arrived)).values()),

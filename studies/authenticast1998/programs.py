@@ -5,7 +5,7 @@ Runs inside the machine: standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:
         "ed25519-256-sign": 0, "ed25519-256-verify": 0,
         "dsa-512-sign": work["dsa-512-sign"]["seconds"],
         "dsa-512-verify": work["dsa-512-verify"]["seconds"]}
+    # RSA where the device says what it takes: the other algorithm to change to.
+    rsa = {"rsa-512-sign": "rsa-512-private", "rsa-512-verify": "rsa-512-public"}
+    made |= {kind: work[name]["seconds"] for kind, name in rsa.items() if name in work}
     return made | {name.replace("_", "-"): seconds for name, seconds in further.items()}
 
 
@@ -78,6 +81,15 @@ def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, add
         "series": str(series), "seed": seed,
         "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS, "steal": stolen,
                    "costs": charged if load["has_security"] else without_security(charged)}}
+
+
+def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequence[str]) -> None:
+    """Have the server sign by these keys, the first of which names it; clients know all."""
+    for name, document in documents.items():
+        if name == "server":
+            document["keys"] = [str(keys / f"{key}.pem") for key in names]
+        else:
+            document["server"]["keys"] = [str(keys / f"{key}.pub.pem") for key in names]
 
 
 def _source(task: Mapping[str, Any], trace: Path, seed: int) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure.manifest import LevelRecord
 from studies import mobile
-from studies.authenticast1998 import factors, network, timelines
+from studies.authenticast1998 import factors, network, timelines, video
 from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import LOST, Measured
 from studies.authenticast1998.controls import ON_AIR
 from studies.authenticast1998.metrics import METRICS, TIMELINES
+from studies.authenticast1998.thermostat import showing
 from studies.study import (
     Cell,
     Clock,
@@ -23,6 +24,7 @@ from studies.study import (
     Judged,
     Lab,
     Level,
+    LivePage,
     Metric,
     Repetition,
     Study,
@@ -68,7 +70,9 @@ class Authenticast1998(Study):
         **ON_AIR}
     proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
     lab: ClassVar[Lab] = _LAB
+    live: ClassVar[LivePage | None] = showing.PAGE
     clock: ClassVar[Clock] = "virtual"
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.authenticast1998.inside"
@@ -100,6 +104,8 @@ class Authenticast1998(Study):
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
         nodes = {network.client(number): asked.client_device for number in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
+        if asked.video:
+            video.trace(asked.video)
         return Spec(network.star(count), devices={network.SERVER: asked.server_device, **nodes},
                     options={"group": kind})
 
@@ -112,6 +118,7 @@ class Authenticast1998(Study):
             said["payload_bytes"] = min(asked.payload_bytes, asked.air_payload_bytes)
         return {"heuristic": asdict(factors.heuristic(cell)), "clients": cell.ids["clients"],
                 "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
+                "trace": list(video.trace(asked.video)) if asked.video else [],
                 "has_port": on_air and cell.value("policy").uses_eap}
 
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]

@@ -11,19 +11,15 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import dsa, ed25519
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
 from studies.authenticast1998 import captures
 from studies.authenticast1998.captures import DataPacket, WireDatagram
+from studies.authenticast1998.keys import Key
 
-_DSA, _ED25519, HMAC = 1, 3, 16
 _SETTING = struct.Struct("!BBHHH")
 _HELLO_RANGE_AT, _HELLO_FIXED = 1 + 19 + 16 + 32, 1 + 19 + 16 + 32 + 12
 _ACK_DIGEST_AT, _ACK_SETTING_AT = 1 + 20, 1 + 20 + 32 + 16 + 32
-_CHANGE_SETTING_AT = 1 + 24
+_CHANGE_ANSWERS_AT, _CHANGE_SETTING_AT = 1 + 16, 1 + 24
+_CONTROL_NUMBER_AT, _CONTROL_RANGE_AT, _CONTROL_FIXED = 1 + 4, 1 + 13, 1 + 13 + 12
 _TAG_BYTES = 16
 _BUNDLE = struct.Struct("!BBIIQH")
 _TREE = struct.Struct("!IIQH")
@@ -32,22 +28,27 @@ _TESLA = struct.Struct("!QQIH")
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a server has signed of an epoch."""
+    """What a server has signed of an epoch; `answers` is the last turn of the dial heeded."""
 
     scheme: int
     algorithm: int
     bundle: int
     level: float
     material: bytes = b""
+    answers: int = 0
 
 
 @dataclass
 class SessionSeen:
-    """One stream as the capture tells it; `range` is what the client's user permits."""
+    """One stream as the capture tells it.
+
+    `ranges` are what the client's user permits, by the number of the turn of the dial that the
+    client has signed; 0 is the handshake.
+    """
 
     digest: bytes
     stream: int
-    range: tuple[float, float]
+    ranges: dict[int, tuple[float, float]]
     epochs: dict[int, Announcement]
     bundles: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     keys: dict[int, bytes] = field(default_factory=dict)
@@ -67,40 +68,6 @@ class Verified:
     bundles_wrong: int = 0
 
 
-class Key:
-    """A public key of the run."""
-
-    def __init__(self, pem: str) -> None:
-        self._key = serialization.load_pem_public_key(pem.encode())
-
-    @property
-    def algorithm(self) -> int:
-        """Its number on the wire."""
-        return _DSA if isinstance(self._key, dsa.DSAPublicKey) else _ED25519
-
-    def has_signed(self, purpose: str, session: bytes, said: bytes, signature: bytes) -> bool:
-        """Whether it has signed this, for this purpose, in this session."""
-        text = b"authenticast/1 " + purpose.encode() + b"\0" + session + said
-        try:
-            if isinstance(self._key, dsa.DSAPublicKey):
-                half = len(signature) // 2
-                der = encode_dss_signature(int.from_bytes(signature[:half], "big"),
-                                           int.from_bytes(signature[half:], "big"))
-                self._key.verify(der, text, hashes.SHA256())
-            elif isinstance(self._key, ed25519.Ed25519PublicKey):
-                self._key.verify(signature, text)
-            else:
-                return False
-        except (InvalidSignature, ValueError):
-            return False
-        return True
-
-    def has_blocked(self, purpose: str, session: bytes, said: bytes, block: bytes) -> bool:
-        """The same for a message's signature block: the algorithm is said, and signed, too."""
-        return block[:1] == bytes((self.algorithm,)) and self.has_signed(
-            purpose, session, said + block[:1], block[1:])
-
-
 def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verified:
     """All that a client's capture holds."""
     every = list(datagrams)
@@ -108,6 +75,7 @@ def verify(datagrams: Iterable[WireDatagram], server: Key, client: Key) -> Verif
     _handshakes(every, server, client, result)
     for datagram in every:
         _announced(datagram.payload, server, result)
+        _turned(datagram.payload, client, result)
     packets = [packet for datagram in every
                if datagram.kind == captures.DATA and (packet := captures.parse(datagram.payload))]
     for session in result.sessions.values():
@@ -140,7 +108,7 @@ def _handshakes(every: list[WireDatagram], server: Key, client: Key, result: Ver
         stream = int.from_bytes(ack[1:5], "big")
         low, high = struct.unpack_from("!HH", hello, _HELLO_RANGE_AT)
         digest = hashlib.sha256(b"authenticast/1 session\0" + hello + ack).digest()
-        result.sessions[stream] = SessionSeen(digest, stream, (low / 1e4, high / 1e4),
+        result.sessions[stream] = SessionSeen(digest, stream, {0: (low / 1e4, high / 1e4)},
                                               {0: _setting(ack, _ACK_SETTING_AT)})
 
 
@@ -150,9 +118,29 @@ def _split(message: bytes, text_at: int) -> tuple[bytes, bytes]:
     return message[:end], message[end:]
 
 
-def _setting(message: bytes, at: int, material: bytes = b"") -> Announcement:
+def _setting(message: bytes, at: int, material: bytes = b"", answers: int = 0) -> Announcement:
     scheme, algorithm, bundle, level, _ = _SETTING.unpack_from(message, at)
-    return Announcement(scheme, algorithm, bundle, level / 1e4, material)
+    return Announcement(scheme, algorithm, bundle, level / 1e4, material, answers)
+
+
+def _turned(payload: bytes, client: Key, result: Verified) -> None:
+    """Turns of the dial, which the client has to have signed."""
+    session = result.sessions.get(int.from_bytes(payload[1:5], "big"))
+    if not payload or payload[0] != captures.CONTROL or session is None:
+        return
+    body, rest = _split_block(payload, _CONTROL_FIXED)
+    if not client.has_blocked("control", session.digest, body, rest[_TAG_BYTES:]):
+        result.complaints.append("a turn of the dial that the client has not signed")
+        return
+    number = int.from_bytes(payload[_CONTROL_NUMBER_AT:_CONTROL_NUMBER_AT + 8], "big")
+    low, high = struct.unpack_from("!HH", payload, _CONTROL_RANGE_AT)
+    session.ranges[number] = low / 1e4, high / 1e4
+
+
+def _split_block(message: bytes, block_at: int) -> tuple[bytes, bytes]:
+    """Body and what authenticates it, of a message that ends in a block of bytes."""
+    end = block_at + 2 + int.from_bytes(message[block_at:block_at + 2], "big")
+    return message[:end], message[end:]
 
 
 def _announced(payload: bytes, server: Key, result: Verified) -> None:
@@ -162,14 +150,13 @@ def _announced(payload: bytes, server: Key, result: Verified) -> None:
         session = result.sessions[stream]
         text_at = _CHANGE_SETTING_AT + 8
         material_at = text_at + 1 + payload[text_at]
-        length = int.from_bytes(payload[material_at:material_at + 2], "big")
-        end = material_at + 2 + length
-        if not server.has_blocked("control", session.digest, payload[:end],
-                                  payload[end + _TAG_BYTES:]):
+        body, rest = _split_block(payload, material_at)
+        if not server.has_blocked("control", session.digest, body, rest[_TAG_BYTES:]):
             result.complaints.append("a change that the server has not signed")
             return
         session.epochs[int.from_bytes(payload[5:9], "big")] = _setting(
-            payload, _CHANGE_SETTING_AT, payload[material_at + 2:end])
+            payload, _CHANGE_SETTING_AT, body[material_at + 2:],
+            int.from_bytes(payload[_CHANGE_ANSWERS_AT:_CHANGE_ANSWERS_AT + 8], "big"))
     elif kind == captures.BUNDLE:
         _, _, stream, _, first, size = _BUNDLE.unpack_from(payload)
         if stream in result.sessions:
@@ -217,8 +204,8 @@ def _packet(packet: DataPacket, server: Key, roots: dict[bytes, bool], result: V
     elif packet.scheme == captures.TESLA:
         is_right = _has_mac(packet, session)
     else:
-        is_right = packet.algorithm == server.algorithm and server.has_signed(
-            "data", session.digest, packet.said, packet.authenticator)
+        is_right = server.has_signed("data", session.digest, packet.said, packet.authenticator,
+                                     packet.algorithm)
     (result.right if is_right else result.wrong).add(packet.place)
 
 
@@ -237,7 +224,8 @@ def _is_in_tree(packet: DataPacket, session: SessionSeen, server: Key,
     said = _TREE.pack(packet.stream, packet.epoch, packet.sequence - packet.position,
                       packet.bundle) + node
     if said + signature not in roots:
-        roots[said + signature] = server.has_signed("tree", session.digest, said, signature)
+        roots[said + signature] = server.has_signed("tree", session.digest, said, signature,
+                                                    packet.algorithm)
     return not path and roots[said + signature]
 
 
@@ -261,6 +249,6 @@ def _bundles(packets: list[DataPacket], server: Key, result: Verified) -> None:
                 continue
             head, signature = payload[:_BUNDLE.size], payload[_BUNDLE.size:]
             is_right = server.has_signed("bundle", session.digest, head + b"".join(
-                part for part in parts if part is not None), signature)
+                part for part in parts if part is not None), signature, head[1])
             result.bundles_right += is_right
             result.bundles_wrong += not is_right

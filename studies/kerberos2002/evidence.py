@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from measure.messages import Traffic
 from measure.record import CheckRecord
 from protocols.kerberos import messages
 from studies.kerberos2002 import expected
-from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.opened import Opened, RunKeys, started
 from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant

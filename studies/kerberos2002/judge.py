@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from measure import messages
 from measure.errors import MeasureError
-from studies.kerberos2002 import captures, evidence, prediction, said
+from measure.messages import Traffic
+from studies.kerberos2002 import evidence, prediction, said
 from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
-from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.variants import VARIANTS
@@ -53,7 +54,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
     from studies.kerberos2002.study import STUDY
 
     task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
-    traffic = {capture["point"]: captures.read(repetition.out / capture["file"])
+    traffic = {capture["point"]: messages.read(repetition.out / capture["file"])
                for capture in sorted(raw["captures"], key=_nearest)}
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
     return Case(

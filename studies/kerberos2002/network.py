@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from studies.kerberos2002.places import PORT
 from topologies import shapes
 from topologies.loader import load_wire
-from topologies.model import ROUTER, Interface, Network, Node
+from topologies.model import Network
 
 #: Nodes by what they are on. Servers of the remote realm are behind the Internet where a wire is
 #: slow, and behind a wide area for mobile clients.
@@ -27,13 +26,5 @@ def role(node: str) -> str:
 
 def realms() -> Network:
     """All nodes; parties of a cell are at some of them."""
-    router = Node([ROUTER], {}, forwarding=True)
-    nodes, links = {ROUTER: router}, []
-    for number, (name, wire) in enumerate(NODES.items(), 1):
-        port = f"d{number}"
-        router.interfaces[port] = Interface(f"10.0.{number}.1/24")
-        duty = name.partition("-")[0].rstrip("0123456789")
-        nodes[name] = Node([duty], {PORT: Interface(f"10.0.{number}.2/24")},
-                           gateway=f"10.0.{number}.1")
-        links.append(shapes.link(f"{ROUTER}/{port}", f"{name}/{PORT}", load_wire(wire)))
-    return Network("two-realms", nodes, links)
+    return shapes.star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
+                       lambda node: [node.partition("-")[0].rstrip("0123456789")])

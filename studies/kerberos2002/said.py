@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from measure.messages import Traffic
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
-from studies.kerberos2002.captures import Traffic
 
 #: Messages of a repetition that are read whole.
 MAX_READ = 600

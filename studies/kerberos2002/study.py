@@ -66,8 +66,8 @@ class Kerberos2002(Study):
         from studies.kerberos2002 import network
 
         names = _devices(cell, asked)
-        for name in names.values():
-            _device(name, cell.ids["suite"])
+        for role, name in names.items():
+            _device(name, cell.ids["suite"], _setting(cell, role))
         made = network.realms()
         devices = {node: name for node in made.nodes if node != ROUTER
                    and (name := names[network.role(node)])}
@@ -77,7 +77,8 @@ class Kerberos2002(Study):
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Protocol, place, load, devices, and the protocol's options."""
         ids, is_loaded = cell.ids, cell.ids["customers"] != "1"
-        devices = {role: asdict(device) if (device := _device(name, ids["suite"])) else {}
+        devices = {role: asdict(device) if (device := _device(
+                       name, ids["suite"], _setting(cell, role))) else {}
                    for role, name in _devices(cell, asked).items()}
         return {
             **ids, "servers": int(ids["servers"]), "speed": int(ids["speed"]),
@@ -145,19 +146,24 @@ def _devices(cell: Cell, asked: Asked) -> dict[str, str]:
             "server": asked.server_device}
 
 
-def _device(name: str, suite: str) -> Device | None:
-    """A device that has figures for a suite, None for "". Raises StudyError."""
+def _setting(cell: Cell, role: str) -> str:
+    """The setting that names a role's device."""
+    return "today_device" if cell.ids["suite"] == "today" else f"{role}_device"
+
+
+def _device(name: str, suite: str, setting: str) -> Device | None:
+    """A device that has figures for a suite, None for "". Raises StudyError, with the setting."""
     if not name:
         return None
     try:
         device = load_device(name)
     except TopologyError as error:
-        raise StudyError(str(error)) from None
+        raise StudyError(f"setting {setting}: {error}") from None
     lacking = [kind for kind in CIPHERS[suite]
                if kind not in device.work or device.work[kind].seconds is None]
     if lacking:
-        raise StudyError(f"device {name}: does not say what {lacking[0]} takes; choose another, "
-                         "or add it with its source")
+        raise StudyError(f"setting {setting}: device {name}: does not say what {lacking[0]} takes; "
+                         "choose another, or add it with its source")
     return device
 
 

@@ -6,131 +6,112 @@ second leave everything flowing without the protection, and the evidence has to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
+from policies import Dot1xLayer, IpsecLayer, LinkLayer
 from studies.qop2007 import unprotected
+from studies.qop2007.changes import added, changed, on, without
+from studies.qop2007.todays_controls import TODAYS
 from studies.study import Fault
 
-_AES256, _PSK, _SAE = (f"examples/{name}.yml" for name in ("ikev2-aes256", "wpa2-psk", "wpa3-sae"))
+_AES256, _PSK = "examples/ikev2-aes256.yml", "M2"
 
 _OPENED = "frames open with the keys in force"
 
 
-def _on(policy: str, scenario: str = "N2") -> dict[str, str]:
-    return {"policy": policy, "scenario": scenario}
-
-
-def _with(layer: str, **changes: Any) -> Callable[[Policy], Policy]:
-    """What makes a policy with another layer: with some of its fields changed."""
-    def change(policy: Policy) -> Policy:
-        changed = getattr(policy.layers, layer).model_copy(update=changes)
-        return policy.model_copy(update={"layers": policy.layers.model_copy(
-            update={layer: changed})})
-    return change
-
-
-def _added(layer: str, added: Any) -> Callable[[Policy], Policy]:
-    """What makes a policy with a layer that it does not have."""
-    return lambda policy: policy.model_copy(update={"layers": policy.layers.model_copy(
-        update={layer: added})})
-
-
-def _without(layer: str) -> Callable[[Policy], Policy]:
-    """What makes a policy without a layer."""
-    return _added(layer, None)
-
-
 SPOILT: Mapping[str, Fault] = {
     "wrong-password": Fault("the mobile node has another EAP password than the RADIUS server",
-                            {"station.eap_password": ""}, on=_on("P5")),
+                            {"station.eap_password": ""}, on=on("P5")),
     "wrong-ca": Fault("the mobile node trusts another certificate authority than the server's",
-                      {"station.trust": "rogue"}, on=_on("P6")),
+                      {"station.trust": "rogue"}, on=on("P6")),
     "wrong-wep-key": Fault("the mobile node has another static WEP key than the access point",
-                           {"station.wep_key": ""}, on=_on("P2")),
+                           {"station.wep_key": ""}, on=on("P2")),
     "wrong-passphrase": Fault("the mobile node has another WPA passphrase than the access point",
-                              {"station.passphrase": ""}, on=_on(_PSK)),
+                              {"station.passphrase": ""}, on=on(_PSK)),
     "unknown-peer-key": Fault("the gateway holds another public key for the mobile node",
-                              {"gateway.peers": "unknown"}, on=_on("P3")),
+                              {"gateway.peers": "unknown"}, on=on("P3")),
     "wrong-mobile-ip-key": Fault("the mobile node has another Mobile IP key than its home agent",
-                                 {"mobile_ip.node_key_hex": ""}, on=_on("P1")),
+                                 {"mobile_ip.node_key_hex": ""}, on=on("P1")),
     "second-in-clear": Fault("the second of several authentications builds no IPsec tunnel, and "
                              "nothing holds its packets back"),
-    "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"], on=_on("P8")),
+    "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"], on=on("P8")),
 }
 UNPROTECTED: Mapping[str, Fault] = {
     "no-wep": Fault(
-        "neither end has WEP", policy=_without("link"), on=_on("P2"),
+        "neither end has WEP", policy=without("link"), on=on("P2"),
         fails=["WEP-104 on every data frame", "initialisation vectors differ",
                "static WEP key in use"]),
     "static-keys": Fault(
-        "WEP keys are static, not EAP's", policy=_with("link", keys="static"), on=_on("P8"),
+        "WEP keys are static, not EAP's", policy=changed("link", keys="static"), on=on("P8"),
         fails=["keys delivered by EAPOL-Key", _OPENED]),
     "no-802.1x": Fault(
-        "the access point lets everybody pass", policy=_without("dot1x"), on=_on("P6"),
+        "the access point lets everybody pass", policy=without("dot1x"), on=on("P6"),
         fails=["EAP method TLS", "EAP-Success", "mutual authentication", "port is closed before",
                "only EAPOL before EAP-Success", "port is open after"]),
     "other-eap": Fault(
-        "EAP-MD5 in place of EAP-TLS", policy=_with("dot1x", eap="MD5"), on=_on("P6"),
+        "EAP-MD5 in place of EAP-TLS", policy=changed("dot1x", eap="MD5"), on=on("P6"),
         fails=["EAP method TLS", "mutual authentication"]),
     "weaker-cipher": Fault(
-        "TKIP in place of CCMP", policy=_with("link", cipher="TKIP"), on=_on(_PSK),
+        "TKIP in place of CCMP", policy=changed("link", cipher="TKIP"), on=on(_PSK),
         fails=["CCMP on every data frame", "initialisation vectors differ",
-               "pairwise cipher negotiated"]),
+               "pairwise cipher negotiated", "key management offered"]),
     "other-key-management": Fault(
-        "a passphrase in place of SAE", policy=_with("link", keys="psk"), on=_on(_SAE),
-        fails=["key management negotiated", "SAE exchange"]),
+        "a passphrase in place of SAE", on=on("M3"),
+        policy=changed("link", keys="psk", group=None, sae=None),
+        fails=["key management negotiated", "key management offered", "SAE exchange",
+               "SAE group", "SAE element"]),
     "no-pmf": Fault(
-        "management frames are not protected", policy=_with("link", pmf=0), on=_on(_SAE),
-        fails=["management frames are protected"]),
+        "management frames are not protected", policy=changed("link", pmf=0), on=on("M5"),
+        fails=["management frames are protected",
+               "protection of management frames negotiated"]),
     "weaker-esp": Fault(
-        "ESP encrypts nothing, at both ends", policy=_with("ipsec", esp_proposal="null-sha1"),
-        on=_on("P3"), fails=["ESP transforms in the kernel"]),
+        "ESP encrypts nothing, at both ends", policy=changed("ipsec", esp_proposal="null-sha1"),
+        on=on("P3"), fails=["ESP transforms in the kernel"]),
     "shorter-esp-key": Fault(
-        "ESP has AES keys of half the length", policy=_with("ipsec", esp_proposal="aes128-sha256"),
-        on=_on(_AES256), fails=["ESP transforms in the kernel"]),
+        "ESP has AES keys of half the length", on=on(_AES256),
+        policy=changed("ipsec", esp_proposal="aes128-sha256"),
+        fails=["ESP transforms in the kernel"]),
     "weaker-ike": Fault(
         "IKE with MD5 and a group of 768 bits",
-        policy=_with("ipsec", ike_proposal="3des-md5-modp768"), on=_on("P3"),
+        policy=changed("ipsec", ike_proposal="3des-md5-modp768"), on=on("P3"),
         fails=["IKE proposal"]),
     "shorter-ike-key": Fault(
         "IKE has an AES key of half the length",
-        policy=_with("ipsec", ike_proposal="aes128-sha256-modp2048"), on=_on(_AES256),
+        policy=changed("ipsec", ike_proposal="aes128-sha256-modp2048"), on=on(_AES256),
         fails=["IKE proposal"]),
     "bypass": Fault(
-        "the stream's datagrams go around the tunnel", on=_on("P3"),
+        "the stream's datagrams go around the tunnel", on=on("P3"),
         fails=["no clear inner packet"]),
     "companion-outside": Fault(
-        "the other mobile node's packets go around its tunnel", on=_on("P10", "N3"),
+        "the other mobile node's packets go around its tunnel", on=on("P10", "N3"),
         fails=["no clear inner packet"]),
     "agents-outside": Fault(
-        "packets between the subnets go around the agents' tunnel", on=_on("P3", "N3"),
+        "packets between the subnets go around the agents' tunnel", on=on("P3", "N3"),
         fails=["ESP between the agents"]),
     "clear-frame": Fault(
-        "one frame of the mobile node's in clear", on=_on("P8"),
+        "one frame of the mobile node's in clear", on=on("P8"),
         fails=["WEP-104 on every data frame", _OPENED]),
     "clear-but-marked": Fault(
-        "one frame that says it is encrypted and is not", on=_on("P8"),
+        "one frame that says it is encrypted and is not", on=on("P8"),
         fails=[_OPENED]),
     "clear-multicast": Fault(
-        "one frame of the access point's to everybody in clear", on=_on("P8"),
+        "one frame of the access point's to everybody in clear", on=on("P8"),
         fails=["WEP-104 on every data frame"]),
     "other-ike": Fault(
-        "IKE of version 2 in place of 1", policy=_with("ipsec", ike=2), on=_on("P3"),
+        "IKE of version 2 in place of 1", policy=changed("ipsec", ike=2), on=on("P3"),
         fails=["ISAKMP packets"]),
     "unasked-wep": Fault(
-        "WEP that the policy does not have", policy=_added("link", LinkLayer(
-            cipher="WEP-104", keys="static")), on=_on("P1"), fails=["air is open"]),
+        "WEP that the policy does not have", policy=added("link", LinkLayer(
+            cipher="WEP-104", keys="static")), on=on("P1"), fails=["air is open"]),
     "unasked-802.1x": Fault(
-        "802.1X that the policy does not have", policy=_added("dot1x", Dot1xLayer(eap="MD5")),
-        on=_on("P1"), fails=["no 802.1X"]),
+        "802.1X that the policy does not have", policy=added("dot1x", Dot1xLayer(eap="MD5")),
+        on=on("P1"), fails=["no 802.1X"]),
     "unasked-ipsec": Fault(
-        "IPsec that the policy does not have", policy=_added("ipsec", IpsecLayer(
+        "IPsec that the policy does not have", policy=added("ipsec", IpsecLayer(
             ike=1, ike_proposal="3des-sha1-modp1024", esp_proposal="3des-sha1")),
-        on=_on("P1", "N3"), fails=["no IPsec", "traffic crosses the wire between the subnets"]),
+        on=on("P1", "N3"), fails=["no IPsec", "traffic crosses the wire between the subnets"]),
     unprotected.UNVERIFIED: Fault(
         "nobody verifies the authenticators of Mobile IP", {"mobile_ip.node_key_hex": ""},
-        on=_on("P1"), fails=["registration is authentic"]),
+        on=on("P1"), fails=["registration is authentic"]),
 }
-FAULTS: Mapping[str, Fault] = {**SPOILT, **UNPROTECTED}
+FAULTS: Mapping[str, Fault] = {**SPOILT, **UNPROTECTED, **TODAYS}

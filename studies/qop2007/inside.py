@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from measure import capture, iperf
-from measure.access import Access, Arrival
+from measure.access import Access
+from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
 from measure.points import auth_points, path_points
@@ -64,7 +65,7 @@ class Workload:
         """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
-        arrival = Arrival(self._access, scenario, session)
+        arrival = Arrival(self._access, scenario, session, keeps_keys=task["keeps_keys"])
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
@@ -157,7 +158,7 @@ class Workload:
     def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Move while a TCP connection is in use; see `survival`."""
         scenario = _scenario(task)
-        return survival.survive(self._site.testbed, self._access.connect(scenario), scenario)
+        return survival.survive(self._site.testbed, self._access, scenario)
 
 
 def _scenario(task: Mapping[str, Any]) -> Scenario:

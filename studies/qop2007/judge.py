@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure import clock, in_force, iperf, observed, phases
+from measure import clock, in_force, iperf, observed, phases, retransmissions
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
@@ -24,7 +24,12 @@ from studies.qop2007.body import (
     handoff_s,
     mean_components_s,
 )
-from studies.qop2007.phases import authentication_time_s, components, table_4
+from studies.qop2007.phases import (
+    authentication_time_s,
+    components,
+    exchange_of,
+    table_4,
+)
 from studies.study import Judged, Repetition
 from topologies.model import Scenario
 
@@ -45,12 +50,13 @@ def judge(repetition: Repetition) -> Judged:
     checks = [*in_force.verify(policy, seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
+    again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
     return Judged(
         measured=_measured(policy, scenario, seen, earlier, is_proven=not reason),
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
-        elapsed_s=raw["elapsed_s"],
-        raw=_recorded(raw))
+        elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
+        raw=_recorded(raw) | ({"retransmissions": again} if again else {}))
 
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,8 +72,9 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
     raw = seen.raw
     was_set = bool(clock.was_set(raw))
     took_place = [] if was_set else _phases(seen)
-    authentications = [_authentication([] if was_set else _phases(each)) for each in earlier]
-    authentications.append(_authentication(took_place))
+    authentications = [_authentication(policy, [] if was_set else _phases(each))
+                       for each in earlier]
+    authentications.append(_authentication(policy, took_place))
     parts = mean_components_s([each.components_s for each in authentications])
     summed = table_4(policy, roaming=scenario.roams_to is not None)
     handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
@@ -86,8 +93,8 @@ def _phases(seen: Observed) -> list[Phase]:
     return phases.find(seen.raw, seen.packets("auth-air"), seen.packets("auth-mn"), seen.mac)
 
 
-def _authentication(took_place: Sequence[Phase]) -> AuthenticationRecord:
-    return AuthenticationRecord(components_s=components(took_place),
+def _authentication(policy: Policy, took_place: Sequence[Phase]) -> AuthenticationRecord:
+    return AuthenticationRecord(components_s=components(took_place, exchange_of(policy)),
                                 phases=[PhaseRecord(**asdict(phase)) for phase in took_place])
 
 

@@ -21,7 +21,12 @@ from studies.qop2007.body import (
     StreamRecord,
     handoff_s,
 )
-from studies.qop2007.phases import authentication_time_s, components, table_4
+from studies.qop2007.phases import (
+    authentication_time_s,
+    components,
+    exchange_of,
+    table_4,
+)
 from studies.study import Cell, Judged
 from topologies.model import STATION, Scenario
 
@@ -73,7 +78,7 @@ def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
               stamps: dict[str, float], faster: float) -> Measured:
     crossings_share = _SHARED if scenario.network.nodes[scenario.peer].has(STATION) else 1.0
     share = crossings_share * (1 - 0.035 * policy.uses_ipsec - 0.007 * policy.encrypts_air)
-    parts = components(took_place)
+    parts = components(took_place, exchange_of(policy))
     summed = table_4(policy, roaming=scenario.roams_to is not None)
     stay, moved = ([PhaseRecord(name=phase.name, start_s=phase.start_s, packets=phase.packets,
                                 duration_s=phase.duration_s) for phase in each]

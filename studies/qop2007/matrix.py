@@ -50,11 +50,17 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"scenario": to_json(scenario), "authentications": asked.authentications,
-            "has_port": policy.uses_eap, "streams": {
+            "has_port": policy.uses_eap, "keeps_keys": keeps_keys(policy, scenario), "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
         "one_in": STREAM_CAPTURES[asked.stream_captures]}}
+
+
+def keeps_keys(policy: Policy, scenario: Scenario) -> bool:
+    """Whether the mobile node moves on with the keys that it has: fast, within its subnet."""
+    link = policy.layers.link
+    return bool(link and link.roaming and scenario.roams_to and scenario.foreign_agent is None)
 
 
 def deadline_s(asked: Asked) -> float:

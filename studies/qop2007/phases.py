@@ -7,16 +7,23 @@ from collections.abc import Mapping, Sequence
 from measure.phases import FOREIGN, Phase
 from policies import Policy
 
+#: Where keys come of an exchange on the link before any handshake: the phases that it takes. The
+#: paper has none of these; a component of each bears its name.
+EXCHANGES: Mapping[str, tuple[str, ...]] = {"sae": ("authentication",), "owe": ("association",)}
 
-def components(phases: Sequence[Phase]) -> dict[str, float]:
+
+def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     """What authentication times are sums of, in seconds, by Table 4's names.
 
-    A registration counts from the first solicitation or request to the accepted reply.
+    A registration counts from the first solicitation or request to the accepted reply. `exchange`
+    is what the link's keys come of (`exchange_of`).
     """
+    on_the_link = {exchange: EXCHANGES[exchange]} if exchange in EXCHANGES else {}
     by_name = {phase.name: phase for phase in phases}
     parts = {}
     for place, prefix in (("home", ""), ("foreign", FOREIGN)):
-        for name, phase_names in (("eap", ("dot1x", "four_way_handshake")), ("ike", ("ike",))):
+        for name, phase_names in (*on_the_link.items(), ("eap", ("dot1x", "four_way_handshake")),
+                                  ("ike", ("ike",))):
             durations = [by_name[prefix + n].duration_s for n in phase_names
                          if prefix + n in by_name]
             if durations:
@@ -35,9 +42,12 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     how the text's shortest time (0.11 s) comes about.
     """
     layers = policy.layers
-    has_eap = layers.dot1x is not None or (layers.link is not None
-                                           and layers.link.keys in ("psk", "sae"))
+    has_eap = layers.dot1x is not None or (
+        layers.link is not None and layers.link.has_own_handshake)
+    exchange = exchange_of(policy)
     summed = ["mip_registration_home"]
+    if exchange:
+        summed.append(f"{exchange}_home")
     if has_eap:
         summed.append("eap_home")
     if layers.ipsec is not None:
@@ -45,6 +55,12 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     if roaming and not has_eap:
         summed.append("mip_registration_foreign")
     return tuple(summed)
+
+
+def exchange_of(policy: Policy) -> str:
+    """The exchange that the link's keys come of, "" where there is none before the handshake."""
+    keys = policy.layers.link.keys if policy.layers.link else ""
+    return keys if keys in EXCHANGES else ""
 
 
 def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float:

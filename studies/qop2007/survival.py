@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from measure import iperf, kernel
+from measure.access import Access
 from measure.errors import MeasureError
-from measure.station import MeasuredStation
 from topologies.model import Scenario
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
@@ -25,17 +25,17 @@ _POLL_S = 0.02
 _STREAM_S = 60
 
 
-def survive(testbed: Testbed, station: MeasuredStation, scenario: Scenario) -> dict[str, Any]:
+def survive(testbed: Testbed, access: Access, scenario: Scenario) -> dict[str, Any]:
     """Move to the visited network in the middle of a stream. Raises MeasureError.
 
-    The mobile node is connected at home. `connection` is its end of the stream's TCP connection;
-    `received_before`, `received_arriving` and `received_after` are what the peer had of it before
-    the node left, when it was registered again, and at the end; `outage_s` is how long nothing
-    came after leaving.
+    The mobile node is connected at home first. `connection` is its end of the stream's TCP
+    connection; `received_before`, `received_arriving` and `received_after` are what the peer had
+    of it before the node left, when it was registered again, and at the end; `outage_s` is how
+    long nothing came after leaving.
     """
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")
-    nodes = testbed.network.nodes
+    nodes, station = testbed.network.nodes, access.connect(scenario)
     argv = ["iperf3", "--client", nodes[scenario.peer].address, "--port", str(iperf.PORT),
             "--time", str(_STREAM_S)]
 
@@ -51,7 +51,7 @@ def survive(testbed: Testbed, station: MeasuredStation, scenario: Scenario) -> d
             left = time.monotonic()
             station.leave()
             before = received()[connection]
-            station.connect(nodes[scenario.roams_to])
+            access.attach(station.name, scenario.roams_to)
             arriving = received().get(connection, 0)
             _wait(lambda: received().get(connection, 0) > arriving, "did not go on after the move")
             outage_s = time.monotonic() - left

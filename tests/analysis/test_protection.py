@@ -15,9 +15,17 @@ from analysis.protection import score, scores, sensitivity
 from analysis.protection.design import Design
 from analysis.protection.dominance import dominates, views
 from analysis.protection.rank_reversal import smallest_swap
-from policies import Policy, PolicyError, load, load_all, load_weights
+from policies import (
+    Policy,
+    PolicyError,
+    load,
+    load_all,
+    load_named,
+    load_weights,
+    named,
+)
 from policies.facts import KNOWN, facts
-from policies.weights import DEFAULT, FEATURES
+from policies.weights import DEFAULT, FEATURES, TODAYS
 from studies.qop2007 import published
 from studies.qop2007.report.attacks import attacks
 
@@ -105,7 +113,9 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
     found = {policy.id: score(policy, WEIGHTS, PAPER) for policy in EXAMPLES}
     assert found["WPA2-PSK"].sigma == 2 + 1 + 3 + 3
     assert found["WPA3-SAE"].sigma == 3 + 1 + 3 + 3
-    assert all(not one.unweighted and one.group == "middle" for one in found.values())
+    assert all(one.group == "middle" for one in found.values())
+    assert not found["WPA2-PSK"].unweighted
+    assert found["WPA3-SAE"].unweighted == ("link.pmf 2",)
 
 
 def every_policy() -> Iterator[Policy]:
@@ -113,9 +123,9 @@ def every_policy() -> Iterator[Policy]:
     for cipher in KNOWN["link.cipher"]:
         keys = "static" if cipher.startswith("WEP") else "psk"
         yield policy_of("X", link={"cipher": cipher, "keys": keys})
-    yield policy_of("X", link={"cipher": "CCMP", "keys": "sae", "pmf": 2})
     yield policy_of("X", link={"cipher": "CCMP", "keys": "eap"}, dot1x={"eap": "TLS"})
     yield policy_of("X", dot1x={"eap": "MD5"})
+    yield from todays_policies()
     for cipher in KNOWN["ipsec.encryption"]:
         ends = [""] if "gcm" in cipher or "poly" in cipher else \
             [f"-{word}" for word in ("md5", "sha1", "sha256", "sha384", "sha512")]
@@ -126,11 +136,71 @@ def every_policy() -> Iterator[Policy]:
                     "esp_proposal": f"{cipher}{end}", "mode": mode})
 
 
-def test_every_word_that_a_policy_can_say_has_a_weight() -> None:
-    """The list of facts is complete, and so are the project's weights for them."""
+def todays_policies() -> Iterator[Policy]:
+    """The same for words that came after the paper's."""
+    sae = {"cipher": "CCMP", "keys": "sae", "pmf": 2}
+    for group in (19, 20, 21):
+        yield policy_of("X", link={**sae, "keys": "owe", "group": group})
+    yield policy_of("X", link={**sae, "sae": "loop", "pmf": 1, "group_mgmt": "BIP-CMAC-128"})
+    yield policy_of("X", link={**sae, "sae": "h2e", "beacon_protection": 1, "ocv": 1,
+                               "roaming": "ft"})
+    for akm in ("sha1", "sha256"):
+        yield policy_of("X", link={"cipher": "CCMP", "keys": "psk", "akm": akm})
+    yield policy_of("X", dot1x={"eap": "TLS"}, link={
+        "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
+        "group_mgmt": "BIP-GMAC-256"})
+    for key in KNOWN["dot1x.key"]:
+        for version in KNOWN["dot1x.tls"]:
+            yield policy_of("X", dot1x={"eap": "TLS", "identity": "anonymous",
+                                        "tls": {"version": version, "key": key}})
+    yield policy_of("X", dot1x={"eap": "PEAP", "inner": "MSCHAPV2", "identity": "clear"})
+    yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
+    yield policy_of("X", dot1x={"eap": "PWD"})
+    for group in KNOWN["ipsec.group"]:
+        yield policy_of("X", ipsec={"ike": 1, "ike_proposal": f"aes256-sha256-{group}",
+                                    "esp_proposal": f"aes128-sha256-{group}"})
+
+
+def test_every_word_that_a_policy_can_say_is_known() -> None:
+    """The list of facts is complete; the paper's weights know all words but those after it."""
     said = {(key, word) for policy in every_policy() for key, word in facts(policy).items()}
     assert said == {(key, word) for key, words in KNOWN.items() for word in words}
-    assert [policy for policy in every_policy() if WEIGHTS.unweighted(policy)] == []
+    later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
+             "link.roaming", "link.keys owe", "dot1x.", "ipsec.ike", "ipsec.group", "ipsec.pfs")
+    assert [text for policy in every_policy() for text in WEIGHTS.unweighted(policy)
+            if not text.startswith(later)] == []
+
+
+def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> None:
+    """P12 has all of 2007's hundred, and less than WPA3 in 2026; more of the same adds nothing."""
+    today = load_weights(TODAYS)
+    policies = {name: load_named(name) for name in named()}
+    then = {name: score(policy, WEIGHTS, PAPER).sigma_normalized
+            for name, policy in policies.items()}
+    now = {name: score(policy, today, PAPER) for name, policy in policies.items()}
+    assert then["P12"] == 100 > then["M5"] > then["M3"]
+    assert now["M5"].sigma > now["M3"].sigma > now["P12"].sigma
+    assert now["P2"].sigma == now["P5"].sigma == now["P7"].sigma == 0
+    assert now["P3"].sigma == now["P4"].sigma == now["P11"].sigma
+    assert all(entry.sigma_normalized <= 100 for entry in now.values())
+    best = policy_of("X", link={"cipher": "CCMP", "keys": "owe", "pmf": 2})
+    assert score(best, today, ()).sigma_normalized == pytest.approx(100 * 12 / today.attainable)
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("  post_quantum: Against", "  Post: Against", "cannot name a feature"),
+    ("post_quantum]", "post_quant]", "'post_quant' is no feature; did you mean 'post_quantum'?"),
+    ("management_frames: 3}", "frames: 3}", "'frames' is no feature"),
+    ("identity_privacy, post_quantum]", "identity_privacy]",
+     "a feature that adds up has no most that can be attained"),
+])
+def test_a_wrong_feature_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """Features are the file's own; what names none of them, or cannot be one, is one line."""
+    text = TODAYS.read_text()
+    assert old in text
+    with pytest.raises(PolicyError) as caught:
+        load_weights(weights_in(tmp_path, text.replace(old, new)))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_stronger_words_of_the_extension_weigh_more() -> None:
@@ -186,7 +256,7 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
     ("authentication: 2, data_integrity: 1}", "authentication: 1.5, data_integrity: 1}",
      "write it in quotes"),
     ("middle: 45, high: 70", "middle: 75, high: 70", "middle begins above high"),
-    ("once: [data_integrity]", "once: [integrity]", "'integrity' is not known"),
+    ("once: [data_integrity]", "once: [integrity]", "'integrity' is no feature"),
     ("groups: {middle", "group: {middle", "groups is missing"),
 ])
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str,

@@ -26,6 +26,7 @@ from rendering import (
     MOUNT,
     NODES,
     PATIENCE_S,
+    REALM_NODES,
     Job,
     failures,
     finish,
@@ -99,6 +100,19 @@ STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
           "P6": {"authority", "server-ha-a", "client-a2"}}
 
 
+#: Realms, and where there are none any more.
+REALMS: dict[str, dict[str, Any]] = {
+    "realms": {"kerberos": policies.KerberosLayer(udp_limit_bytes=1).model_dump(mode="json")},
+    "no-realms": {}}
+REALM_FILES = {
+    *(f"local/kdc/{name}" for name in ("krb5.conf", "kdc.conf", "principals")),
+    *(f"{node}/krb5/{name}" for node in ("client", "app") for name in ("krb5.conf", "kdcs.conf")),
+    *(f"local/pkinit/{name}" for name in ("ca.pem", "kdc.pem", "kdc.key")),
+    *(f"client/pkinit/{name}" for name in ("ca.pem", "rogue-ca.pem")),
+    *(f"client/pkinit/{name}.{end}" for end in ("pem", "key")
+      for name in ("user", "another-user", "no-purpose", "expired", "rogue"))}
+
+
 Nodes = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -131,6 +145,8 @@ class Rendered:
                   **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
                   **{without(roles): LAYERS["P9"] for roles in GONE}}
         jobs = {name: self.job(name, layers[name]) for name in layers}
+        jobs |= {name: Job(layers, self.path(name), self.pki, nodes=REALM_NODES)
+                 for name, layers in REALMS.items()}
         for name, (_, spoil) in SPOILT.items():
             spoil(spoilt := secrets())
             jobs[name] = replace(jobs[name], secrets=spoilt)
@@ -140,6 +156,8 @@ class Rendered:
         for path in {path for layers in LAYERS.values() for path in expected_files(layers)}:
             for job in jobs.values():
                 make_private(job.output / path)
+        for path in REALM_FILES:
+            make_private(self.path("no-realms", path))
         render(self.root / "scratch", list(jobs.values()))
 
     def job(self, name: str, layers: dict[str, Any]) -> Job:
@@ -352,6 +370,41 @@ def test_an_absent_role_removes_what_it_makes(rendered: Rendered, roles: tuple[s
                and "/private/" not in path and "/pubkey/" not in path}
     assert missing == GONE[roles]
     assert not rest.keys() - whole.keys()
+
+
+def realm_files(rendered: Rendered, name: str) -> set[str]:
+    """What a job made of the nodes of realms."""
+    return {path for path, (_, content) in tree(rendered.path(name)).items()
+            if content is not None and path.partition("/")[0] in ("local", "client", "app")}
+
+
+def test_realms_are_rendered_and_removed(rendered: Rendered) -> None:
+    """A KDC, a client and a server get their files; without the layer none of them is left."""
+    assert realm_files(rendered, "realms") == REALM_FILES
+    assert realm_files(rendered, "no-realms") == set()
+
+
+def test_only_who_reads_kdcs_conf_knows_a_kdc(rendered: Rendered) -> None:
+    """A client behind a proxy leaves that file out, and has everything else."""
+    settings_of, kdcs = (rendered.path("realms", "client", "krb5", name).read_text()
+                         for name in ("krb5.conf", "kdcs.conf"))
+    assert "10.0.2.2" not in settings_of
+    assert "kdc = 10.0.2.2" in kdcs
+    assert "udp_preference_limit = 1" in settings_of
+    assert "permitted_enctypes = aes256-cts-hmac-sha384-192" in settings_of
+
+
+def test_certificates_for_pkinit_say_whose_they_are(rendered: Rendered) -> None:
+    """The anchor verifies the user's, not the rogue one; a KDC's is for a KDC, by RFC 4556."""
+    place = rendered.path("realms", "client", "pkinit")
+    for name, expected in (("user", "OK"), ("rogue", "error"), ("expired", "expired")):
+        assert expected in openssl("verify", "-CAfile", place / "ca.pem", place / f"{name}.pem")
+    for node, name, purpose in (("local", "kdc", "1.3.6.1.5.2.3.5"),
+                                ("client", "user", "1.3.6.1.5.2.3.4")):
+        text = openssl("x509", "-noout", "-text", "-in",
+                       rendered.path("realms", node, "pkinit", f"{name}.pem"))
+        assert purpose in text or {"1.3.6.1.5.2.3.5": "Signing KDC Response",
+                                   "1.3.6.1.5.2.3.4": "PKINIT Client Auth"}[purpose] in text
 
 
 def copy(rendered: Rendered, policy: str, folder: Path) -> Job:

@@ -38,7 +38,8 @@ def test_groups_are_the_nodes_duties() -> None:
     hosts = inventory(realm())["all"]
     groups = {duty: list(group["hosts"]) for duty, group in hosts["children"].items()}
     assert groups == {"station": [], "access_point": [], "home_agent": [],
-                      "radius_client": [], "client": ["client"], "kdc": ["kdc"], "store": ["kdc"]}
+                      "radius_client": [], "kerberos_kdc": [], "kerberos_client": [],
+                      "kerberos_server": [], "client": ["client"], "kdc": ["kdc"], "store": ["kdc"]}
     assert hosts["hosts"]["kdc"]["node"] == {
         "name": "kdc", "duties": ["kdc", "store"], "address": "10.0.1.2"}
 
@@ -52,6 +53,22 @@ def test_a_node_is_described_by_each_of_its_duties() -> None:
     assert [peer["name"] for peer in hosts["ha-a"]["node"]["home_agent"]["peer_agents"]] == ["ha-b"]
     assert hosts["router"]["node"] == {"name": "router", "duties": ["router"],
                                        "address": "10.0.1.254"}
+
+
+def test_realms_are_described_to_all_who_need_them() -> None:
+    """A KDC is told of the other realms and of every server; a client where each KDC is."""
+    def duties(name: str) -> list[str]:
+        return {"client": ["kerberos_client"], "app": ["kerberos_kdc", "kerberos_server"]}.get(
+            name, ["kerberos_kdc"])
+
+    hosts = inventory(shapes.star("realms", dict.fromkeys(("client", "local", "app")), duties)
+                      )["all"]["hosts"]
+    assert hosts["local"]["node"]["kerberos_kdc"] == {
+        "name": "local", "realm": "LOCAL.TEST", "peers": ["APP.TEST"],
+        "servers": [{"node": "app", "host": "app.local.test"}]}
+    assert hosts["client"]["node"]["kerberos_client"]["kdcs"] == [
+        {"realm": "LOCAL.TEST", "address": "10.0.2.2"},
+        {"realm": "APP.TEST", "address": "10.0.3.2"}]
 
 
 def test_nodes_without_duty_or_address() -> None:

@@ -29,6 +29,8 @@ EXECUTED = {
 UNEXECUTED = {
     "./qop run --cluster ssh:lab1,lab2,lab3": "needs three hosts; tests/harness/"
                                               "test_cluster_guest.py logs in to this one",
+    "./qop thermostat": "is for a browser; tests/studies/authenticast1998/ turns dials in one",
+    "./qop tell results/FOLDER": "needs streams that last; tests/harness/test_control.py tells",
     "vagrant up": "needs a hypervisor", "vagrant ssh": "needs a hypervisor",
     "./qop import box.tar.gz": "needs what vagrant ssh has fetched; tests/guest/test_box.py "
                                "fetches it by plain ssh and imports it",

@@ -14,11 +14,13 @@ import studies
 from conftest import Qop
 from harness import cli
 from harness.cli import COMMANDS
-from harness.commands import lab
+from harness.commands import lab, one_cell
 from harness.engine.request import plan
 from studies.qop2007.asked import Asked
 from studies.units import byte_size
 
+#: Also those that pages of studies are.
+EVERY = [*COMMANDS, *studies.pages()]
 GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
 
 
@@ -28,7 +30,7 @@ def test_help(qop: Qop) -> None:
     assert done.returncode == 0 and "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EVERY)
 def test_help_everywhere(command: str) -> None:
     """So does every subcommand."""
     done = CliRunner().invoke(cli.qop, [command, "--help"])
@@ -43,7 +45,7 @@ def _wrong_arguments() -> Iterator[tuple[str, ...]]:
     """Unknown options, and every mistake that the parameters of a subcommand can tell."""
     yield "", "--no-such-option"
     yield "", "no-such-subcommand"
-    for name in COMMANDS:
+    for name in EVERY:
         command = cli.qop.get_command(click.Context(cli.qop), name)
         assert command is not None
         if name not in PASSES_ON:
@@ -119,7 +121,7 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--policies", "P99"], "qop2007, factor policy: P99: no such policy; choose from P1, "),
     (["--only", "policy=P99"], "qop2007, factor policy: P99: no such policy; "),
-    (["--scenarios", "N9"], "qop2007, factor scenario: N9: no such scenario; choose from N1, "),
+    (["--scenarios", "N9"], "qop2007, factor scenario: N9: no such scenario; choose from E1, N1, "),
     (["--scenarios", "N9.yml"], "N9.yml: no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
@@ -156,14 +158,14 @@ def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
     loaded = studies.load(study)
     asked = {f"level_of_{factor.name}": loaded.lab.levels.get(factor.name)
              for factor in loaded.factors}
-    made = plan(lab._request(loaded, asked), {"clock": "real"})
+    made = plan(one_cell.request_of(loaded, asked), {"clock": "real"})
     assert len(made.cells) == len(made.testbeds) == 1
 
 
 def test_the_lab_takes_the_first_cell_of_the_levels_asked_for() -> None:
     """A study need not have every combination of levels."""
     asked = {f"level_of_{factor.name}": None for factor in studies.load("adp1987").factors}
-    made = plan(lab._request(studies.load("adp1987"), {**asked, "level_of_technology": "SW",
+    made = plan(one_cell.request_of(studies.load("adp1987"), {**asked, "level_of_technology": "SW",
                                                       "level_of_trace": "ND"}), {"clock": "real"})
     [cell] = made.cells
     assert (cell.ids["technology"], cell.ids["trace"]) == ("SW", "ND")

@@ -8,7 +8,7 @@ import pytest
 
 import recorded
 from measure import decryption, dissect
-from policies.layers import LinkLayer
+from policies import LinkLayer
 
 SECRETS = {"wep_key": "00" * 13, "passphrase": "of many words", "radius_secret": "not the run's"}
 

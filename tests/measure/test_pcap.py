@@ -1,7 +1,8 @@
-"""UDP payloads read from captures as bytes: what tshark sees, and nothing of other files."""
+"""Packets read from captures as bytes: what tshark sees, and nothing of other files."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,43 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
         pcap.udp_payloads(tmp_path / "other.pcap", 434)
     with pytest.raises(OSError, match="missing"):
         pcap.udp_payloads(tmp_path / "missing.pcap", 434)
+
+
+def fragmented(path: Path, sizes: list[int], *, lost: int = -1) -> Path:
+    """A capture of IPv4 packets of protocol 253 in fragments of 1480 bytes; one frame may lack."""
+    frames = []
+    for number, size in enumerate(sizes):
+        content = bytes((number + at) % 251 for at in range(size))
+        for offset in range(0, size, 1480):
+            part = content[offset:offset + 1480]
+            flags = offset // 8 | (0x2000 if offset + 1480 < size else 0)
+            header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(part), number, flags, 64, 253,
+                                 0, bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2)))
+            # Ethernet pads what is short, which is no part of the packet.
+            frames.append((bytes(12) + b"\x08\x00" + header + part).ljust(60, b"\0"))
+    file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
+    for place, frame in enumerate(frames):
+        if place != lost:
+            file += struct.pack("<IIII", place, 0, len(frame), len(frame)) + frame
+    path.write_bytes(file)
+    return path
+
+
+def test_fragments_are_put_together_as_tshark_does(tmp_path: Path) -> None:
+    """Whole packets, one fragment and several, byte for byte, at the last one's time."""
+    file = fragmented(tmp_path / "x.pcap", [9, 1480, 1481, 24_613])
+    seen = fields.read(file, ("frame.time_epoch", "data.data"), "data.data && !ip.flags.mf == 1",
+                       options=("-o", "ip.defragment:TRUE"))
+    whole = list(pcap.packets(file, 253))
+    assert [packet.payload.hex() for packet in whole] == [text for _, text in seen]
+    assert [packet.at_s for packet in whole] == [float(at) for at, _ in seen]
+    assert {packet.source for packet in whole} == {"10.0.0.1"}
+    assert not list(pcap.packets(file, 17))
+
+
+@pytest.mark.parametrize("lost", range(5))
+def test_a_packet_that_lacks_a_fragment_is_none(tmp_path: Path, lost: int) -> None:
+    """The others are there, whichever is lost."""
+    file = fragmented(tmp_path / "x.pcap", [4000, 2000], lost=lost)
+    assert [len(packet.payload) for packet in pcap.packets(file, 253)] == [
+        2000 if lost < 3 else 4000]

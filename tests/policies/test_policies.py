@@ -260,7 +260,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "CCMP takes no static key": (
         {"link": link(keys="static")},
-        "x.yml:6: CCMP takes no static keys; write keys: psk, sae or eap",
+        "x.yml:6: CCMP takes no static keys; write keys: psk, sae, owe or eap",
     ),
     "keys from EAP need 802.1X": (
         {"link": link(keys="eap")},
@@ -318,8 +318,52 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         "x.yml:5: layers.link.cipher: 'WEP-128' is not known; did you mean 'WEP-104'?",
     ),
     "an unknown EAP method": (
+        {"dot1x": {"eap": "GTC"}},
+        "x.yml:5: layers.dot1x.eap: 'GTC' is not known; write one of: MD5, TLS",
+    ),
+    "a tunnel with nothing inside": (
         {"dot1x": {"eap": "PEAP"}},
-        "x.yml:5: layers.dot1x.eap: 'PEAP' is not known; write one of: MD5, TLS",
+        "x.yml:5: EAP-PEAP is a tunnel, and nothing is said inside; add inner: MSCHAPV2",
+    ),
+    "a password that PEAP does not carry": (
+        {"dot1x": {"eap": "PEAP", "inner": "PAP"}},
+        "x.yml:6: EAP-PEAP has no PAP inside; write inner: MSCHAPV2",
+    ),
+    "no tunnel for an inner method": (
+        {"dot1x": {"eap": "TLS", "inner": "PAP"}},
+        "x.yml:6: EAP-TLS has no PAP inside; leave out inner",
+    ),
+    "an identity that is the password's": (
+        {"dot1x": {"eap": "PWD", "identity": "anonymous"}},
+        "x.yml:6: EAP-PWD needs the user's own identity in clear; leave out identity",
+    ),
+    "OWE without protected management frames": (
+        {"link": link(keys="owe")},
+        "x.yml:6: keys: owe needs protected management frames; write pmf: 2",
+    ),
+    "key management of SAE": (
+        {"link": link(keys="sae", pmf=2, akm="sha256")},
+        "x.yml:8: akm is for keys of a passphrase or of EAP, and keys is sae with CCMP",
+    ),
+    "192 bits of less": (
+        {"link": link(keys="eap", akm="suite-b-192", pmf=2), "dot1x": {"eap": "TLS"}},
+        "x.yml:7: the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and BIP-GMAC-256;",
+    ),
+    "hash to element without SAE": (
+        {"link": link(sae="h2e")},
+        "x.yml:7: sae says how SAE is done, and keys is psk; leave out sae",
+    ),
+    "a group without an exchange": (
+        {"link": link(group=19)},
+        "x.yml:7: group is that of SAE or OWE, and keys is psk; leave out group",
+    ),
+    "beacons of nothing": (
+        {"link": link(beacon_protection=1)},
+        "x.yml:7: beacon_protection needs protected management frames; write pmf: 1 or 2",
+    ),
+    "x25519 of TLS 1.2": (
+        {"dot1x": {"eap": "TLS", "tls": {"group": "x25519"}}},
+        "x.yml:7: the group x25519 goes with TLS 1.3, and with other keys than p-384;",
     ),
     "a missing key": (
         {"link": {"cipher": "CCMP"}},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analysis import standard_report
 from analysis.cells import Cells
+from analysis.clock import VIRTUAL
 from analysis.run_table import Beside
 from studies.adp1987 import published
-from studies.adp1987.report import claims, figures, paper_tables, ranking
+from studies.adp1987.report import claims, figures, paper_tables, ranking, side_by_side
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -28,12 +28,12 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     """Tables 2 to 6, Figures 3 to 7, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
-    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper))
+    tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),
+              *side_by_side.tables(cells))
     extras = standard_report.Extras(
         tables=tables, figures=tuple(figures.figures(cells, paper)),
-        claims=claims.verdicts(cells), beside=Beside(published=paper.all))
-    made = standard_report.report(cells, study.run_table(cells), extras)
-    return replace(made, caveat=_CAVEAT, claimant="the 1987 paper's",
-                   facts=(*made.facts, ("Fit and prediction", _SPLIT),
-                          ("Inconsistent in print", " ".join(paper.inconsistent))),
-                   printed=tuple(table.id for table in tables))
+        claims=claims.verdicts(cells), beside=Beside(published=paper.all),
+        caveat=_CAVEAT * (results.clock == VIRTUAL), claimant="the 1987 paper's", prints=True,
+        facts=[("Fit and prediction", _SPLIT),
+               ("Inconsistent in print", " ".join(paper.inconsistent))])
+    return standard_report.report(cells, study.run_table(cells), extras)

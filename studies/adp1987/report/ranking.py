@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from analysis.cells import Cells, Key, Observation
 from analysis.numbers import exact
 from analysis.table import Column, Entry, Table
+from studies.adp1987 import consistency
 from studies.adp1987.body import LATENCY, THROUGHPUT
+from studies.adp1987.design import URGENCY
 from studies.adp1987.published import PaperValues
 
 #: What the issue asks for.
@@ -33,9 +35,14 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
     if ranked:
         yield Table("table-ranking", "Latencies in the paper's order", (
             Column("table", "Table"), Column("pairs", "pairs that the paper decides", digits=0),
-            Column("agree", "in its order", digits=0), Column("others", "in another order")),
-            tuple(ranked), "Pairs of cells of one table with different printed latencies.",
+            Column("agree", "in its order", digits=0),
+            Column("sound", "of pairs without a contradicted cell", digits=0),
+            Column("sound_agree", "in its order", digits=0), Column("others", "in another order")),
+            tuple(ranked), "Pairs of cells of one table with different printed latencies. A "
+            "contradicted cell is one that other figures of the paper rule out.",
             clock=cells.results.clock)
+    if any(row[0].text == "6" for row in ranked):
+        yield _consistency(paper)
 
 
 def mean(cells: Cells, key: Key) -> float | None:
@@ -61,11 +68,36 @@ def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] |
                if printed[one] != printed[other]]
     if not decided:
         return None
-    others = [f"{_short(one)} and {_short(other)}" for one, other in decided
-              if (printed[one] < printed[other])
-              is not ((mean(cells, one) or 0) < (mean(cells, other) or 0))]
+
+    def agrees(pair: tuple[Key, Key]) -> bool:
+        one, other = pair
+        return (printed[one] < printed[other]) is (
+            (mean(cells, one) or 0) < (mean(cells, other) or 0))
+
+    others = [pair for pair in decided if not agrees(pair)]
+    doubtful = consistency.contradicted(paper, table)
+    sound = [pair for pair in decided if not doubtful.intersection(key[1:] for key in pair)]
     return (Entry(table), exact(len(decided)), exact(len(decided) - len(others)),
-            Entry("; ".join(others) or "none"))
+            exact(len(sound)), exact(sum(map(agrees, sound))), Entry("; ".join(
+                f"{_short(one)} and {_short(other)}" for one, other in others) or "none"))
+
+
+def _consistency(paper: PaperValues) -> Table:
+    """Throughputs of Table 6 against what Table 3 allows, whichever messages are urgent."""
+    rows = tuple((Entry(f"{urgency} ({URGENCY[urgency]:.2%})"), exact(row.printed),
+                  exact(row.least), exact(row.implied_share), exact(row.most_share),
+                  Entry("yes" if row.is_contradicted else "no"))
+                 for urgency, row in consistency.rows(paper).items())
+    return Table("table-urgency", "Table 6 against Table 3, by print alone", (
+        Column("urgency", "Urgent"), Column("printed", "throughput printed", "kB/s", 1e-3, 0),
+        Column("least", "least that Table 3 leaves", "kB/s", 1e-3, 0),
+        Column("implied", "shipments a message that it takes", digits=3),
+        Column("most", "most that there can be", digits=3),
+        Column("contradicted", "contradicted")), rows,
+        "A sender that never idles ships for an urgent message or a full queue. What a message and "
+        "a shipment take follows from Table 3's throughputs with PE, without and with queueing. In "
+        "rows with less throughput, latencies are of a sender that ships more often than the "
+        "discipline has it.", source="the 1987 paper")
 
 
 def _short(key: Key) -> str:

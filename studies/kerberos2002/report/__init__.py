@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analysis import standard_report
 from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.kerberos2002 import published
-from studies.kerberos2002.report import claims, figures, paper_tables, questions
+from studies.kerberos2002.report import claims, figures, paper_tables, questions, surface
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -27,12 +26,13 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     """Tables I to III, Figures 4 to 6 and 9 to 11, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
-    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells))
+    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells), surface.table())
+    drawn = surface.figure_b1(cells)
     extras = standard_report.Extras(
-        tables=tables, figures=tuple(figures.figures(cells, paper)),
-        claims=claims.verdicts(cells), beside=Beside(published=paper.table_3))
-    made = standard_report.report(cells, study.run_table(cells), extras)
-    return replace(made, caveat=_CAVEAT, claimant="the 2002 paper's",
-                   facts=(*made.facts, ("Fit and prediction", _SPLIT),
-                          ("Inconsistent in print", " ".join(paper.inconsistent))),
-                   printed=tuple(table.id for table in tables))
+        tables=tables, figures=(*figures.figures(cells, paper), *([drawn] if drawn else []),
+                                surface.surface_figure()),
+        claims=claims.verdicts(cells), beside=Beside(published=paper.table_3),
+        caveat=_CAVEAT, claimant="the 2002 paper's", prints=True,
+        facts=[("Fit and prediction", _SPLIT),
+               ("Inconsistent in print", " ".join(paper.inconsistent))])
+    return standard_report.report(cells, study.run_table(cells), extras)

@@ -14,7 +14,14 @@ from analysis.table import Table
 from analysis.text import counted, size
 from policies import Weights
 from studies.qop2007.metrics import STREAMS
-from studies.qop2007.report import advice, claims, figures, paper_tables, throughput_bounds
+from studies.qop2007.report import (
+    advice,
+    claims,
+    figures,
+    paper_tables,
+    throughput_bounds,
+    todays_protection,
+)
 from studies.qop2007.report.advice import Limits
 from studies.qop2007.report.answers import answers
 from studies.qop2007.report.basis import Basis
@@ -32,7 +39,8 @@ _SECTIONS = (
     ("bounds", "Bounds", ("Whether a throughput says something about the policy, the "
      "medium, or the machine that measured."), ("bounds",)),
     ("protection", "Protection", ("What a policy protects from, as a sum of weights and without "
-     "one."), ("table-1", "table-2", "table-3", "views", "sensitivity", "attacks")),
+     "one."), ("table-1", "table-2", "table-3", "views", "sensitivity", "attacks",
+                "protection-")),
     ("robustness", "Robustness", "How much it matters where the user is.", ("table-9",)),
     ("applications", "Applications", "Which policies qualify for what, by the paper's thresholds.",
      ("overview", "advice-")),
@@ -60,8 +68,9 @@ def of_run(cells: Cells, weights: Weights | None = None,
     results, basis = cells.results, from_run(cells, weights)
     decisions, run = significance.decisions(cells), run_table(cells)
     offers = advice.overview(basis)
-    tables = [*paper_tables.tables(basis), offers, *_advice(basis, applications),
-              throughput_bounds.table(cells), *significance.tables(cells, decisions)]
+    tables = [*paper_tables.tables(basis), offers, *todays_protection.tables(basis),
+              *_advice(basis, applications), throughput_bounds.table(cells),
+              *significance.tables(cells, decisions)]
     flagged = tuple(line for line in (flagged_line(results),) if line)
     # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
     tables = [stamped(table, results.clock, flagged) if _is_measured(table) else table
@@ -79,8 +88,8 @@ def of_run(cells: Cells, weights: Weights | None = None,
                                       *stability.warnings_of(cells, decisions)))),
         complaints=tuple(results.complaints), failures=tuple(cells.failures()),
         beside=(stamped(claims.table(verdicts), results.clock, flagged),),
-        caveat=caveat(results.clock), run=run, printed=("overview",),
-        asked=_asked(applications))
+        caveat=caveat(results.clock), run=run, asked=_asked(applications),
+        printed=tuple(table.id for table in tables if table.id.startswith("overview")))
 
 
 def of_paper(weights: Weights | None = None,

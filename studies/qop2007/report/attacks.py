@@ -13,6 +13,8 @@ from policies.document import read_document
 from policies.facts import When, facts, holds
 
 _FILE = Path(__file__).with_name("attacks.yml")
+#: Those that the paper does not ask about.
+TODAYS_ATTACKS = Path(__file__).with_name("attacks-2026.yml")
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Attack:
 
 
 @cache
-def attacks() -> tuple[Attack, ...]:
-    """All attacks, in the order of the paper."""
-    document: dict[str, Any] = read_document(str(_FILE)).data
+def attacks(file: Path = _FILE) -> tuple[Attack, ...]:
+    """The attacks of a file, in its order; by default the paper's."""
+    document: dict[str, Any] = read_document(str(file)).data
     return tuple(Attack(key, attack["title"], attack["reason"], tuple(attack["withstood_by"]),
                         {policy: word == "withstands" for policy, word in attack["said"].items()})
                  for key, attack in document.items())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from analysis.records import Frame
 from studies.qop2007.body import FOREIGN
+from studies.qop2007.phases import EXCHANGES
 
 #: Components of the authentication time as they follow, at home before away.
 COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
-                   for name in ("eap", "mip_registration", "ike"))
+                   for name in (*EXCHANGES, "eap", "mip_registration", "ike"))
 #: Phases in the order in which a mobile node goes through them, and what people call them, as the
 #: two lines of a heading. Phases of one name stand together:
 #: 802.11 authentication and association are one short exchange.
@@ -23,7 +24,8 @@ _PHASES_IN_WORDS = {
     "four_way_handshake": "4-way handshake", "agent_discovery": "Agent discovery",
     "registration": "Mobile IP registration", "ike": "IKE",
     "first_packet": "First answered packet"}
-_COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "ike": "IKE"}
+_COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "ike": "IKE",
+               **{name: name.upper() for name in EXCHANGES}}
 _PLACES = {"home": "home", "foreign": "away"}
 
 
@@ -54,7 +56,7 @@ def component_phases(name: str) -> tuple[str, ...]:
     """The phases of which a component of the authentication time consists."""
     what, _, place = name.rpartition("_")
     parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",),
-             "mip_registration": ("agent_discovery", "registration")}.get(what, ())
+             "mip_registration": ("agent_discovery", "registration"), **EXCHANGES}.get(what, ())
     return tuple((FOREIGN if place == "foreign" else "") + part for part in parts)
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from analysis.numbers import NOTHING, exact
 from analysis.table import Column, Entry, Table
-from policies.weights import FEATURES, Feature
+from policies.weights import Feature
 from studies.qop2007 import published as paper
 from studies.qop2007.report.basis import Basis, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, same_as_printed, sections
 
-FEATURE_TITLES: dict[Feature, str] = {
-    "authentication": "Authentication", "mutual_authentication": "Mutual auth.",
-    "confidentiality": "Confidentiality", "data_integrity": "Data integrity",
-    "non_repudiation": "Non-repudiation"}
 _YES, _NO = "Y", ""
 _INTEGRITY = ("Table 1 marks no data integrity for P5 and P7; their sigma in Table 3 counts the 1 "
               "that Table 2 gives EAP-MD5.")
@@ -24,10 +20,11 @@ def table_1(basis: Basis) -> Table:
     """Table 1: the features of each policy."""
     rows = []
     for policy in basis.policies:
-        entries = [_feature(basis, policy, feature) for feature in FEATURES]
+        entries = [_feature(basis, policy, feature) for feature in basis.weights.features]
         rows.append((*about(policy)[:2], *entries))
     return Table("table-1", "Table 1: features of security policies",
-                 (POLICY, NAME, *(Column(name, FEATURE_TITLES[name]) for name in FEATURES)),
+                 (POLICY, NAME, *(Column(name, title)
+                                  for name, title in basis.weights.features.items())),
                  tuple(rows), "What a policy's layers provide, by the weights in use.",
                  (_INTEGRITY,) if _has_paper(basis) else (), sections(basis.policies))
 
@@ -57,7 +54,7 @@ def table_2(basis: Basis) -> Table:
     for key, policy in ordered:
         starts.setdefault(policy.source, len(rows))
         entries = []
-        for feature in FEATURES:
+        for feature in basis.weights.features:
             weight, theirs = policy.weights.get(feature), printed.get(key, {}).get(feature)
             entries.append(Entry("-", published=theirs) if weight is None
                            else exact(weight, theirs, ["differs"] * (
@@ -66,7 +63,8 @@ def table_2(basis: Basis) -> Table:
     titles = {"table-2": "Printed in the paper", "extension": "Beyond the paper"}
     return Table("table-2", "Table 2: weights of implementations",
                  (Column("implementation", "Implementation"), NAME,
-                  *(Column(f"weight_{name}", FEATURE_TITLES[name]) for name in FEATURES)),
+                  *(Column(f"weight_{name}", title)
+                    for name, title in basis.weights.features.items())),
                  tuple(rows), "A weight says which of two implementations is stronger, not by how "
                  "much.", (_ONCE,) if basis.weights.once == ["data_integrity"] else (),
                  tuple((row, titles[source]) for source, row in starts.items()))

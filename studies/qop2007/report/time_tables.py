@@ -8,6 +8,7 @@ from analysis.numbers import NOT_COUNTED, NOTHING, column, observed
 from analysis.table import Column, Entry, Table
 from studies.qop2007 import published as paper
 from studies.qop2007.metrics import AUTHENTICATION, HANDOFF
+from studies.qop2007.phases import EXCHANGES
 from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, Kind, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
 from studies.qop2007.report.phase_names import component_label
@@ -35,13 +36,13 @@ def table_4(basis: Basis) -> Table:
 def class_of(policy: ScoredPolicy) -> str:
     """The column of Table 4 that a policy belongs to; empty where it has none.
 
-    A handshake on the link (passphrase, SAE) is timed and counted like that of 802.1X.
+    A handshake on the link (passphrase, SAE, OWE) is timed and counted like that of 802.1X.
     """
     if policy.definition is None:
         return ""
     layers = policy.definition.layers
     eap = layers.dot1x is not None or (
-        layers.link is not None and layers.link.keys in ("psk", "sae"))
+        layers.link is not None and layers.link.has_own_handshake)
     parts = ["8021x"] * eap + ["ipsec"] * (layers.ipsec is not None)
     return "-".join(parts)
 
@@ -55,14 +56,16 @@ def _sum(basis: Basis, policy: ScoredPolicy, kind: Kind) -> Entry:
     if not sums:
         return NOTHING
     text = "; ".join(_in_words(tuple(sorted(each))) for each in sums)
-    if printed is not None and sums != {frozenset(printed)}:
+    of_the_paper = {frozenset(part for part in each if part.rpartition("_")[0] not in EXCHANGES)
+                    for each in sums}
+    if printed is not None and of_the_paper != {frozenset(printed)}:
         return Entry(text, marks=frozenset({"differs"}), note=f"printed: {_in_words(printed)}")
     return Entry(text)
 
 
 def _in_words(parts: tuple[str, ...]) -> str:
-    order = ("ike_home", "eap_home", "mip_registration_home", "ike_foreign", "eap_foreign",
-             "mip_registration_foreign")
+    order = ("ike_home", *(f"{name}_home" for name in EXCHANGES), "eap_home",
+             "mip_registration_home", "ike_foreign", "eap_foreign", "mip_registration_foreign")
     rank = {name: place for place, name in enumerate(order)}
     return " + ".join(component_label(part)
                       for part in sorted(parts, key=lambda part: rank.get(part, len(rank))))

@@ -12,11 +12,9 @@ from analysis.protection import sensitivity
 from analysis.protection.dominance import views
 from analysis.protection.rank_reversal import Swap
 from analysis.table import Column, Entry, Quantity, Table
-from policies.weights import FEATURES
 from studies.qop2007.report.attacks import attacks
 from studies.qop2007.report.basis import Basis, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
-from studies.qop2007.report.protection_tables import FEATURE_TITLES
 
 _TODAY = ("This is what the paper knew. WEP's keys have since been recovered from minutes of "
           "traffic: count a policy's WEP as no protection today.")
@@ -30,14 +28,15 @@ def table_views(basis: Basis) -> Table:
     for policy, view in zip(known, policy_views, strict=True):
         strongest = policy.score.strongest if policy.score else {}
         front = ["best"] if view.on_front else []
-        rows.append((*about(policy), *(exact(strongest.get(name, 0.0)) for name in FEATURES),
+        weights = [exact(strongest.get(name, 0.0)) for name in basis.weights.features]
+        rows.append((*about(policy), *weights,
                      exact(view.maximum), Entry(", ".join(view.equals)),
                      Entry(", ".join(view.dominated_by) or "none", marks=frozenset(front))))
     group = "Strongest weight"
     return Table("views", "Protection without adding up",
                  (POLICY, NAME, SIGMA,
-                  *(Column(f"strongest_{name}", FEATURE_TITLES[name], group=group)
-                    for name in FEATURES),
+                  *(Column(f"strongest_{name}", title, group=group)
+                    for name, title in basis.weights.features.items()),
                   Column("maximum", "Sum of them"), Column("equals", "As strong as"),
                   Column("dominated_by", "Dominated by")),
                  tuple(rows), "Section 3.4 of the paper: in a sum, several weak implementations "
@@ -74,7 +73,7 @@ def _swap(basis: Basis, swap: Swap | None, *, below: bool) -> tuple[Entry, Entry
     if swap is None:
         return Entry("never, by one weight" if below else ""), Entry("")
     name = basis.weights.implementations[swap.implementation].name
-    feature = FEATURE_TITLES[swap.feature].lower()
+    feature = basis.weights.features[swap.feature].lower()
     text = f"{name}, {feature}: {swap.before:g} to {swap.after:g}"
     return Entry(f"with {swap.below}: {text}"), exact(100 * swap.change)
 

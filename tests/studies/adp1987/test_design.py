@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,12 @@ def test_every_printed_value_has_its_cell() -> None:
 
 
 def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
-    """One factor at a time; encryption goes with queueing, and rates with a timeout of 40 ms."""
-    for row in set(design.design(list(design.TRACES))):
+    """One factor at a time; encryption goes with queueing, and rates with a timeout of 40 ms.
+
+    What is compared in real time is in a comparison of its own.
+    """
+    beside = {row for trace in design.TRACES for row in design.beside(trace)}
+    for row in set(design.design(list(design.TRACES))) - beside:
         nominal = design.ids(row[0])
         changed = {name for name, one, other in zip(design.NAMES, row, nominal, strict=True)
                    if one != other}
@@ -71,6 +76,20 @@ def test_a_bad_capture_is_refused_before_anything_starts(tmp_path: Path) -> None
         plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
 
 
+def test_a_trace_whose_messages_no_queue_takes_is_refused(tmp_path: Path) -> None:
+    """A bound smaller than a message, in one line, with what to do."""
+    packet = bytes.fromhex("4500753000000000401100000a0000010a000002") + bytes(29_980)
+    frame = bytes(12) + b"\x08\x00" + packet
+    (tmp_path / "mine.pcap").write_bytes(
+        struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1) + b"".join(
+            struct.pack("<IIII", second, 0, len(frame), len(frame)) + frame for second in (1, 2)))
+    asked = RunRequest(STUDY, files={"trace": [tmp_path / "mine.pcap"]})
+    with pytest.raises(UserError, match="mine: has a message of 30000 bytes, more than the queue's "
+                       "bound; add --set bound_bytes=30000"):
+        plan(asked, {})
+    assert plan(dataclasses.replace(asked, sets={"bound_bytes": "30000"}), {}).cells
+
+
 def test_testbeds_are_shared_by_what_they_compute_on() -> None:
     """One a trace and device; all of them are valid networks of three hosts."""
     made = plan(RunRequest(STUDY), {})
@@ -81,9 +100,23 @@ def test_testbeds_are_shared_by_what_they_compute_on() -> None:
         assert from_json(Network, to_json(testbed.spec.network)) == testbed.spec.network
 
 
+def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
+    """It is left out unless asked for; virtual time, where computing is free, is refused."""
+    asked = RunRequest(STUDY, "beside", levels={"trace": ["ALL"]})
+    made = plan(asked, {})
+    assert made.settings.clock == "real"
+    protocols = [cell.ids["protocol"] for cell in made.cells]
+    assert sorted(protocols) == ["esp", "modern", "modern", "none", "wireguard"]
+    with pytest.raises(UserError, match="not measured by the virtual clock; add --clock real"):
+        plan(asked, {"clock": "virtual"})
+    with pytest.raises(UserError, match="no cell of these levels"):
+        plan(RunRequest(STUDY, levels={"protocol": ["wireguard"]}), {})
+    assert "real" not in {cell.ids["technology"] for cell in plan(RunRequest(STUDY), {}).cells}
+
+
 def test_controls_are_the_studys() -> None:
     """Those that the issue asks for, each in words."""
     assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
-                           "unprotected-body", "relayed-owner"}
+                           "unprotected-body", "relayed-owner", "beside-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])

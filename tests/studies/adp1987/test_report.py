@@ -11,6 +11,7 @@ import studies
 from analysis import results as loading
 from analysis.present import page, terminal
 from analysis.present.report import Report
+from analysis.table import Entry
 from harness.engine.request import RunRequest, plan
 from measure.record import CheckRecord, Record, StudyRecord
 from studies.adp1987 import design, published
@@ -25,6 +26,8 @@ def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
     hair = 1 + repetition / 1e6
     fields = {metric: PAPER.all.get((metric, *cell), 1.0) * hair for metric in (
         "throughput_bytes_per_s", "latency_s", "utilisation_share", "adp_message_bytes")}
+    if cell[4] == design.REAL_TIME and cell[-1] == "modern":
+        fields["throughput_bytes_per_s"] *= 0.5
     return Measured(
         **fields, latency_median_s=0.010 * hair, latency_deviation_s=0.00608 * hair,
         establishment_s=PAPER.establishment_s * hair, latencies_s=[0.007, 0.010, 0.017, 0.024],
@@ -74,6 +77,33 @@ def test_every_table_has_published_beside_measured(made: Report) -> None:
     assert near == ["yes"] * 12
     kinds = [row[1].text for row in tables["table-fit"].rows]
     assert kinds == ["fit"] * 6 + ["prediction"] * 6
+
+
+def value(entry: Entry) -> float:
+    """What an entry stands for."""
+    assert entry.number is not None
+    return entry.number.value
+
+
+def test_what_is_side_by_side_has_ratios_to_wireguard(made: Report) -> None:
+    """Equal values everywhere but in modern ADP, whose throughput is told a half: 0.5 times."""
+    tables = {table.id: table for table in made.tables}
+    assert [row[1].text for row in tables["table-beside"].rows if row[0].text == "ALL"] == [
+        "modern, queueing on", "modern, queueing off", "wireguard", "esp", "none"]
+    ratios = {row[1].text: value(row[2]) for row in tables["table-ratios"].rows}
+    assert ratios == {"modern, queueing on": pytest.approx(0.5), "esp": pytest.approx(1.0),
+                      "modern, queueing off": pytest.approx(0.5), "none": pytest.approx(1.0)}
+
+
+def test_rankings_tell_contradicted_cells_apart(made: Report) -> None:
+    """Told print, all pairs are in order; of Table 6 none is of two cells that can be."""
+    tables = {table.id: table for table in made.tables}
+    rows = {row[0].text: [value(entry) for entry in row[1:5]]
+            for row in tables["table-ranking"].rows}
+    assert rows["6"] == [10, 10, 0, 0]
+    assert rows["3"][0] == rows["3"][1] > rows["3"][2] == rows["3"][3] > 0
+    assert [row[-1].text for row in tables["table-urgency"].rows] == [
+        "yes", "yes", "no", "yes", "yes"]
 
 
 def test_overloaded_cells_are_marked(made: Report) -> None:

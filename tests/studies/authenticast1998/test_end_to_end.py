@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import http.client
+import itertools
+import json
+import signal
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from conftest import Qop
+from conftest import PATIENCE_S, Qop
+from harness.live import recording
+from made_up_streams import PAGE
 from measure.record import Record
+from studies.authenticast1998 import captures
+from studies.authenticast1998.keys import Key
+from studies.authenticast1998.verify import verify
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = "authenticast1998"
@@ -74,6 +86,95 @@ def test_the_level_is_what_altered_packets_say(tampered: dict[str, Record]) -> N
     lost = {name: client(record)["lost"] for name, record in tampered.items()}
     assert lost["delayed"]["bundle_failed"] >= 2 * client(tampered["delayed"])["altered_settled"]
     assert lost["tree-16"]["failed"] == client(tampered["tree-16"])["altered_settled"]
+
+
+def test_a_recording_of_virtual_time_is_replayed(tampered: dict[str, Record],
+                                                 shared_qop: Qop) -> None:
+    """What the page is shown of it: the stream five times a second, at its level, and evidence."""
+    lines = recording.lines(shared_qop.folder / "tampered", tampered["p50"].name, PAGE)
+    assert lines[0]["clock"] == "virtual" and lines[0]["clients"] == ["c1"]
+    assert [check["ok"] for check in lines[-1]["checks"]] == [True] * 8
+    readings = [line for line in lines if line.get("name") == "reading"]
+    gaps_s = {round(after["time_s"] - before["time_s"], 6)
+              for before, after in itertools.pairwise(readings)}
+    assert gaps_s == {0.2}
+    streaming = [reading["clients"]["c1"] for reading in readings
+                 if reading["clients"]["c1"]["state"] == "streaming"]
+    assert len(streaming) > 10 and 0.3 < streaming[-1]["level"] < 0.7
+    assert streaming[-1]["sent"] <= client(tampered["p50"])["sent"]
+
+
+class Page:
+    """What a browser does, without one: lines of a run, and messages to it."""
+
+    def __init__(self, address: str) -> None:
+        self._url = urllib.parse.urlsplit(address)
+        self._line = http.client.HTTPConnection(self._url.netloc, timeout=PATIENCE_S)
+        self._line.request("GET", f"{self._url.path}lines")
+        self._lines = self._line.getresponse()
+
+    def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """The first line of which something holds."""
+        while text := self._lines.readline():
+            if text.startswith(b"data: ") and holds(line := json.loads(text[6:])):
+                return line
+        raise AssertionError("the stream of lines has ended")
+
+    def tell(self, **message: Any) -> None:
+        """Say something to the run."""
+        with closing(http.client.HTTPConnection(self._url.netloc)) as connection:
+            connection.request("POST", f"{self._url.path}tell", json.dumps(message), {
+                "Content-Type": "application/json", "Origin": f"http://{self._url.netloc}"})
+            assert connection.getresponse().status == 200
+
+    def close(self) -> None:
+        """Go away."""
+        self._lines.close()
+        self._line.close()
+
+
+def test_the_dial_is_turned_from_the_page(qop: Qop) -> None:
+    """A message of the page's becomes a signed one on the network, and the level follows.
+
+    The page goes, its client's stream ends when it is told to, and all of it is recorded, proven,
+    with the turn of the dial in the captures.
+    """
+    command = qop.start("thermostat", "--heuristic", "p50", "--clients", "2", "--frames", "2000",
+                        "--out", "live")
+    assert command.stdout is not None
+    page = Page(command.stdout.readline().removeprefix("the page: ").strip())
+    try:
+        page.until(lambda line: level_of(line, "c1") == pytest.approx(0.5, abs=0.15))
+        page.tell(client="c1", range=[5, 15], level=10, scheme="percentage", algorithm="RSA")
+        page.until(lambda line: level_of(line, "c1") == pytest.approx(0.1, abs=0.08))
+        page.tell(client="c2", stop=True)
+        page.until(lambda line: line.get("name") == "reading"
+                   and line["clients"]["c2"]["state"] == "ended"
+                   and line["clients"]["c1"]["state"] == "streaming")
+        page.close()  # and whoever has looked on is gone
+        command.send_signal(signal.SIGINT)
+        assert command.wait(PATIENCE_S) == 0
+    finally:
+        page.close()
+        command.kill()
+        command.communicate()
+    [record] = qop.records("live").values()
+    assert record.status == "ok", record.reason
+    details = {check.check: check.detail for check in record.evidence if check.ok}
+    assert details["level in the user's range"].endswith("; the range was set 1 times more")
+    capture = qop.folder / "live" / "captures" / record.name / "whole-c1.pcap.gz"
+    keys = {name: Key(pem) for name, pem in record.raw["keys"].items()}
+    (qop.folder / "c1.pcap").write_bytes(gzip.decompress(capture.read_bytes()))
+    every = list(captures.read(qop.folder / "c1.pcap"))
+    [session] = verify(every, keys["server"], keys["c1"]).sessions.values()
+    assert session.ranges == {0: (0.0, 1.0), 1: (0.05, 0.15)}
+    assert {(epoch.algorithm, epoch.answers) for epoch in session.epochs.values()} == {
+        (1, 0), (2, 1)}
+
+
+def level_of(line: dict[str, Any], name: str) -> float | None:
+    """A client's level now, by a line that tells it."""
+    return line["clients"][name].get("level") if line.get("name") == "reading" else None
 
 
 def test_load_is_no_way_past_the_floor(tampered: dict[str, Record]) -> None:

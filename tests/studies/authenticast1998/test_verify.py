@@ -14,7 +14,8 @@ from protocols.authenticast.crypto import SigningKey
 from protocols.authenticast.settings import Algorithm, Scheme
 from studies.authenticast1998 import captures
 from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.verify import Key, Verified, verify
+from studies.authenticast1998.keys import Key
+from studies.authenticast1998.verify import Verified, verify
 
 DSA = Algorithm.DSA
 WISHES = [wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.PERCENTAGE, DSA),
@@ -106,6 +107,25 @@ def test_an_altered_change():
     assert set(seen.complaints) == {"a change that the server has not signed"}
     # The change is in force with the packet after the one that was on its way.
     assert (len(seen.right), len(seen.unlike)) == (11, 9)
+
+
+def test_an_altered_turn_of_the_dial():
+    """The range that a client has signed counts, and none that somebody else has made of it."""
+    ends = Ends(wish(Scheme.PERCENTAGE, level=0.5)).start()
+    ends.stream(10)
+    ends.turn(wish(Scheme.PERCENTAGE, level=0.3, low=0.2, high=0.4))
+    ends.stream(10)
+    ends.finish()
+    every = [WireDatagram(SERVER[0], DATA[0], payload) for _, payload in ends.wires]
+    [session] = checked(every).sessions.values()
+    assert session.ranges == {0: (0.0, 1.0), 1: (0.2, 0.4)}
+    assert {epoch.answers: epoch.level for epoch in session.epochs.values()} == {0: 0.5, 1: 0.3}
+    lowered = [WireDatagram(one.source, one.target,
+                            one.payload[:14] + b"\0\0" + one.payload[16:])
+               if one.kind == captures.CONTROL else one for one in every]
+    seen = checked(lowered)
+    assert set(seen.complaints) == {"a turn of the dial that the client has not signed"}
+    assert [session.ranges for session in seen.sessions.values()] == [{0: (0.0, 1.0)}]
 
 
 def test_tags_after_a_key_change():

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kerberos_realms import Realms, keys
+from measure.messages import Traffic
 from protocols.kerberos import messages
 from studies.kerberos2002 import evidence, expected
-from studies.kerberos2002.captures import Traffic
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.said import Spoken

@@ -157,11 +157,11 @@ def test_a_study_without_roaming_has_advice_for_home_alone() -> None:
     assert len(advice.overview(found).rows) == len(APPLICATIONS)
 
 
-def test_what_was_not_measured_is_undecided() -> None:
-    """Without a stream or a time there is no yes; a limit that nobody asks for needs none."""
+def test_what_was_not_measured_is_no_answer() -> None:
+    """Without a stream and a time nothing is decided; a limit that nobody asks for needs none."""
     bare = replace(PRINTED, origin="measured", observations={})
     found = fit_of(bare, PRINTED.policies[-1], APPLICATIONS["voice"], "home")
-    assert (found.answer, found.fails) == ("undecided", ("interruption?", "rate?"))
+    assert (found.answer, found.fails) == ("not measured", ("interruption?", "rate?"))
     assert fit_of(bare, PRINTED.policies[-1], APPLICATIONS["file-transfer"], "home").answer == "yes"
     assert advice.advise(bare, "voice").rows
 

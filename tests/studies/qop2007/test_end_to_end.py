@@ -108,14 +108,13 @@ def test_captures_stand_behind_each_number(measured: dict[str, Record], shared_q
 
 @pytest.fixture(scope="module")
 def own(shared_qop: Qop) -> dict[str, Record]:
-    """Policies of a user's own, two of them from examples/, measured beside P1: by policy."""
+    """Today's policies, and two of a user's own, between two cells of a subnet: by policy."""
     (shared_qop.folder / "eap.yml").write_text(
         "id: WPA2-EAP\nname: 802.1X EAP-TLS, CCMP\nlayers:\n  link: {cipher: CCMP, keys: eap}\n"
         "  dot1x: {eap: TLS}\n")
-    examples = [str(PROJECT / "examples" / f"wpa{name}.yml") for name in ("2-psk", "3-sae")]
     done, records = shared_qop.run(
-        "own", *VIRTUAL, "--policy", "eap.yml", "--policy", examples[0], "--policy", examples[1],
-        "--repetitions", "1")
+        "own", *VIRTUAL, "--policies", "P1,M1,M3,M4,M8", "--policy", "eap.yml", "--policy",
+        str(PROJECT / "examples" / "wpa2-psk.yml"), "--scenarios", "E1", "--repetitions", "1")
     assert done.returncode == 0, done.stderr
     return {found.cell["policy"]: found for found in records.values()}
 
@@ -131,7 +130,7 @@ def test_users_own_policy(own: dict[str, Record]) -> None:
 
 def test_records_are_judged_anew_without_anybodys_files(
         own: dict[str, Record], shared_qop: Qop, tmp_path: Path) -> None:
-    """WEP, EAP, PSK, SAE: from an archive alone, all that was measured comes out the same."""
+    """EAP, PSK, SAE, OWE, TLS: from an archive alone, all that was measured comes out the same."""
     (shared_qop.folder / "eap.yml").rename(tmp_path / "eap.yml")
     packed = str(tmp_path / "own.tar.gz")
     assert shared_qop("export", "own", "--captures", "all", "-o", packed).returncode == 0
@@ -146,7 +145,31 @@ def test_every_authentication_is_whole(own: dict[str, Record]) -> None:
                for policy, found in own.items()}
     assert packets["WPA2-EAP"]["dot1x"] >= 13 + 4  # EAP-TLS, and the four-way handshake
     # Commit and confirm both ways, in place of two frames of open system authentication.
-    assert packets["WPA3-SAE"]["authentication"] == 4
+    assert packets["M3"]["authentication"] == packets["M3"]["foreign_authentication"] == 4
+
+
+def test_todays_links_are_proven(own: dict[str, Record]) -> None:
+    """OWE, SAE, PEAP: their exchanges, what is offered, what is hidden, and frames that open."""
+    for policy in ("M1", "M3", "M4"):
+        assert {"key management offered", "frames open with the keys in force",
+                "nobody leaves in clear"} <= checks(own[policy]).keys()
+    assert "OWE exchange" in checks(own["M1"])
+    assert body(own["M1"]).authentication_sum[:2] == ["mip_registration_home", "owe_home"]
+    assert {"SAE element", "SAE group", "beacons are protected"} <= checks(own["M3"]).keys()
+    assert {"inner method MSCHAPV2", "identity is hidden"} <= checks(own["M4"]).keys()
+
+
+def test_a_fast_transition_takes_four_frames(own: dict[str, Record]) -> None:
+    """EAP-TLS 1.3 at home, and two frames of authentication and association each after the move."""
+    assert {"fast transition", "TLS 1.3", "TLS group", "mutual authentication"} <= checks(
+        own["M8"]).keys()
+    moved = {phase.name.removeprefix("foreign_"): phase.packets for phase in body(own["M8"]).phases
+             if phase.name.startswith("foreign_")}
+    assert (moved["authentication"], moved["association"]) == (2, 2)
+    assert not {"scan", "dot1x", "four_way_handshake", "registration"} & moved.keys()
+    # In virtual time, where computing takes none: frames and their way alone.
+    handoff_s = {policy: body(record).handoff_s or 0.0 for policy, record in own.items()}
+    assert handoff_s["M8"] < handoff_s["M3"] < handoff_s["M4"]
 
 
 @pytest.mark.parametrize(("fault", "policy", "reason"), [

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from measure import dissect, in_force, mobility
+from measure import dissect, in_force, management, mobility
 from measure.dissect import Packet
+from measure.management import Management
 from measure.observed import Check, Observed
 from policies import Policy
 from recorded import (
@@ -60,13 +61,16 @@ def wpa2() -> Observed:
     values = {"captures": [{"point": "air", "file": "auth-air.pcap", "captured": 9, "dropped": 0}],
               "kernel": {"station": {"associated": "yes", "authorized": "yes"}}, "stamps": {}}
     return made(values, {"auth-air": [request, *frames], "auth-mn": [*keys, *registration],
-                         "auth-wire": [], "traffic-air": [], "traffic-wire": []})
+                         "auth-wire": [], "traffic-air": [], "traffic-wire": []},
+                (Management(0.5, management.BEACON, ACCESS_POINT, ALL_SYSTEMS, protected=False,
+                            akms=(2,)),))
 
 
-def made(values: dict[str, Any], found: dict[str, list[Packet]]) -> Observed:
-    """What the mobile node of N2 left, with these raw values and packets."""
+def made(values: dict[str, Any], found: dict[str, list[Packet]],
+         managed: tuple[Management, ...] = ()) -> Observed:
+    """What the mobile node of N2 left, with these raw values, packets and management frames."""
     return Observed(values, found, MAC, macs=frozenset({MAC}), addresses=frozenset({ADDRESS}),
-                    agents=frozenset({PEER}), home_agent=PEER)
+                    agents=frozenset({PEER}), home_agent=PEER, management=managed)
 
 
 # The recordings ------------------------------------------------------------------------------
@@ -505,6 +509,16 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
     assert failing(POLICIES["P1"], seen) == {CROSSING}
 
 
+OFFERED = "key management offered"
+
+
+def test_an_access_point_that_offers_less_as_well_fails_alone() -> None:
+    """Of a network that other stations may join by weaker means, the policy says too much."""
+    seen = wpa2()
+    offers = (*seen.management, replace(seen.management[0], akms=(2, 1)))
+    assert failing(WPA2, replace(seen, management=offers)) == {OFFERED}
+
+
 WPA2_MUTATIONS: list[tuple[str, str, Mutation]] = [
     ("clear frame", CCMP, change("auth-air", data, only=0, protected=False)),
     ("TKIP in place of CCMP", CCMP,
@@ -619,7 +633,7 @@ def test_frames_that_do_not_open_fail_alone() -> None:
 def test_every_check_has_a_mutation() -> None:
     """No check of any policy is left without a case that makes it fail."""
     known = {expected for _, _, expected, _ in MUTATIONS} | {SUCCESS}
-    known |= {expected for _, expected, _ in WPA2_MUTATIONS} | {CROSSING}
+    known |= {expected for _, expected, _ in WPA2_MUTATIONS} | {CROSSING, OFFERED}
     names = {check.check for policy in POLICIES.values() for recording in ("P12", *ELSEWHERE)
              for check in in_force.verify(policy, observed(recording))}
     names |= {check.check for check in in_force.verify(WPA2, wpa2())}
@@ -689,16 +703,8 @@ def test_passphrase_and_sae_are_told_apart() -> None:
         "link": {"cipher": "CCMP", "keys": "sae", "pmf": 2}}})
     seen = wpa2()
     seen.raw["kernel"]["station"]["MFP"] = "yes"
-    assert failing(sae, seen) == {MANAGED, "SAE exchange"}
-
-
-def test_protected_management_frames_are_proven() -> None:
-    """A policy that requires PMF is not proven by a station without (the kernel says MFP: no)."""
-    pmf = Policy.model_validate({"id": "W2", "name": "WPA2", "layers": {
-        "link": {"cipher": "CCMP", "keys": "psk", "pmf": 2}}})
-    seen = wpa2()
-    seen.raw["kernel"]["station"]["MFP"] = "no"
-    assert failing(pmf, seen) == {"management frames are protected"}
+    assert failing(sae, seen) == {MANAGED, OFFERED, "SAE exchange", "SAE group",
+                                  "protection of management frames negotiated"}
 
 
 # The reason of a failed repetition -----------------------------------------------------------

@@ -52,7 +52,7 @@ def elsewhere(tmp_path: Path) -> Path:
     project = tmp_path / "checkout"
     for room in ("analysis", "guest", "harness", "measure", "policies", "studies", "topologies"):
         shutil.copytree(PROJECT / room, project / room,
-                        ignore=shutil.ignore_patterns("__pycache__", "P*.yml"))
+                        ignore=shutil.ignore_patterns("P*.yml"))
     for data in ("scenarios", "media", "networks"):
         shutil.rmtree(project / "topologies" / data)
         (project / "topologies" / data).mkdir()

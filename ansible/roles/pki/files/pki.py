@@ -77,7 +77,11 @@ KEYS = {
     "rsa1024": ["rsa:1024"],
     "rsa2048": ["rsa:2048"],
     "p256": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+    "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
 }
+
+#: What a key of this kind signs; the 192-bit suite takes nothing less.
+DIGESTS = {"p384": "sha384"}
 
 
 class PkiError(Exception):
@@ -150,6 +154,7 @@ def sign(
     *,
     extensions: str = "",
     is_expired: bool = False,
+    key: str = "rsa2048",
 ) -> None:
     """Make `kind`.pem in `folder` by ISSUER.key and ISSUER.pem; a root signs itself (None)."""
     (folder / "index").write_text("")
@@ -170,6 +175,8 @@ def sign(
         "-notext",
         "-config",
         "openssl.cnf",
+        "-md",
+        DIGESTS.get(key, "sha256"),
         "-extensions",
         extensions or kind,
         "-startdate",
@@ -240,13 +247,14 @@ def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
 def make_further_authority(folder: Path, form: Form) -> None:
     """Make a root and what leads from it to a certificate; the last one's key signs those."""
     request(folder, "root", "root", form.key)
-    sign(folder, "root", None)
+    sign(folder, "root", None, key=form.key)
     issuer, chain = "root", ""
     for number in range(1, form.chain):
         name = f"intermediate{number}"
         request(folder, f"qop{number}", name, form.key)
         is_last = number == form.chain - 1
-        sign(folder, name, folder / issuer, extensions="intermediate" if is_last else "root")
+        extensions = "intermediate" if is_last else "root"
+        sign(folder, name, folder / issuer, extensions=extensions, key=form.key)
         chain = (folder / f"{name}.pem").read_text() + chain
         issuer = name
     (folder / "chain.pem").write_text(chain)
@@ -271,7 +279,8 @@ def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
         store.make(form.authority)
         usual = form.authority == "authority"
         issuer, rest = ("intermediate", "intermediate.pem") if usual else ("issuer", "chain.pem")
-        sign(folder, kind, store.path(form.authority, issuer), is_expired=form.is_expired)
+        signer = store.path(form.authority, issuer)
+        sign(folder, kind, signer, is_expired=form.is_expired, key=form.key)
         rest_of_chain = store.path(form.authority, rest).read_text()
         (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + rest_of_chain)
         (folder / f"{kind}.key").rename(folder / "key.pem")
@@ -300,14 +309,15 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     """What the node gets: path below its folder -> (unit, file in the unit)."""
     files: dict[str, tuple[str, str]] = {}
     if options.eap != "none":
-        folder = "pki" if options.eap == "client" else "freeradius/pki"
+        folder = "freeradius/pki" if options.eap == "server" else "pki"
         form = Form(options.key, options.chain, options.expired)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know the root alone, so each sends the intermediate along.
         root = "rogue" if options.trust == "rogue" else form.authority
         files[f"{folder}/ca.pem"] = (root, "root.pem")
-        files[f"{folder}/cert.pem"] = (unit, "cert.pem")
-        files[f"{folder}/key.pem"] = (unit, "key.pem")
+        if options.eap != "trusting":
+            files[f"{folder}/cert.pem"] = (unit, "cert.pem")
+            files[f"{folder}/key.pem"] = (unit, "key.pem")
     if options.peer:
         own = f"ipsec-{options.name}"
         files[f"swanctl/private/{options.name}.pem"] = (own, "key.pem")
@@ -342,7 +352,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True, help="the node's folder")
     parser.add_argument("--name", required=True, help="the node's name")
-    parser.add_argument("--eap", choices=["none", "client", "server"], default="none")
+    parser.add_argument("--eap", choices=["none", "client", "server", "trusting"], default="none")
     parser.add_argument("--trust", choices=["ca", "rogue"], default="ca")
     parser.add_argument("--subject", default="", help="whom a certificate names; the node")
     parser.add_argument("--key", choices=[*KEYS], default="rsa2048")

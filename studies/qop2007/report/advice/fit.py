@@ -14,7 +14,7 @@ from studies.qop2007.metrics import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
 from studies.qop2007.report.advice.applications import Limits
 from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
 
-Answer = Literal["yes", "no", "undecided"]
+Answer = Literal["yes", "no", "undecided", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,11 @@ def fit_of(basis: Basis, policy: ScoredPolicy, limits: Limits, kind: Kind) -> Fi
     calls = None
     if limits.rate_bps and throughput:
         calls = scaled(throughput.estimate, 1 / limits.rate_bps, whole=True)
-    return Fit(policy, _all(checks.values()), fails, interruptions, loss, throughput, calls,
-               _cost(basis, policy, limits, kind))
+    answer = _all(checks.values())
+    if answer == "undecided" and not interruptions and throughput is None:
+        answer = "not measured"
+    return Fit(policy, answer, fails,
+               interruptions, loss, throughput, calls, _cost(basis, policy, limits, kind))
 
 
 def scaled(estimate: Estimate | None, factor: float, *, whole: bool = False) -> Estimate | None:

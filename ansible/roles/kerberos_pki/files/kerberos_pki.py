@@ -1,0 +1,192 @@
+"""Make the certificates of PKINIT for all realms of a run, and hand a node's out to its folder.
+
+The store's one unit, `kerberos-BITS`, is a folder that appears whole (made beside, then renamed)
+and never changes afterwards, so any number of playbooks may share it. It holds the anchor, a
+certificate for each KDC, the user's, and those that negative controls show in its place.
+
+Prints one line for each unit made and each file written; nothing when all was there already.
+"""
+
+# ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+#: RFC 4556: a principal's name in a certificate, and what its key is for.
+PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
+CLIENT, KDC = x509.ObjectIdentifier("1.3.6.1.5.2.3.4"), x509.ObjectIdentifier("1.3.6.1.5.2.3.5")
+OTHER_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.5.7.3.2")
+NT_PRINCIPAL, NT_SERVICE = 1, 2
+#: Files of a client by what is in them; the first is the user's, the others are of controls.
+WRONG = ("another-user", "no-purpose", "expired", "rogue")
+# A guest's clock is the host's, but a lab machine's may be off by hours.
+STARTS_BEFORE_NOW, LASTS = dt.timedelta(hours=12), dt.timedelta(days=7)
+_LONG = 0x80
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Who signs: a certificate and its key."""
+
+    certificate: x509.Certificate
+    key: rsa.RSAPrivateKey
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom a certificate is for: its common name, its principals by realm, what its key is for."""
+
+    name: str
+    principals: tuple[tuple[str, int, str], ...]
+    purpose: x509.ObjectIdentifier
+    is_expired: bool = False
+
+
+def tagged(tag: int, content: bytes) -> bytes:
+    """A value in DER."""
+    size = len(content)
+    if size < _LONG:
+        return bytes([tag, size]) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, _LONG | len(length)]) + length + content
+
+
+def principal_name(realm: str, kind: int, name: str) -> bytes:
+    """A KRB5PrincipalName (RFC 4556, 3.2.2) in DER."""
+    def text(value: str) -> bytes:
+        return tagged(0x1B, value.encode())
+
+    parts = tagged(0x30, b"".join(map(text, name.split("/"))))
+    named = tagged(0x30, tagged(0xA0, tagged(2, bytes([kind]))) + tagged(0xA1, parts))
+    return tagged(0x30, tagged(0xA0, text(realm)) + tagged(0xA1, named))
+
+
+def builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
+            *, is_expired: bool = False) -> x509.CertificateBuilder:
+    """What every certificate says."""
+    now = dt.datetime.now(dt.UTC)
+    first, last = now - STARTS_BEFORE_NOW, now + LASTS
+    if is_expired:
+        first, last = first - LASTS, first
+    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return x509.CertificateBuilder(
+        issuer_name=issuer or own, subject_name=own, public_key=key.public_key(),
+        serial_number=x509.random_serial_number(), not_valid_before=first, not_valid_after=last)
+
+
+def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Without it, MIT's KDC says "inconsistent key purpose" of a user's certificate."""
+    return x509.KeyUsage(
+        digital_signature=True, content_commitment=False, key_encipherment=not signs_certificates,
+        data_encipherment=False, key_agreement=not signs_certificates,
+        key_cert_sign=signs_certificates, crl_sign=signs_certificates, encipher_only=False,
+        decipher_only=False)
+
+
+def authority(name: str, bits: int) -> Authority:
+    """An authority that signs itself."""
+    key = rsa.generate_private_key(65537, bits)
+    made = (builder(name, key, None)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(key_usage(signs_certificates=True), critical=True))
+    return Authority(made.sign(key, hashes.SHA256()), key)
+
+
+def write(folder: Path, file: str, subject: Subject, signer: Authority, bits: int) -> None:
+    """A key and its certificate, as FILE.key and FILE.pem."""
+    key = rsa.generate_private_key(65537, bits)
+    names = [x509.OtherName(PRINCIPAL_NAME, principal_name(*principal))
+             for principal in subject.principals]
+    made = (builder(subject.name, key, signer.certificate.subject, is_expired=subject.is_expired)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(key_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([subject.purpose]), critical=False))
+    (folder / f"{file}.pem").write_bytes(
+        made.sign(signer.key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    (folder / f"{file}.key").write_bytes(key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def make(folder: Path, realms: list[str], user: str, bits: int) -> None:
+    """All certificates of a run."""
+    anchor, rogue = authority("realms", bits), authority("rogue", bits)
+    for name, signer in (("ca", anchor), ("rogue-ca", rogue)):
+        (folder / f"{name}.pem").write_bytes(signer.certificate.public_bytes(Encoding.PEM))
+    for realm in realms:
+        write(folder, f"kdc-{realm}", Subject(
+            f"kdc {realm}", ((realm, NT_SERVICE, f"krbtgt/{realm}"),), KDC), anchor, bits)
+
+    def of(name: str) -> tuple[tuple[str, int, str], ...]:
+        return tuple((realm, NT_PRINCIPAL, name) for realm in realms)
+
+    write(folder, "user", Subject(user, of(user), CLIENT), anchor, bits)
+    write(folder, "another-user", Subject("mallory", of("mallory"), CLIENT), anchor, bits)
+    write(folder, "no-purpose", Subject(user, of(user), OTHER_PURPOSE), anchor, bits)
+    write(folder, "expired", Subject(user, of(user), CLIENT, is_expired=True), anchor, bits)
+    write(folder, "rogue", Subject(user, of(user), CLIENT), rogue, bits)
+
+
+def unit_of(store: Path, options: argparse.Namespace) -> Path:
+    """The store's unit, made if it is not there; a second maker waits for the first."""
+    unit = store / f"kerberos-{options.bits}"
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (store / f".{unit.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not unit.is_dir():
+            for stale in store.glob(f".{unit.name}.made.*"):  # a killed maker's
+                shutil.rmtree(stale)
+            folder = Path(tempfile.mkdtemp(prefix=f".{unit.name}.made.", dir=store))
+            make(folder, sorted(options.realm), options.user, options.bits)
+            folder.rename(unit)
+            print(f"made {unit.name}", flush=True)
+    return unit
+
+
+def files_of(kdc_of: str) -> dict[str, str]:
+    """What a node gets, by its name there: what it is called in the unit."""
+    if kdc_of:
+        return {"ca.pem": "ca.pem", **{f"kdc.{end}": f"kdc-{kdc_of}.{end}"
+                                       for end in ("pem", "key")}}
+    names = [f"{name}.{end}" for name in ("user", *WRONG) for end in ("pem", "key")]
+    return {name: name for name in ("ca.pem", "rogue-ca.pem", *names)}
+
+
+def main() -> int:
+    """Make what is missing, hand out what is not there or differs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--bits", type=int, required=True)
+    parser.add_argument("--user", required=True)
+    parser.add_argument("--realm", action="append", required=True)
+    parser.add_argument("--kdc-of", default="")
+    options = parser.parse_args()
+    os.umask(0o077)
+    unit, place = unit_of(options.store, options), options.output / "pkinit"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, source in files_of(options.kdc_of).items():
+        content = (unit / source).read_bytes()
+        target = place / name
+        if not target.exists() or target.read_bytes() != content:
+            target.write_bytes(content)
+            print(f"wrote {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

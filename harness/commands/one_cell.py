@@ -1,0 +1,52 @@
+"""Options that choose one cell of a study, for commands that look at one and not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import options
+from harness.engine import request
+from harness.engine.request import RunRequest
+from studies.study import Study
+
+_LEVEL = "level_of_"
+
+
+def levels(study: Study, unless_asked: Mapping[str, str]) -> list[click.Parameter]:
+    """An option for a level of each factor."""
+    return [click.Option([f"--{factor.name}", f"{_LEVEL}{factor.name}"],
+                         default=unless_asked.get(factor.name), show_default=True,
+                         help=f"{factor.title}: a name, or a file where the study takes files.")
+            for factor in study.factors]
+
+
+def request_of(study: Study, own: Mapping[str, Any],
+               sets: Mapping[str, str] | None = None) -> RunRequest:
+    """One level of each factor, by name or from a file; others are those of the first such cell."""
+    levels: dict[str, list[str]] = {}
+    files: dict[str, list[Path]] = {}
+    for factor in study.factors:
+        text = own[f"{_LEVEL}{factor.name}"]
+        if text is not None and factor.file_option and text.endswith((".yml", ".yaml")):
+            files[factor.name] = [Path(text)]
+        elif text is not None:
+            levels[factor.name] = [text]
+    open_factors = [factor.name for factor in study.factors
+                    if factor.name not in {*levels, *files}]
+    if open_factors:
+        there = {factor.name: request.read(
+            study, factor, levels.get(factor.name, ()), files.get(factor.name, ()))
+            for factor in study.factors}
+        chosen = {name: every if name in open_factors else every[-1:]
+                  for name, every in there.items()}
+        with request.of_study(study, "cells"):
+            first = next(iter(study.cells(chosen)), None)
+        if first is not None:
+            levels |= {name: [first.ids[name]] for name in open_factors}
+    asked = options.asked_of(own)
+    return RunRequest(study, levels=levels, files=files, options=asked, is_single=True,
+                      sets={name: text for name, text in (sets or {}).items() if name not in asked})

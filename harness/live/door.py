@@ -1,0 +1,52 @@
+"""A door is where a page is found; a run's stays the same while its servers come and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ADDRESS = "127.0.0.1"
+#: Below a results folder; hidden files are the run's own, and no archive takes them along.
+FILE = ".page"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A port (0: any that is free), and the token in the address."""
+
+    port: int = 0
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+
+def of(folder: Path, port: int) -> Door:
+    """The door of a folder's page: the same as before where that is possible."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        before = json.loads((folder / FILE).read_text())
+        kept = Door(int(before["port"]), str(before["token"]))
+        if len(kept.token) >= len(Door().token) and port in (0, kept.port) and _is_free(kept.port):
+            return kept
+    return Door(port)
+
+
+def keep(folder: Path, door: Door) -> None:
+    """Remember it, for this user alone. A folder that takes no files goes without."""
+    with suppress(OSError):
+        (folder / FILE).unlink(missing_ok=True)
+        descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"port": door.port, "token": door.token}, file)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError:
+            return False
+    return True

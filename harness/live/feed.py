@@ -1,0 +1,77 @@
+"""A feed hands what is said of a run to every page that looks on, also to those that come late."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Of fleeting lines, a page that comes late gets those of so many seconds.
+WINDOW_S = 60.0
+#: Pages are handed what is new at most this often.
+EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class FeedLine:
+    """One line: its number in the feed, its JSON, when it came, and whether it is soon stale."""
+
+    number: int
+    text: str
+    at_s: float
+    is_fleeting: bool
+
+
+class Feed:
+    """Lines in their order.
+
+    `boot` tells this feed from one before it. `fleeting` names reports of which only the newest
+    matter.
+    """
+
+    def __init__(self, fleeting: Collection[str] = ()) -> None:
+        self.boot = secrets.token_hex(4)
+        self._fleeting = frozenset(fleeting)
+        self._lasting: list[FeedLine] = []
+        self._newest: deque[FeedLine] = deque()
+        self._count = 0
+        self._changed = threading.Condition()
+        self._is_over = False
+
+    def say(self, document: Mapping[str, Any]) -> None:
+        """Add a line."""
+        now_s = time.monotonic()
+        with self._changed:
+            said = FeedLine(self._count, json.dumps(document), now_s,
+                        document.get("name") in self._fleeting)
+            self._count += 1
+            (self._newest if said.is_fleeting else self._lasting).append(said)
+            while self._newest and self._newest[0].at_s + WINDOW_S < now_s:
+                self._newest.popleft()
+            self._changed.notify_all()
+
+    def begin(self) -> None:
+        """Forget all: what follows is of another repetition."""
+        with self._changed:
+            self._lasting.clear()
+            self._newest.clear()
+
+    def end(self) -> None:
+        """Let everybody go."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def since(self, number: int, patience_s: float) -> Sequence[FeedLine] | None:
+        """What was said from a number on, after waiting for it; None once the feed is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._count > number, patience_s)
+            if self._is_over:
+                return None
+            there = [said for said in (*self._lasting, *self._newest) if said.number >= number]
+        return sorted(there, key=lambda said: said.number)

@@ -1,0 +1,35 @@
+"""A recording is all that a page would have been told of a repetition that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine.events import REPORTS, read
+from harness.errors import UserError
+from harness.live.tail import about, evidence
+from studies.study import LivePage, StudyError
+
+
+def repetitions(folder: Path) -> list[str]:
+    """The repetitions of a folder that have a record. Raises UserError without any."""
+    names = sorted(path.stem for path in (folder / "records").glob("*.json"))
+    if not names:
+        raise UserError(f"{folder}: has no record to replay; measure something with './qop run'")
+    return names
+
+
+def lines(folder: Path, repetition: str, page: LivePage) -> list[Mapping[str, Any]]:
+    """All lines of a repetition, in order. Raises StudyError if too little of it is kept."""
+    attempts: list[list[Mapping[str, Any]]] = [[]]
+    for event in read(folder / REPORTS / f"{repetition}.jsonl"):
+        if event["event"] == "attempt":
+            attempts.append([])
+        attempts[-1].append(event)
+    reports: list[Mapping[str, Any]] = attempts[-1]
+    if not any(report.get("name") in page.fleeting for report in reports):
+        reports = list(page.recorded(folder, repetition))  # nobody could look on then
+    if not reports:
+        raise StudyError(f"{repetition}: nothing is kept that could be replayed; choose another")
+    return [about(folder, repetition, page), *reports, evidence(folder, repetition)]

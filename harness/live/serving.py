@@ -1,0 +1,212 @@
+"""A server for pages on this machine: who has its address sees a run and can speak to it.
+
+It listens on 127.0.0.1 only. Everything is below a random token, and requests that name another
+host or come from another page are refused, so that no other user, and no page of another origin in
+the user's own browser (DNS rebinding included), gets anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.errors import UserError
+from harness.live.door import ADDRESS, Door
+from harness.live.feed import EVERY_S, Feed
+from studies.study import StudyError
+
+ASSETS = Path(__file__).parent / "assets"
+#: What is served below the token, by its ending; nothing else is.
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_MAX_BODY_BYTES = 4096
+_ALIVE_S = 5.0
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+
+
+class PageSource(Protocol):
+    """What a server shows: a run that lasts, or recordings."""
+
+    #: Where a run's lines come from; None for recordings.
+    feed: Feed | None
+
+    def mode(self) -> Mapping[str, Any]:
+        """What a page is to know first: whether it is a replay, and of what."""
+
+    def recording(self, name: str) -> Mapping[str, Any]:
+        """All lines of a repetition. Raises UserError, StudyError."""
+
+    def tell(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Say something to the run. Raises UserError."""
+
+
+class PageServer:
+    """Serves one page in threads of its own. A context manager."""
+
+    def __init__(self, shown: PageSource, page: Path, door: Door) -> None:
+        self.token = door.token
+        files = {f"live/{file.name}": file for file in ASSETS.iterdir()}
+        files |= {file.name: file for file in page.iterdir()}
+        files = {name: file for name, file in files.items() if file.suffix in _KINDS}
+        handler = type("Handler", (_Handler,), {"shown": shown, "files": files,
+                                                "token": self.token, "over": threading.Event()})
+        self._over: threading.Event = handler.over  # type: ignore[attr-defined]
+        try:
+            self._http = ThreadingHTTPServer((ADDRESS, door.port), handler)
+        except OSError as error:
+            raise UserError(f"port {door.port}: {error.strerror}; choose another with --port"
+                            ) from None
+        self._http.daemon_threads = True
+        self.port = self._http.server_address[1]
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"http://{ADDRESS}:{self.port}/{self.token}/"
+
+    def __enter__(self) -> PageServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    shown: PageSource
+    files: Mapping[str, Path]
+    token: str
+    over: threading.Event
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "qop", ""
+
+    def do_GET(self) -> None:
+        path = self._path()
+        if path is None:
+            return
+        name, _, _ = path.partition("?")
+        if name == "lines" and self.shown.feed is not None:
+            self._stream(self.shown.feed)
+        elif name == "mode":
+            self._answer(HTTPStatus.OK, self.shown.mode())
+        elif name.startswith("recording/"):
+            self._recording(name.removeprefix("recording/"))
+        elif file := self.files.get(name or "page.html"):
+            self._send(HTTPStatus.OK, _KINDS[file.suffix], file.read_bytes())
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is no such thing here")
+
+    def do_POST(self) -> None:
+        path = self._path()
+        if path is None:
+            return
+        length = self.headers.get("Content-Length", "")
+        if path != "tell" or not length.isdecimal() or int(length) > _MAX_BODY_BYTES or (
+                self.headers.get("Content-Type") != "application/json"):
+            self.close_connection = True
+            self._refuse(HTTPStatus.BAD_REQUEST, "a message is a small JSON object")
+            return
+        try:
+            message = json.loads(self.rfile.read(int(length)))
+        except ValueError:
+            message = None
+        if not isinstance(message, dict) or "do" in message:
+            self._refuse(HTTPStatus.BAD_REQUEST, "a message is a JSON object without 'do'")
+            return
+        try:
+            self._answer(HTTPStatus.OK, self.shown.tell(message))
+        except UserError as error:
+            self._refuse(HTTPStatus.CONFLICT, str(error))
+
+    # --- who may ask -------------------------------------------------------------------------
+
+    def _path(self) -> str | None:
+        """What is asked for below the token; None, and refused, where it is not ours to give."""
+        _, token, *rest = [*self.path.split("/", 2), "", ""]
+        is_right = hmac.compare_digest(token.encode(), self.token.encode())
+        if is_right and self._is_of_this_page():
+            return rest[0]
+        self.close_connection = True
+        self._refuse(HTTPStatus.FORBIDDEN, "use the address that the command has printed")
+        return None
+
+    def _is_of_this_page(self) -> bool:
+        """Whether the request is for this host, and of no other origin's page."""
+        host = f"{ADDRESS}:{self.server.server_address[1]}"  # type: ignore[index]
+        origin = self.headers.get("Origin")
+        if self.headers.get("Host") != host or self.headers.get_all("Host", [])[1:]:
+            return False
+        if origin is None:  # a browser always names that of a POST
+            return self.command == "GET" and self.headers.get("Sec-Fetch-Site", "none") in {
+                "none", "same-origin"}
+        return origin == f"http://{host}"
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def _stream(self, feed: Feed) -> None:
+        """Server-sent events: all lines from where the page has left, until it goes."""
+        boot, _, number = self.headers.get("Last-Event-ID", "").partition("-")
+        following = int(number) + 1 if boot == feed.boot and number.isdecimal() else 0
+        self._head(HTTPStatus.OK, "text/event-stream")
+        self.close_connection = True
+        parts = ["retry: 500\n\n"]
+        if following == 0:
+            parts.append("event: reset\ndata: {}\n\n")
+        with suppress(OSError):
+            while True:
+                self.wfile.write("".join(parts or [": alive\n\n"]).encode())
+                said = feed.since(following, _ALIVE_S)
+                if said is None or self.over.is_set():
+                    return
+                parts = [f"id: {feed.boot}-{line.number}\ndata: {line.text}\n\n" for line in said]
+                following = said[-1].number + 1 if said else following
+                time.sleep(EVERY_S / 2)  # what comes together goes together
+
+    def _recording(self, name: str) -> None:
+        try:
+            self._answer(HTTPStatus.OK, self.shown.recording(name))
+        except (UserError, StudyError) as error:
+            self._refuse(HTTPStatus.NOT_FOUND, str(error))
+
+    def _answer(self, status: HTTPStatus, document: Mapping[str, Any]) -> None:
+        self._send(status, "application/json", json.dumps(document).encode())
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self._answer(status, {"error": why})
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        with suppress(OSError):
+            self._head(status, kind, len(content))
+            self.wfile.write(content)
+
+    def _head(self, status: HTTPStatus, kind: str, length: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        if self.close_connection or length is None:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the terminal is the run's."""

@@ -1,0 +1,183 @@
+"""Arrival is how one mobile node gets onto the network, step by step, and what that leaves behind.
+
+Times are on the wall clock of the machine, which also stamps the captures. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from measure import kernel, port
+from measure.access import Access
+from measure.errors import MeasureError
+from measure.port import PortCheck
+from measure.station import LINK_S
+from measure.workload import Session
+from topologies.model import ACCESS_POINT, HOME_AGENT, Scenario
+
+#: How long the first packet may take.
+DATA_S = 2
+
+
+class Arrival:
+    """The steps of one mobile node onto the network; raw values and stamps go to a session.
+
+    `raw` has `events`, `kernel` and `registration` afterwards, those of a visited network with the
+    prefix `foreign_`.
+    """
+
+    def __init__(self, access: Access, scenario: Scenario, session: Session, *,
+                 keeps_keys: bool = False) -> None:
+        self.access = access
+        #: Whether it moves on with the keys that it has, and without leaving first.
+        self._keeps_keys = keeps_keys
+        self.scenario = scenario
+        self.station = access.station(scenario.mobile_node)
+        self._session = session
+        self._testbed = access.site.testbed
+        self._nodes = access.site.network.nodes
+        self._keys_before: dict[str, int] = {}
+        session.raw.update(events=[], kernel={}, keeps_keys=keeps_keys)
+
+    @property
+    def peer(self) -> str:
+        """The address of the node that the mobile node talks to."""
+        return self._nodes[self.scenario.peer].address
+
+    def begin(self) -> None:
+        """From nothing: take off what was there, and note what is left all the same."""
+        self.access.reset(self.scenario)
+        self._session.raw["left"] = self.access.left(self.scenario)
+        self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
+
+    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
+        """Everything from the first probe to the first answered packet, at one access point."""
+        raw, station = self._session.raw, self.station
+        self._session.stamp(f"{prefix}start")
+        try:
+            self._join(access_point, has_moved=bool(prefix))
+        finally:
+            self._session.stamp(f"{prefix}link")
+            raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        if not (prefix and self._keeps_keys):
+            station.register()
+            raw[f"{prefix}registration"] = station.registration.history
+        self._session.stamp(f"{prefix}registered")
+        if not (prefix and self._stays_in_subnet):
+            station.tunnel(anew=amid_traffic)
+        self._session.stamp(f"{prefix}tunnel")
+        answered = station.ping(self.peer, DATA_S)
+        self._session.stamp(f"{prefix}first_packet")
+        # Once more: the access point opens its port a frame later than the station.
+        raw["kernel"][f"{prefix}station"] = self._flags(access_point)
+        raw.setdefault("link_keys", []).extend(kernel.link_keys(station.mac))
+        if not answered:
+            raise MeasureError("data", f"{station.name}: associated, but no packet "
+                               f"comes back from {self.peer} within {DATA_S:g} s")
+
+    def arrive(self) -> None:
+        """At home, and where the scenario says so, from there to the visited network."""
+        self.get_on(self.scenario.home)
+        if self.scenario.roams_to:
+            self.move(self.scenario.roams_to)
+
+    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
+        """From home to where the scenario leads: on with the keys there are, or from nothing."""
+        self._session.stamp("handoff")
+        if not self._keeps_keys:
+            self.station.leave(keeps_tunnel=self._stays_in_subnet)
+        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
+
+    def _join(self, access_point: str, *, has_moved: bool) -> None:
+        """Associate with an access point: with it alone, or as one of those to move among."""
+        if not self._keeps_keys:
+            self.access.join(self.station, access_point)
+            return
+        if has_moved:
+            self.station.move(self._nodes[access_point])
+        else:
+            others = [self._nodes[name] for name in self._nodes_of(ACCESS_POINT)
+                      if name != access_point]
+            self.station.join_first(self._nodes[access_point], others)
+        self.access.let_in(self.station, access_point)
+
+    @property
+    def _stays_in_subnet(self) -> bool:
+        """Whether the mobile node keeps its agent, and so its tunnel, where it moves to."""
+        return self.scenario.foreign_agent is None
+
+    def check_port(self, out: Path) -> dict[str, Any]:
+        """What passes an access point that has not authorized the mobile node; asked once each.
+
+        Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
+        """
+        known = self.access.port_checks
+        if self.station.name not in known:
+            known[self.station.name] = self._port_closed(out)
+        check = known[self.station.name]
+        for summary, octets in check.captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        return check.raw
+
+    def ipsec_state(self, moment: str) -> None:
+        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
+        if self.access.has_ipsec:
+            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
+
+    def rest_of_the_path(self) -> None:
+        """Note what the kernels say of the companions, and of the tunnel between the agents."""
+        of_nodes, agents = self._session.raw["kernel"], self._nodes_of(HOME_AGENT)
+        of_nodes["companions"] = {
+            name: {"station": self._flags(self.scenario.home_of(name), name),
+                   "sas": self._pair(name, self._nodes[name].agent or "")
+                   if self.access.has_ipsec else {}}
+            for name in self.scenario.companions}
+        if self.access.has_ipsec and len(agents) > 1:
+            of_nodes["agents"] = self._between(
+                agents, {self._nodes[agent].outer_address for agent in agents})
+
+    def _nodes_of(self, duty: str) -> list[str]:
+        return self.scenario.network.of_duty(duty)
+
+    def _pair(self, station: str, agent: str) -> dict[str, Any]:
+        return self._between((station, agent), {self._nodes[station].address,
+                                                self._nodes[agent].address})
+
+    def _between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
+        """The SAs of these nodes between two addresses."""
+        return {node: [state for state in kernel.xfrm_states(self._testbed, node)
+                       if {state["src"], state["dst"]} == ends] for node in nodes}
+
+    def finish(self) -> None:
+        """Note what is only complete when the repetition ends."""
+        self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
+        self._session.raw["ike_sas"] = self.station.ike_sas
+        self._session.raw["tls_keys"] = [
+            line for node, keys in self.access.tls_keys().items()
+            for line in keys[self._keys_before.get(node, 0):]]
+
+    def _port_closed(self, out: Path) -> PortCheck:
+        """Associate while the authentication server is held still: nothing may pass the port."""
+        asked_s = time.time()
+        captures: list[tuple[dict[str, Any], bytes]] = []
+        self.access.reset(self.scenario)
+        supplicant = self.station.supplicant
+        with self.access.silent_radius(self.scenario.agent):
+            self.station.begin(self._nodes[self.scenario.home])
+            associated = supplicant.wait({"Associated"}, time.monotonic() + LINK_S) is not None
+            flags = self._flags(self.scenario.home)
+            if associated:
+                captures = port.knock(self.access.site, self.scenario, self.station, out)
+        self.access.reset(self.scenario)
+        return PortCheck({"at_s": asked_s, "associated": associated,
+                          "authorized": flags.get("authorized", "unknown")}, captures)
+
+    def _flags(self, access_point: str, station: str = "") -> dict[str, str]:
+        """What an access point's kernel says of a station, by default the mobile node."""
+        stations = kernel.station_flags(self._testbed, access_point,
+                                        self._nodes[access_point].radio_interface)
+        return stations.get(self.access.station(station or self.station.name).mac, {})

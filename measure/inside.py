@@ -1,0 +1,62 @@
+"""What EAP says inside TLS is read from a capture, with the keys that its server told."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure import fields
+
+_NAMES = ("frame.time_epoch", "eth.src", "eap.type", "eap.identity", "tls.handshake.type",
+          "tls.handshake.extensions.supported_version", "tls.handshake.extensions_key_share_group",
+          "tls.handshake.ciphersuite", "tls.handshake.server_named_curve",
+          "tls.handshake.version", "diameter.avp.code", "data.data")
+#: The dissector takes an identity request inside for the beginning of another conversation.
+_PLAIN = ("--disable-protocol", "peap")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One EAP frame of a mobile node's interface, as far as it and the keys tell."""
+
+    time_s: float
+    source: str
+    types: tuple[int, ...]
+    identities: tuple[str, ...]
+    handshakes: tuple[int, ...]
+    #: What a hello offers or chooses: versions, groups of key shares, suites, a named curve.
+    versions: tuple[int, ...]
+    groups: tuple[int, ...]
+    suites: tuple[int, ...]
+    curves: tuple[int, ...]
+    #: Attributes that TTLS carries, and what PEAP does.
+    attributes: tuple[int, ...]
+    data: tuple[bytes, ...]
+
+
+def read(capture: Path, keys: Sequence[str]) -> list[Inside]:
+    """The EAP frames of a capture; `keys` are lines of an SSLKEYLOGFILE. Raises MeasureError."""
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
+        file.write("".join(f"{line}\n" for line in keys))
+        file.flush()
+        rows = fields.read(capture, _NAMES, "eap",
+                           options=[*_PLAIN, "-o", f"tls.keylog_file:{file.name}"])
+    return [_frame(dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def _frame(c: Mapping[str, str]) -> Inside:
+    versions = _numbers(c["tls.handshake.extensions.supported_version"]) or _numbers(
+        c["tls.handshake.version"])
+    return Inside(
+        float(c["frame.time_epoch"]), c["eth.src"].partition(",")[0], _numbers(c["eap.type"]),
+        tuple(filter(None, c["eap.identity"].split(","))), _numbers(c["tls.handshake.type"]),
+        versions, _numbers(c["tls.handshake.extensions_key_share_group"]),
+        _numbers(c["tls.handshake.ciphersuite"]), _numbers(c["tls.handshake.server_named_curve"]),
+        _numbers(c["diameter.avp.code"]),
+        tuple(bytes.fromhex(entry) for entry in c["data.data"].split(",") if entry))
+
+
+def _numbers(column: str) -> tuple[int, ...]:
+    return tuple(int(entry, 0) for entry in column.split(",") if entry)

@@ -1,0 +1,184 @@
+"""Key management is proven from management frames: what was offered, asked and exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from measure import dissect, management
+from measure.management import Management
+from measure.observed import Check, Observed, listed
+from policies import LinkLayer
+
+#: Suites of key management (IEEE 802.11-2020, table 9-151) by where keys come from and the hash.
+#: The same where stations move on by fast transition.
+_FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
+_SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
+           ("psk", "sha1"): 2, ("psk", "sha256"): 6, ("sae", "sha1"): 8, ("owe", "sha1"): 18}
+_CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
+_GROUP_CIPHERS = {"BIP-CMAC-128": 6, "BIP-GMAC-256": 12}
+_COMMIT, _CONFIRM = 1, 2
+#: Status of a commit (IEEE 802.11-2020, table 9-50): by hash to element, or as before.
+_HASH_TO_ELEMENT, _SUCCESS = 126, 0
+#: P-256, which every station and access point has.
+_USUAL_GROUP = 19
+_HANDSHAKE_FRAMES = 4
+
+
+def verify(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
+    """Every check on how a robust security network came to its keys."""
+    yield _cipher(layer, seen)
+    yield from _suite(layer, seen)
+    yield from _protection(layer, seen)
+    if layer.keys == "sae":
+        yield from _sae(layer, seen)
+    if layer.keys == "owe":
+        yield _owe(layer, seen)
+    keys = [sum(p.eapol_type == dissect.EAPOL_KEY for p in stay)
+            for stay in seen.by_stay("auth-mn")]
+    yield Check("four-way handshake", min(seen.full(keys)) >= _HANDSHAKE_FRAMES,
+                f"{listed(keys)} EAPOL-Key frames")
+    if seen.keeps_keys:
+        yield _transition(seen, keys)
+
+
+def _transition(seen: Observed, keys: Sequence[int]) -> Check:
+    """After the move: authentication by fast transition both ways, and not a frame of EAPOL."""
+    after = seen.management_by_stay()[-1]
+    exchange = [frame for frame in after if frame.algorithm == management.FAST_TRANSITION
+                and seen.mac in (frame.transmitter, frame.receiver)]
+    associations = [frame for frame in after if frame.is_response and frame.receiver == seen.mac]
+    agreed = [frame for frame in (*exchange, *associations) if frame.mobility_domain is not None]
+    accepted = all(not frame.status for frame in (*exchange, *associations))
+    eap = sum(p.is_eapol for p in seen.by_stay("auth-mn")[-1])
+    return Check("fast transition",
+                 len({frame.transmitter for frame in exchange}) == 2 and bool(associations)
+                 and len(agreed) == len(exchange) + len(associations) and accepted
+                 and not eap and not keys[-1],
+                 f"{len(exchange)} authentication frames of fast transition and "
+                 f"{len(associations)} association responses after the move, {len(agreed)} of "
+                 f"them of a mobility domain; {eap} EAPOL frames")
+
+
+def _cipher(layer: LinkLayer, seen: Observed) -> Check:
+    asked = {p.rsn_cipher for p in _requests(seen)}
+    return Check("pairwise cipher negotiated", asked == {_CIPHERS[layer.cipher]},
+                 f"RSN cipher suite {sorted(filter(None, asked))} in the association request, "
+                 f"{_CIPHERS[layer.cipher]} expected")
+
+
+def _requests(seen: Observed) -> list[dissect.Packet]:
+    return [p for p in seen.packets("auth-air") if p.transmitter == seen.mac
+            and p.subtype in (management.ASSOCIATION_REQUEST, management.REASSOCIATION_REQUEST)]
+
+
+def _suite(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
+    """The one suite that the policy asks for, in what is asked and in all that is offered."""
+    expected = _FAST_SUITES[layer.keys] if layer.roaming else _SUITES[
+        layer.keys, layer.akm or "sha1"]
+    asked = {p.rsn_akm for p in _requests(seen)}
+    yield Check("key management negotiated", asked == {expected},
+                f"RSN key management suite {sorted(filter(None, asked))} in the association "
+                f"request, {expected} expected")
+    if layer.cipher == "TKIP":  # WPA, whose element is another one
+        return
+    offers = [frame for frame in seen.management if frame.is_offer]
+    suites = {frame.akms for frame in offers}
+    yield Check("key management offered", suites == {(expected,)},
+                f"RSN key management suites {sorted(suites)} in {len(offers)} beacons and probe "
+                f"responses, {expected} alone expected")
+
+
+def _protection(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
+    """Management frames: what the kernel does, what was agreed, what is on the air."""
+    if not layer.pmf:
+        return
+    protects = [flags.get("MFP", "no") for flags in seen.stations]
+    yield Check("management frames are protected", set(protects) == {"yes"},
+                f"access point's kernel: MFP {', '.join(protects)}")
+    offers = [frame for frame in seen.management if frame.is_offer]
+    requests = _asked(seen)
+    said = [frame.requires_protection if layer.pmf == 2 else frame.can_protect
+            for frame in (*offers, *requests)]
+    expected = _GROUP_CIPHERS[layer.group_mgmt or "BIP-CMAC-128"]
+    ciphers = {frame.group_cipher for frame in requests}
+    yield Check("protection of management frames negotiated",
+                bool(requests) and bool(offers) and all(said) and ciphers == {expected},
+                f"{sum(said)} of {len(offers)} offers and {len(requests)} requests say that it is "
+                f"{'required' if layer.pmf == 2 else 'possible'}; group cipher "
+                f"{sorted(filter(None, ciphers))}, {expected} expected")
+    yield from _ends(seen)
+    if layer.beacon_protection:
+        beacons = [frame for frame in seen.management if frame.subtype == management.BEACON]
+        marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
+        # While it gets on there may be none; while it streams there is one every tenth of a second.
+        least = 1 if "traffic-air" in seen.captures else 0
+        says = all(frame.says_beacons_are_protected for frame in offers)
+        yield Check("beacons are protected", says and least <= marked == len(beacons),
+                    f"{marked} of {len(beacons)} beacons say so and bear a check")
+    if layer.ocv:
+        valid = sum(frame.validates_channel for frame in (*offers, *requests))
+        yield Check("operating channel validation negotiated",
+                    bool(requests) and 0 < valid == len(offers) + len(requests),
+                    f"{valid} of {len(offers)} offers and {len(requests)} requests say so")
+
+
+def _ends(seen: Observed) -> Iterator[Check]:
+    """Whoever left the other one did so in a protected frame, where anybody left."""
+    began = min((frame.time_s for frame in _asked(seen)), default=float("inf"))
+    ends = [frame for frame in seen.management if frame.is_end and frame.time_s > began
+            and seen.mac in (frame.transmitter, frame.receiver)]
+    if ends:
+        protected = sum(frame.protected for frame in ends)
+        yield Check("nobody leaves in clear", protected == len(ends),
+                    f"{protected} of {len(ends)} deauthentication and disassociation frames of "
+                    "the mobile node and to it are protected")
+
+
+def _asked(seen: Observed) -> list[Management]:
+    return [frame for frame in seen.management
+            if frame.is_request and frame.transmitter == seen.mac]
+
+
+def _sae(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
+    """Commit and confirm of both sides; a station that kept its keys would pass over them."""
+    stays = [[frame for frame in stay if frame.algorithm == management.SAE
+              and seen.mac in (frame.transmitter, frame.receiver)]
+             for stay in seen.full(seen.management_by_stay())]
+    commits = [_from_both(stay, _COMMIT, (_SUCCESS, _HASH_TO_ELEMENT)) for stay in stays]
+    confirms = [_from_both(stay, _CONFIRM, (_SUCCESS,)) for stay in stays]
+    yield Check("SAE exchange", all(commits) and all(confirms),
+                f"{listed([len(stay) for stay in stays])} SAE frames, 4 in a whole exchange")
+    agreed = [frame for stay in stays for frame in stay if frame.sequence == _COMMIT]
+    group = layer.group or _USUAL_GROUP
+    groups = {frame.sae_group for frame in agreed}
+    yield Check("SAE group", groups == {group},
+                f"group {sorted(filter(None, groups))} in the commits, {group} expected")
+    if layer.sae:
+        expected = _HASH_TO_ELEMENT if layer.sae == "h2e" else _SUCCESS
+        statuses = {frame.status for frame in agreed}
+        yield Check("SAE element", statuses == {expected},
+                    f"status {sorted(s for s in statuses if s is not None)} of the commits, "
+                    f"{expected} expected ({_HASH_TO_ELEMENT}: hash to element, {_SUCCESS}: "
+                    "hunting and pecking)")
+
+
+def _from_both(frames: Sequence[Management], sequence: int, statuses: Sequence[int]) -> bool:
+    """Whether both sides sent one that the other accepted, and none that it did not."""
+    there = [frame for frame in frames if frame.sequence == sequence]
+    return len({frame.transmitter for frame in there if frame.status in statuses}) == 2 and all(
+        frame.status in statuses for frame in there)
+
+
+def _owe(layer: LinkLayer, seen: Observed) -> Check:
+    """A public key each way, in request and response, in the group that was asked for."""
+    expected, whole, groups = layer.group or _USUAL_GROUP, [], set()
+    for stay in seen.management_by_stay():
+        said = [frame for frame in stay if frame.owe_key
+                and seen.mac in (frame.transmitter, frame.receiver)]
+        groups |= {frame.owe_group for frame in said}
+        whole.append(any(frame.is_request for frame in said)
+                     and any(frame.is_response for frame in said)
+                     and len({frame.owe_key for frame in said}) == len(said))
+    return Check("OWE exchange", all(whole) and groups == {expected},
+                 f"public keys both ways in {sum(whole)} of {len(whole)} associations, group "
+                 f"{sorted(filter(None, groups))}, {expected} expected")

@@ -1,0 +1,139 @@
+"""Management frames are read from captures: what a link offered, asked for and agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure import dissect, fields
+
+_NAMES = (
+    "frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
+    "wlan.rsn.akms.type", "wlan.rsn.gmcs.type", "wlan.rsn.capabilities",
+    "wlan.rsnx.sae_hash_to_element", "wlan.extcap.b84", "wlan.tag.number",
+    "wlan.fixed.auth.alg", "wlan.fixed.auth_seq", "wlan.fixed.status_code",
+    "wlan.fixed.finite_cyclic_group", "wlan.ext_tag.owe_dh_parameter.group",
+    "wlan.ext_tag.owe_dh_parameter.public_key", "wlan.rsn.pmkid.count",
+    "wlan.mobility_domain.mdid")
+_PROTECTION_REQUIRED, _PROTECTION_CAPABLE, _CHANNEL_VALIDATION = 1 << 6, 1 << 7, 1 << 14
+
+BEACON, PROBE_RESPONSE = 0x08, 0x05
+ASSOCIATION_REQUEST, ASSOCIATION_RESPONSE = 0x00, 0x01
+REASSOCIATION_REQUEST, REASSOCIATION_RESPONSE = 0x02, 0x03
+DISASSOCIATION, DEAUTHENTICATION = 0x0A, 0x0C
+#: Authentication algorithms (IEEE 802.11-2020, 9.4.1.1).
+OPEN_SYSTEM, FAST_TRANSITION, SAE = 0, 2, 3
+#: The information element with a beacon's check.
+_MANAGEMENT_MIC = 76
+
+
+@dataclass(frozen=True)
+class Management:
+    """One management frame; what it does not have is None, or an empty tuple."""
+
+    time_s: float
+    subtype: int
+    transmitter: str
+    receiver: str
+    protected: bool
+    akms: tuple[int, ...] = ()
+    group_cipher: int | None = None
+    #: The capabilities of its RSN element.
+    capabilities: int = 0
+    has_hash_to_element: bool = False
+    says_beacons_are_protected: bool = False
+    elements: tuple[int, ...] = ()
+    algorithm: int | None = None
+    sequence: int | None = None
+    status: int | None = None
+    sae_group: int | None = None
+    owe_group: int | None = None
+    owe_key: str = ""
+    key_ids: int = 0
+    mobility_domain: int | None = None
+
+    @property
+    def requires_protection(self) -> bool:
+        """Whether it says that management frames must be protected."""
+        return bool(self.capabilities & _PROTECTION_REQUIRED)
+
+    @property
+    def can_protect(self) -> bool:
+        """Whether it says that management frames can be protected."""
+        return bool(self.capabilities & _PROTECTION_CAPABLE)
+
+    @property
+    def validates_channel(self) -> bool:
+        """Whether it says that the operating channel is validated."""
+        return bool(self.capabilities & _CHANNEL_VALIDATION)
+
+    @property
+    def has_mic(self) -> bool:
+        """Whether it bears a check over itself, as a protected frame to all does."""
+        return _MANAGEMENT_MIC in self.elements
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether an access point says in it what its network is."""
+        return self.subtype in (BEACON, PROBE_RESPONSE)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a station asks for association in it."""
+        return self.subtype in (ASSOCIATION_REQUEST, REASSOCIATION_REQUEST)
+
+    @property
+    def is_response(self) -> bool:
+        """Whether an access point answers such a request in it."""
+        return self.subtype in (ASSOCIATION_RESPONSE, REASSOCIATION_RESPONSE)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it ends an association or an authentication."""
+        return self.subtype in (DISASSOCIATION, DEAUTHENTICATION)
+
+
+def read(capture: Path, keys: Sequence[str] = (), subtype: int | None = None) -> list[Management]:
+    """The management frames of a capture of the air, in its order; a key opens protected ones.
+
+    All, or those of one subtype. Raises MeasureError where tshark is missing or cannot read the
+    file.
+    """
+    asked = "wlan.fc.type == 0" if subtype is None else f"wlan.fc.type_subtype == {subtype}"
+    return [_frame(dict(zip(_NAMES, row, strict=True)))
+            for row in fields.read(capture, _NAMES, asked, options=dissect.decryption(keys))]
+
+
+def _frame(c: Mapping[str, str]) -> Management:
+    return Management(
+        float(c["frame.time_epoch"]), int(c["wlan.fc.type_subtype"], 0), _first(c["wlan.ta"]),
+        _first(c["wlan.da"]), _is_set(c["wlan.fc.protected"]),
+        akms=_numbers(c["wlan.rsn.akms.type"]), group_cipher=_number(c["wlan.rsn.gmcs.type"]),
+        capabilities=_number(c["wlan.rsn.capabilities"]) or 0,
+        has_hash_to_element=_is_set(c["wlan.rsnx.sae_hash_to_element"]),
+        says_beacons_are_protected=_is_set(c["wlan.extcap.b84"]),
+        elements=_numbers(c["wlan.tag.number"]), algorithm=_number(c["wlan.fixed.auth.alg"]),
+        sequence=_number(c["wlan.fixed.auth_seq"]), status=_number(c["wlan.fixed.status_code"]),
+        sae_group=_number(c["wlan.fixed.finite_cyclic_group"]),
+        owe_group=_number(c["wlan.ext_tag.owe_dh_parameter.group"]),
+        owe_key=_first(c["wlan.ext_tag.owe_dh_parameter.public_key"]),
+        key_ids=_number(c["wlan.rsn.pmkid.count"]) or 0,
+        mobility_domain=_number(c["wlan.mobility_domain.mdid"]))
+
+
+def _first(column: str) -> str:
+    return column.partition(",")[0]
+
+
+def _is_set(column: str) -> bool:
+    return _first(column) in ("1", "True")
+
+
+def _numbers(column: str) -> tuple[int, ...]:
+    return tuple(int(entry, 0) for entry in column.split(",") if entry)
+
+
+def _number(column: str) -> int | None:
+    first = _first(column)
+    return int(first, 0) if first else None

@@ -1,0 +1,170 @@
+"""Messages are read from captures: datagrams, and TCP streams of messages after their lengths.
+
+Nothing here is shared with a protocol's own programs: they are what is judged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measure import pcap
+
+_IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
+_LENGTH_BYTES = 4
+_SYN, _ACK = 2, 16
+_FRAGMENT, _MORE = 0x1FFF, 0x2000
+
+
+@dataclass(frozen=True)
+class WireMessage:
+    """A message as it passed a capture: its parties' addresses, when it began and was complete.
+
+    `lead` is what stands before its length, where there is anything (`read`).
+    """
+
+    source: str
+    target: str
+    transport: str
+    payload: bytes
+    began_s: float
+    ended_s: float
+    ports: tuple[int, int] = (0, 0)
+    lead: bytes = b""
+
+
+@dataclass
+class Traffic:
+    """All messages of a capture by time, its packets and bytes on the wire, and repeated ones.
+
+    `opened_s` says when each TCP connection was first asked for.
+    """
+
+    messages: list[WireMessage] = field(default_factory=list)
+    packets: list[tuple[float, int]] = field(default_factory=list)
+    pairs: set[frozenset[str]] = field(default_factory=set)
+    retransmitted: int = 0
+    opened_s: list[float] = field(default_factory=list)
+
+
+@dataclass
+class _Stream:
+    """One direction of a connection: bytes by their place, and when each place was filled."""
+
+    first: int | None = None
+    data: bytearray = field(default_factory=bytearray)
+    filled: list[tuple[int, float]] = field(default_factory=list)
+
+
+@dataclass
+class _Datagram:
+    """The fragments of an IP packet that came so far, by their place; `size` once it is known."""
+
+    began_s: float
+    size: int | None = None
+    parts: dict[int, bytes] = field(default_factory=dict)
+
+
+def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
+    """Everything in a capture of Ethernet. Raises MeasureError.
+
+    `leads` are bytes that stand before each message's length, by the port of a TCP server.
+    """
+    traffic, streams = Traffic(), dict[tuple[str, str, int, int], _Stream]()
+    fragments = dict[bytes, _Datagram]()
+    ended: list[tuple[tuple[str, str, int, int], _Stream]] = []
+    for frame in pcap.frames(file):
+        at_s, ip = frame.at_s, frame.payload
+        if len(ip) < _IP_BYTES or ip[9] not in (_TCP, _UDP):
+            continue
+        source, target = (".".join(map(str, ip[place:place + 4])) for place in (12, 16))
+        segment = ip[(ip[0] & 15) * 4:int.from_bytes(ip[2:4], "big")]
+        traffic.packets.append((at_s, frame.wire_bytes))
+        traffic.pairs.add(frozenset((source, target)))
+        whole, began_s = _whole(fragments, ip, segment, at_s)
+        if whole is None:
+            continue
+        ports: tuple[int, int] = struct.unpack_from("!HH", whole)
+        if ip[9] == _UDP:
+            traffic.messages.append(WireMessage(source, target, "udp", whole[_UDP_BYTES:], began_s,
+                                                at_s, ports))
+            continue
+        key = source, target, *ports
+        if key in streams and _begins_another(streams[key], whole):
+            ended.append((key, streams.pop(key)))
+        if whole[13] & (_SYN | _ACK) == _SYN and key not in streams:
+            traffic.opened_s.append(at_s)
+        traffic.retransmitted += _take(streams.setdefault(key, _Stream()), whole, at_s)
+    ended += streams.items()
+    for key, stream in ended:
+        traffic.messages += _messages(key, stream, leads or {})
+    traffic.messages.sort(key=lambda message: message.ended_s)
+    return traffic
+
+
+def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
+           at_s: float) -> tuple[bytes | None, float]:
+    """What an IP packet carries and when it began; None until its last fragment is there."""
+    where = int.from_bytes(ip[6:8], "big")
+    if not where & (_FRAGMENT | _MORE):
+        return segment, at_s
+    key = ip[4:6] + ip[9:10] + ip[12:20]
+    datagram = fragments.setdefault(key, _Datagram(at_s))
+    place = (where & _FRAGMENT) * 8
+    datagram.parts[place] = segment
+    if not where & _MORE:
+        datagram.size = place + len(segment)
+    if datagram.size is None or sum(map(len, datagram.parts.values())) < datagram.size:
+        return None, at_s
+    del fragments[key]
+    return b"".join(part for _, part in sorted(datagram.parts.items())), datagram.began_s
+
+
+def _begins_another(stream: _Stream, segment: bytes) -> bool:
+    """Whether ports are used again, by another connection."""
+    first = (struct.unpack_from("!I", segment, 4)[0] + 1) & 0xFFFFFFFF
+    return bool(segment[13] & _SYN) and stream.first not in (None, first)
+
+
+def _take(stream: _Stream, segment: bytes, at_s: float) -> int:
+    """Put a segment in its place; 1 if all of it was there before."""
+    sequence, flags = struct.unpack_from("!I", segment, 4)[0], segment[13]
+    payload = segment[(segment[12] >> 4) * 4:]
+    if flags & _SYN:
+        again = stream.first is not None
+        stream.first = (sequence + 1) & 0xFFFFFFFF
+        return int(again)
+    if stream.first is None or not payload:
+        return 0
+    place = (sequence - stream.first) & 0xFFFFFFFF
+    new = place + len(payload) - len(stream.data)
+    if new <= 0:
+        return 1
+    if place <= len(stream.data):
+        stream.data += payload[len(payload) - new:]
+        stream.filled.append((len(stream.data), at_s))
+    return 0
+
+
+def _messages(key: tuple[str, str, int, int], stream: _Stream,
+              leads: Mapping[int, int]) -> Iterator[WireMessage]:
+    """The messages of a stream, each after its length."""
+    source, target, *ports = key
+    lead = max(leads.get(port, 0) for port in ports)
+    at = 0
+    while at + lead + _LENGTH_BYTES <= len(stream.data):
+        first = at + lead + _LENGTH_BYTES
+        end = first + int.from_bytes(stream.data[at + lead:first], "big")
+        if end > len(stream.data):
+            return
+        yield WireMessage(source, target, "tcp", bytes(stream.data[first:end]),
+                          _when(stream.filled, at + 1), _when(stream.filled, end),
+                          (ports[0], ports[1]), bytes(stream.data[at:at + lead]))
+        at = end
+
+
+def _when(filled: Sequence[tuple[int, float]], place: int) -> float:
+    """When so many bytes were there."""
+    return next(at_s for upto, at_s in filled if upto >= place)

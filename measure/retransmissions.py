@@ -1,0 +1,57 @@
+"""Retransmissions are found in captures: a message that was sent again, whose wait is in the times.
+
+Of IKE, one more packet than a negotiation has is no proof of it (`evidence.ipsec`); so it is not
+looked for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from measure import dissect
+from measure.dissect import Packet
+from measure.observed import Observed
+
+#: What a record's circumstances call it.
+FLAG = "retransmission"
+_EAP_REQUEST = 1
+#: What asks and what answers, in which field of a packet.
+_PAIRS = (("registration request", "mip_type", dissect.REGISTRATION_REQUEST,
+           dissect.REGISTRATION_REPLY),
+          ("agent solicitation", "icmp_type", dissect.AGENT_SOLICITATION,
+           dissect.AGENT_ADVERTISEMENT))
+
+
+def find(seen: Observed) -> list[str]:
+    """Each message that was sent again in any stay, in words."""
+    return [text for stay in seen.by_stay("auth-mn")
+            for text in (*_eap(stay), *_unanswered(stay, seen.mac))]
+
+
+def _eap(stay: Sequence[Packet]) -> Iterator[str]:
+    """Requests of one identifier: a new one has another (RFC 3748, section 4.1)."""
+    before: dict[int, Packet] = {}
+    for packet in stay:
+        if packet.eap_code != _EAP_REQUEST or packet.eap_id is None:
+            continue
+        if packet.eap_id in before:
+            yield _said(f"EAP request {packet.eap_id}", before[packet.eap_id], packet)
+        before[packet.eap_id] = packet
+
+
+def _unanswered(stay: Sequence[Packet], mac: str) -> Iterator[str]:
+    """Requests of Mobile IP that followed one another without an answer in between."""
+    for name, field, asks, answers in _PAIRS:
+        open_request: Packet | None = None
+        for packet in stay:
+            value = getattr(packet, field)
+            if value == asks and packet.ethernet_src == mac:
+                if open_request is not None:
+                    yield _said(name, open_request, packet)
+                open_request = packet
+            elif value == answers:
+                open_request = None
+
+
+def _said(name: str, first: Packet, again: Packet) -> str:
+    return f"{name} sent again after {again.time_s - first.time_s:.3f} s"

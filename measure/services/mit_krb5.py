@@ -1,0 +1,109 @@
+"""MIT krb5 as services: a realm's KDC with its database, and a server that takes tickets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.services.daemons import Daemons
+from measure.workload import Site
+
+#: Where the application server answers: as such, and as a proxy.
+GSS_PORT, PROXY_PORT = 4444, 4445
+_DATABASE_S = 60.0
+#: Of a database that lives as long as its run, and has no secrets but the run's.
+_MASTER = "master"
+
+
+class MitKdc(Daemons):
+    """A KDC on every node that has its configuration; its database is made when it starts."""
+
+    name = "kdc"
+    file = "kdc/kdc.conf"
+
+    def launch(self, node: str) -> Daemon:
+        """Make the realm's database and keytabs, then start its KDC."""
+        environment = self._environment(node)
+        realm = realm_of(self.site, node)
+        for other in self.site.network.nodes:
+            if (self.site.mount / other).is_dir():
+                self.site.run_folder(other)  # a keytab of its own is written there
+        # Not on the node: making a database is no part of what it does when it is asked.
+        self._do(["kdb5_util", "-r", realm, "create", "-s", "-P", _MASTER], "", environment, node)
+        commands = (self.site.mount / node / "kdc" / "principals").read_text()
+        self._do(["kadmin.local", "-r", realm], commands, environment, node)
+        return self.daemon(node, ["krb5kdc", "-n", "-r", realm, "-P",
+                                  str(self.site.run_folder(node) / "kdc.pid")],
+                           r"commencing operation", environment)
+
+    def keys(self, node: str, folder: Path) -> None:
+        """Copy all keys of a realm to a folder, as `REALM.keytab`: what a judge opens things by."""
+        realm = realm_of(self.site, node)
+        environment = self._environment(node)
+        listed = self._do(["kadmin.local", "-r", realm, "listprincs"], "", environment, node)
+        names = [name for name in listed.split() if "@" in name and not name.startswith("K/M@")
+                 and not name.startswith("WELLKNOWN/")]
+        self._do(["kadmin.local", "-r", realm, "ktadd", "-norandkey", "-k",
+                  str(folder / f"{realm}.keytab"), *names], "", environment, node)
+
+    def _environment(self, node: str) -> dict[str, str]:
+        place = self.site.mount / node / "kdc"
+        return {"KRB5_CONFIG": str(place / "krb5.conf"),
+                "KRB5_KDC_PROFILE": str(place / "kdc.conf")}
+
+    def _do(self, argv: Sequence[str], said: str, environment: Mapping[str, str], node: str) -> str:
+        done = subprocess.run(argv, input=said, env={**os.environ, **environment}, text=True,
+                              capture_output=True, timeout=_DATABASE_S, check=False)
+        with self.site.log("database", node).open("a") as log:
+            log.write(done.stdout + done.stderr)
+        if done.returncode:
+            words = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            raise MeasureError("testbed", f"{argv[0]} for {node} failed: {words} (log: "
+                               f"{node}-database.log)")
+        return done.stdout
+
+
+class GssServer(Daemons):
+    """A server that takes tickets, on every node that has a keytab to take them by."""
+
+    name = "gss-server"
+    needs: Sequence[str] = (MitKdc.name,)
+    options: Sequence[str] = ("-port", str(GSS_PORT))
+
+    def nodes(self) -> Sequence[str]:
+        """Nodes of that duty."""
+        return [node for node in self.site.network.of_duty("kerberos_server")
+                if (self.site.mount / node / "krb5" / "krb5.conf").exists()]
+
+    def launch(self, node: str) -> Daemon:
+        """Start it for whatever service its keytab has."""
+        return self.daemon(
+            # Its words when they come, and not when a buffer is full.
+            node, ["stdbuf", "-oL", "gss-server", *self.options, "-verbose", "host"], r"starting",
+            {**library_environment(self.site, node),
+             "KRB5_KTNAME": f"FILE:{self.site.run_folder(node) / 'keytab'}"})
+
+
+class IakerbServer(GssServer):
+    """The same for clients that reach no KDC: it passes what they say on to one."""
+
+    name = "iakerb-server"
+    options: Sequence[str] = ("-port", str(PROXY_PORT), "-iakerb")
+
+
+def realm_of(site: Site, kdc: str) -> str:
+    """The realm that a node's KDC serves, as its configuration says."""
+    lines = (site.mount / kdc / "kdc" / "krb5.conf").read_text().splitlines()
+    return next(line.partition("=")[2].strip() for line in lines if "default_realm" in line)
+
+
+def library_environment(site: Site, node: str, *, knows_kdcs: bool = True,
+                        before: Sequence[Path] = ()) -> dict[str, str]:
+    """What has a program on a node use the rendered settings; files `before` them win."""
+    place = site.mount / node / "krb5"
+    files = [*before, place / "krb5.conf", *([place / "kdcs.conf"] if knows_kdcs else [])]
+    return {"KRB5_CONFIG": ":".join(map(str, files))}

@@ -1,0 +1,106 @@
+"""TLS inside EAP is proven: who showed a certificate, which version and suite, what was hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from measure.dissect import Packet
+from measure.inside import Inside
+from measure.observed import Check, Observed, listed
+from policies.dot1x import TUNNELS, Dot1xLayer
+
+_CLIENT_HELLO, _SERVER_HELLO, _CERTIFICATE, _CERTIFICATE_VERIFY = 1, 2, 11, 15
+_VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
+_GROUPS = {"p-256": 23, "x25519": 29}
+_IDENTITY = 1
+#: What says the inner method: EAP's own type inside PEAP, or attributes of RADIUS inside TTLS.
+_INNER_TYPES = {"MSCHAPV2": 26}
+_INNER_ATTRIBUTES = {"PAP": 2, "MSCHAPV2": 25}
+#: ECDHE-ECDSA-AES256-GCM-SHA384 over P-384, which the 192-bit suite is made of.
+_SUITE_OF_P384, _CURVE_OF_P384 = 0xC02C, 0x18
+_ANONYMOUS = "anonymous"
+
+
+def verify(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
+           seen: Observed) -> Iterator[Check]:
+    """Every check on what TLS does for EAP; none for a method without it."""
+    if not layer.has_certificate_of_server:
+        return
+    inside = [[frame for frame in seen.inside if (frame.time_s >= seen.moved_s) == away]
+              for away in range(len(stays))]
+    yield _certificates(layer, stays, inside, seen)
+    if layer.tls is not None:
+        yield _version(layer.tls.version, inside, seen)
+        if layer.tls.key == "p-384":
+            yield _suite(inside, seen)
+        if layer.tls.group:
+            yield _group(layer.tls.group, inside, seen)
+    if layer.eap in TUNNELS:
+        yield _inner(layer, inside)
+    if layer.identity == _ANONYMOUS:
+        identities = {name for stay in inside for frame in stay for name in frame.identities
+                      if frame.types[:1] == (_IDENTITY,)}
+        yield Check("identity is hidden", identities == {_ANONYMOUS},
+                    f"identities in clear: {', '.join(sorted(identities)) or 'none seen'}")
+
+
+def _certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
+                  inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
+    """TLS 1.3 encrypts certificates: they are seen where the server's keys open the capture."""
+    mine, theirs = [], []
+    for frames, opened in zip(stays, inside, strict=True):
+        sent = [*((p.ethernet_src, h) for p in frames for h in p.tls_handshakes),
+                *((frame.source, h) for frame in opened for h in frame.handshakes)]
+        mine.append({handshake for source, handshake in sent if source == seen.mac})
+        theirs.append({handshake for source, handshake in sent if source != seen.mac})
+    is_mutual = layer.eap == "TLS"
+    has_both = not is_mutual or all({_CERTIFICATE, _CERTIFICATE_VERIFY} <= said for said in mine)
+    return Check("mutual authentication" if is_mutual else "server shows its certificate",
+                 all(_CERTIFICATE in said for said in theirs) and has_both,
+                 f"TLS handshake messages: server {listed([sorted(said) for said in theirs])}, "
+                 f"mobile node {listed([sorted(said) for said in mine])} "
+                 f"({_CERTIFICATE} certificate, {_CERTIFICATE_VERIFY} proof of its key)")
+
+
+def _version(version: str, inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
+    chosen = [{number for frame in stay if frame.source != seen.mac
+               and _SERVER_HELLO in frame.handshakes for number in frame.versions}
+              for stay in inside]
+    expected = _VERSIONS[version]
+    return Check(f"TLS {version}", all(numbers == {expected} for numbers in chosen),
+                 f"the server chose {listed([sorted(map(hex, said)) for said in chosen])}, "
+                 f"{hex(expected)} expected")
+
+
+def _group(name: str, inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
+    hellos = [[frame for frame in stay if frame.source != seen.mac
+               and _SERVER_HELLO in frame.handshakes] for stay in inside]
+    groups = {group for stay in hellos for frame in stay for group in frame.groups}
+    return Check("TLS group", groups == {_GROUPS[name]} and all(len(stay) == 1 for stay in hellos),
+                 f"the server chose {sorted(groups)} in {listed([len(s) for s in hellos])} hellos, "
+                 f"{_GROUPS[name]} in one expected")
+
+
+def _suite(inside: Sequence[Sequence[Inside]], seen: Observed) -> Check:
+    hellos = [frame for stay in inside for frame in stay if frame.source != seen.mac
+              and _SERVER_HELLO in frame.handshakes]
+    suites = {suite for frame in hellos for suite in frame.suites}
+    curves = {curve for frame in hellos for curve in frame.curves}
+    return Check("TLS suite", suites == {_SUITE_OF_P384} and curves == {_CURVE_OF_P384},
+                 f"suite {sorted(map(hex, suites))} with curve {sorted(map(hex, curves))}, "
+                 f"{hex(_SUITE_OF_P384)} with {hex(_CURVE_OF_P384)} expected")
+
+
+def _inner(layer: Dot1xLayer, inside: Sequence[Sequence[Inside]]) -> Check:
+    """Seen inside the tunnel, by the server's keys; never beside it."""
+    name = layer.inner or ""
+    if layer.eap == "PEAP":
+        expected = _INNER_TYPES[name]
+        # Without EAP's header, which stands outside already (version 0 of PEAP).
+        said = [{data[0] for frame in stay for data in frame.data} for stay in inside]
+    else:
+        expected = _INNER_ATTRIBUTES[name]
+        said = [{code for frame in stay for code in frame.attributes} for stay in inside]
+    return Check(f"inner method {name}", all(expected in kinds for kinds in said),
+                 f"inside the tunnel: {listed([sorted(kinds) for kinds in said])}, {expected} "
+                 "expected")

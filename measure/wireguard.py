@@ -1,0 +1,128 @@
+"""WireGuard is proven from packets: handshake, sessions, and that nothing goes beside the tunnel.
+
+From a capture of whole frames, or of heads of 64 bytes and more, between the tunnel's outer ends.
+Formats are those of WireGuard's white paper, section 5.4.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from measure.observed import Check
+from measure.pcap import CapturedFrame
+
+#: The port that its documentation has.
+PORT = 51820
+INITIATION, RESPONSE, COOKIE, TRANSPORT = 1, 2, 3, 4
+_NAMES = {INITIATION: "initiations", RESPONSE: "responses", COOKIE: "cookies",
+          TRANSPORT: "transport"}
+_IPV4, _UDP = 0x0800, 17
+_LENGTHS = {INITIATION: 148, RESPONSE: 92, COOKIE: 64}
+#: Header of a transport message (type, receiver, counter), and its tag.
+_TRANSPORT_BYTES, _TAG_BYTES = 16, 16
+_HEAD = struct.Struct("<B3xI")
+_COUNTER = struct.Struct("<Q")
+
+
+@dataclass
+class WireGuardTraffic:
+    """What went between the ends of a tunnel, by the messages' types.
+
+    `sessions` are receivers' indices that a handshake gave, `unknown` transport messages to
+    another, `repeated` those whose counter did not rise, `inner_bytes` what transport carried, its
+    padding included. `strangers` describes the packets that are no WireGuard at all.
+    """
+
+    counts: Counter[int] = field(default_factory=Counter)
+    sessions: set[int] = field(default_factory=set)
+    unknown: int = 0
+    repeated: int = 0
+    inner_bytes: int = 0
+    strangers: Counter[str] = field(default_factory=Counter)
+    initiated_s: float | None = None
+    answered_s: float | None = None
+    _last: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def handshake_s(self) -> float | None:
+        """From the first initiation to the first response, None without both."""
+        if self.initiated_s is None or self.answered_s is None:
+            return None
+        return self.answered_s - self.initiated_s
+
+    def take(self, at_s: float, message: bytes, size: int) -> bool:
+        """Count a UDP payload of `size` bytes, of which `message` is what was kept.
+
+        Whether it is a message of WireGuard's at all.
+        """
+        if len(message) < _TRANSPORT_BYTES + _TAG_BYTES or message[1:4] != bytes(3):
+            return False
+        kind, index = _HEAD.unpack_from(message)
+        if kind == TRANSPORT:
+            self._transport(index, _COUNTER.unpack_from(message, 8)[0], size)
+        elif size != _LENGTHS.get(kind):
+            return False
+        else:
+            self._handshake(at_s, kind, index)
+        self.counts[kind] += 1
+        return True
+
+    def _handshake(self, at_s: float, kind: int, index: int) -> None:
+        if kind == INITIATION:
+            self.initiated_s = at_s if self.initiated_s is None else self.initiated_s
+        elif kind == RESPONSE:
+            self.answered_s = at_s if self.answered_s is None else self.answered_s
+        if kind in (INITIATION, RESPONSE):
+            self.sessions.add(index)
+
+    def _transport(self, index: int, counter: int, size: int) -> None:
+        self.unknown += index not in self.sessions
+        self.repeated += counter <= self._last.get(index, -1)
+        self._last[index] = counter
+        self.inner_bytes += size - _TRANSPORT_BYTES - _TAG_BYTES
+
+
+def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuardTraffic:
+    """Every IPv4 packet of a capture, as WireGuard's between these ports or as a stranger."""
+    seen = WireGuardTraffic()
+    for frame in frames:
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < 20:
+            continue
+        start = (packet[0] & 15) * 4
+        is_whole = not int.from_bytes(packet[6:8], "big") & 0x3FFF
+        if packet[9] == _UDP and is_whole and len(packet) >= start + 8:
+            _, target, length = struct.unpack_from("!HHH", packet, start)
+            if target in ports and seen.take(frame.at_s, packet[start + 8:start + length],
+                                             length - 8):
+                continue
+        seen.strangers[_named(packet)] += 1
+    return seen
+
+
+def checks(seen: WireGuardTraffic, carried_bytes: int) -> Iterator[Check]:
+    """What must hold of a tunnel's whole life; `carried_bytes` must at least have gone through."""
+    yield Check("handshake", seen.handshake_s is not None, f"captured: {_counted(seen.counts)}")
+    shown = ", ".join(f"{count} {name}" for name, count in seen.strangers.most_common(3))
+    yield Check("tunnelled", not seen.strangers and seen.counts[TRANSPORT] > 0, (
+        f"{seen.counts[TRANSPORT]} packets are transport messages, {seen.strangers.total()} are "
+        "no WireGuard" + (f" ({shown})" if shown else "")))
+    yield Check("sessions", bool(seen.sessions) and not seen.unknown and not seen.repeated, (
+        f"transport to {len(seen.sessions)} indices of handshakes, {seen.unknown} messages to "
+        f"others, {seen.repeated} with a counter that did not rise"))
+    yield Check("carried", seen.inner_bytes >= carried_bytes > 0, (
+        f"{seen.inner_bytes} bytes inside transport messages, {carried_bytes} of the stream"))
+
+
+def _counted(counts: Counter[int]) -> str:
+    return ", ".join(f"{counts[kind]} {name}" for kind, name in _NAMES.items()
+                     if counts[kind]) or "nothing"
+
+
+def _named(packet: bytes) -> str:
+    source, target = (ipaddress.IPv4Address(packet[at:at + 4]) for at in (12, 16))
+    return f"of protocol {packet[9]} from {source} to {target}"

@@ -1,0 +1,151 @@
+"""The link layer of a policy: what protects frames on the air, and which of it cannot work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from policies.errors import fault
+from policies.fields import Whole, without_nothing
+from policies.options import DaemonOptions
+
+Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
+Keys = Literal["static", "eap", "psk", "sae", "owe"]
+Akm = Literal["sha1", "sha256", "suite-b-192"]
+Sae = Literal["loop", "h2e"]
+Roaming = Literal["ft"]
+GroupManagement = Literal["BIP-CMAC-128", "BIP-GMAC-256"]
+
+WEP_CIPHERS = frozenset({"WEP-40", "WEP-104"})
+
+#: Bytes that a cipher adds to a data frame: IEEE 802.11-2020, 12.3.2 (WEP: IV and ICV), 12.5.2
+#: (TKIP: extended IV, MIC, ICV), 12.5.3 and 12.5.5 (CCMP, GCMP: header and MIC).
+FRAME_EXPANSION_BYTES: dict[str, int] = {
+    "WEP-40": 8, "WEP-104": 8, "TKIP": 20, "CCMP": 16, "GCMP": 24, "CCMP-256": 24, "GCMP-256": 24}
+#: Keys that the station and its access point agree on by themselves, with no port of 802.1X.
+OWN_HANDSHAKE = frozenset({"psk", "sae", "owe"})
+#: Keys that come of an exchange before or while the station associates.
+EXCHANGED = frozenset({"sae", "owe"})
+
+
+class LinkLayer(BaseModel):
+    """What protects frames on the air."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    cipher: Cipher = Field(description="Protects data frames. WEP-128 is WEP-104 here.")
+    keys: Keys = Field(description="Where keys come from: configured, EAP, passphrase, SAE or an "
+                       "unauthenticated exchange (OWE).")
+    pmf: Annotated[Literal[0, 1, 2], Whole] = Field(
+        default=0, description="Protected management frames: 0 off, 1 optional, 2 required."
+    )
+    akm: Akm | None = Field(
+        default=None, description="The hash of key management with a passphrase or EAP, or the "
+        "192-bit suite of WPA3-Enterprise. Left out: sha1, as WPA2 has it.")
+    sae: Sae | None = Field(
+        default=None, description="How SAE finds its element: by hunting and pecking (loop), or by "
+        "hash to element (h2e). Left out: the daemon's choice, which is loop.")
+    group: Annotated[Literal[19, 20, 21], Whole] | None = Field(
+        default=None, description="Group of SAE or OWE: P-256, P-384 or P-521. Left out: 19.")
+    group_mgmt: GroupManagement | None = Field(
+        default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
+    roaming: Roaming | None = Field(
+        default=None, description="How a station moves between access points of one subnet: by "
+        "fast transition (ft). Left out: it leaves and comes back, in full.")
+    beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether beacons bear a check of their own.")
+    ocv: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether the operating channel is verified in handshakes.")
+    options: DaemonOptions = Field(
+        default=DaemonOptions(), description="Further options by the daemons' own names."
+    )
+
+    @property
+    def is_wep(self) -> bool:
+        """Whether the cipher is one of the two WEP variants."""
+        return self.cipher in WEP_CIPHERS
+
+    @property
+    def has_own_handshake(self) -> bool:
+        """Whether the keys come of a handshake without a port of 802.1X."""
+        return self.keys in OWN_HANDSHAKE
+
+    @property
+    def frame_expansion_bytes(self) -> int:
+        """Bytes that the cipher adds to every data frame."""
+        return FRAME_EXPANSION_BYTES[self.cipher]
+
+    @model_validator(mode="after")
+    def _keys_fit_cipher(self) -> Self:
+        if self.is_wep and self.keys not in ("static", "eap"):
+            raise fault(
+                f"keys: {self.keys} cannot feed {self.cipher}",
+                "write keys: static or eap, or a cipher such as CCMP",
+                ("keys",),
+            )
+        if not self.is_wep and self.keys == "static":
+            raise fault(
+                f"{self.cipher} takes no static keys",
+                "write keys: psk, sae, owe or eap, or a WEP cipher",
+                ("keys",),
+            )
+        if self.cipher == "TKIP" and self.keys in EXCHANGED:
+            raise fault(f"{self.keys.upper()} cannot feed TKIP", "write cipher: CCMP or GCMP",
+                        ("cipher",))
+        return self
+
+    @model_validator(mode="after")
+    def _pmf_fits(self) -> Self:
+        if self.pmf and (self.is_wep or self.cipher == "TKIP"):
+            raise fault(
+                f"{self.cipher} has no protected management frames",
+                "write pmf: 0, or a cipher such as CCMP",
+                ("pmf",),
+            )
+        if self.keys in EXCHANGED and not self.pmf:
+            raise fault(
+                f"keys: {self.keys} needs protected management frames",
+                "write pmf: 2 (or 1, where older stations shall join)",
+                ("pmf",),
+                ("keys",),
+            )
+        for name in ("group_mgmt", "beacon_protection", "ocv"):
+            if getattr(self, name) and not self.pmf:
+                raise fault(f"{name} needs protected management frames", "write pmf: 1 or 2",
+                            (name,), ("pmf",))
+        return self
+
+    @model_validator(mode="after")
+    def _key_management_fits(self) -> Self:
+        if self.akm and (self.is_wep or self.cipher == "TKIP" or self.keys not in ("psk", "eap")):
+            raise fault(f"akm is for keys of a passphrase or of EAP, and keys is {self.keys} with "
+                        f"{self.cipher}", "leave out akm", ("akm",))
+        if self.akm == "suite-b-192" and not (
+                self.keys == "eap" and self.cipher.endswith("-256") and self.pmf == 2
+                and self.group_mgmt == "BIP-GMAC-256"):
+            raise fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "
+                        "BIP-GMAC-256", "write cipher: GCMP-256, keys: eap, pmf: 2 and "
+                        "group_mgmt: BIP-GMAC-256", ("akm",))
+        if self.roaming and (self.keys not in ("psk", "sae", "eap") or self.akm
+                             or self.is_wep or self.cipher == "TKIP"):
+            raise fault("fast transition is a key management of its own, for keys: psk, sae or eap "
+                        "with CCMP or GCMP", "leave out akm, or roaming", ("roaming",))
+        if self.sae and self.keys != "sae":
+            raise fault(f"sae says how SAE is done, and keys is {self.keys}",
+                        "leave out sae, or write keys: sae", ("sae",), ("keys",))
+        if self.group and self.keys not in EXCHANGED:
+            raise fault(f"group is that of SAE or OWE, and keys is {self.keys}",
+                        "leave out group, or write keys: sae or owe", ("group",), ("keys",))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_nothing(handler(self))

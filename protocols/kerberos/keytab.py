@@ -1,0 +1,44 @@
+"""A keytab is read: the keys of principals, as MIT krb5 writes them (format 5.2)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+_VERSION = b"\x05\x02"
+
+
+def read(file: Path) -> dict[str, bytes]:
+    """Keys by `NAME@REALM`; of several the last one. Raises ValueError, OSError."""
+    data = file.read_bytes()
+    if data[:2] != _VERSION:
+        raise ValueError(f"{file.name} is no keytab of format 5.2")
+    return dict(_entries(data))
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+    place = len(_VERSION)
+    while place + 4 <= len(data):
+        (size,) = struct.unpack_from("!i", data, place)
+        place += 4
+        if size > 0:  # others are holes, of entries that were removed
+            yield _entry(data[place:place + size])
+        place += abs(size)
+
+
+def _entry(data: bytes) -> tuple[str, bytes]:
+    (components,) = struct.unpack_from("!H", data)
+    place, texts = 2, []
+    for _ in range(components + 1):
+        text, place = _counted(data, place)
+        texts.append(text.decode())
+    place += 4 + 4 + 1 + 2  # kind of name, time, version, kind of key
+    key, _ = _counted(data, place)
+    realm, *names = texts
+    return f"{'/'.join(names)}@{realm}", key
+
+
+def _counted(data: bytes, place: int) -> tuple[bytes, int]:
+    (size,) = struct.unpack_from("!H", data, place)
+    return data[place + 2:place + 2 + size], place + 2 + size

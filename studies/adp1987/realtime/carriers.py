@@ -1,0 +1,155 @@
+"""Carriers take user messages from host to host: modern ADP, or UDP through whatever is below.
+
+Standard library and the protocol only: this runs inside the machine.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from protocols.adp.config import load
+from protocols.adp.crypto import Operation
+from protocols.adp.effects import Deliver, Effect, Message, Note
+from protocols.adp.network import Datagrams
+from protocols.adp.program import HostEndpoint
+
+PORT = 4987
+_BUFFER_BYTES = 1 << 20
+_LARGEST = 65_535
+_RCVBUFFORCE = 33  # of Linux, for root: whatever the system's limit is
+#: Who says so at either end; the kernels' owners are known as soon as there is a channel.
+_NAMES = {"alpha": ("xena", "beta", "bob"), "beta": ("bob", "alpha", "alice")}
+
+
+class Carrier(Protocol):
+    """One end: messages arrive whole, once and in order, as long as nothing is lost below.
+
+    Times are by the machine's monotonic clock; callers read it, since in a guest a look at it is a
+    system call.
+    """
+
+    def establish(self) -> None:
+        """Have ready what the first message would wait for."""
+
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
+        """Hand a message over."""
+
+    def receive(self) -> list[bytes]:
+        """All messages that have arrived, without waiting."""
+
+    def due_s(self) -> float | None:
+        """When it has something to do by itself."""
+
+    def tick(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def fileno(self) -> int:
+        """A descriptor to wait for."""
+
+
+class UdpCarrier:
+    """A datagram a message; what protects it, if anything, is the kernel's."""
+
+    def __init__(self, address: str, peer: str) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for option in (_RCVBUFFORCE, socket.SO_SNDBUF):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+        self._socket.bind((address, PORT))
+        self._socket.connect((peer, PORT))
+        self.fileno = self._socket.fileno
+
+    def establish(self) -> None:
+        """Nothing: the kernel's tunnel is there, or is made for the first datagram."""
+
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
+        """A datagram; waits where the kernel has no room."""
+        self._socket.send(data)
+
+    def receive(self) -> list[bytes]:
+        """What is in the socket's buffer."""
+        messages = []
+        while True:
+            try:
+                messages.append(self._socket.recv(_LARGEST, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                return messages
+
+    def due_s(self) -> float | None:
+        """Never."""
+        return None
+
+    def tick(self, now_s: float) -> None:
+        """Nothing."""
+
+
+class AdpCarrier:
+    """A host of modern ADP, with the one owner's messages on its channel."""
+
+    def __init__(self, config: Path) -> None:
+        loaded = load(config)
+        self._source, self._host, self._destination = _NAMES[loaded.host]
+        self._arrived: list[bytes] = []
+        self.notes: list[tuple[str, Mapping[str, Any]]] = []
+        datagrams = Datagrams(loaded.network.kind, loaded.network.number,
+                              loaded.addresses[loaded.host])
+        self._endpoint = HostEndpoint(loaded, datagrams, _unmetered, self._heard)
+        self.fileno = datagrams.fileno
+
+    def establish(self) -> None:
+        """Ask for the channel, and have the owner known to the other end."""
+        endpoint = self._endpoint
+        endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
+
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
+        """A user message, which waits for others unless it is urgent."""
+        endpoint = self._endpoint
+        endpoint.perform(endpoint.host.send(
+            Message(self._source, self._host, self._destination, 7, data, urgent=urgent), now_s))
+
+    def receive(self) -> list[bytes]:
+        """What the datagrams in the socket's buffer bring."""
+        while self._endpoint.read():
+            pass
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def due_s(self) -> float | None:
+        """When a message has waited long enough, or the channel has something to say."""
+        return self._endpoint.host.deadline_s()
+
+    def tick(self, now_s: float) -> None:
+        """Send what is due."""
+        due_s = self.due_s()
+        if due_s is not None and due_s <= now_s:
+            self._endpoint.perform(self._endpoint.host.tick(now_s))
+
+    def _heard(self, effect: Effect) -> None:
+        if isinstance(effect, Deliver):
+            self._arrived.append(effect.data)
+        elif isinstance(effect, Note):
+            self.notes.append((effect.event, effect.fields))
+
+
+def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
+    """Until something arrives, is due, or the time is over; whether a file has something."""
+    due = [at for at in (until_s, carrier.due_s()) if at is not None]
+    left_s = max(0.0, min(due) - time.monotonic()) if due else None
+    ready, _, _ = select.select([carrier.fileno(), *files], [], [], left_s)
+    carrier.tick(time.monotonic())
+    return any(file in ready for file in files)
+
+
+def make(job: Mapping[str, Any]) -> Carrier:
+    """The carrier of a job."""
+    if job["protocol"] == "adp":
+        return AdpCarrier(Path(job["config"]))
+    return UdpCarrier(job["address"], job["peer_address"])
+
+
+def _unmetered(_operation: Operation, _size: int) -> None:
+    """Computing takes what it takes."""

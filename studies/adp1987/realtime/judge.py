@@ -1,0 +1,111 @@
+"""The judge of real-time cells: times from logs, bytes from the kernel, proof from captures."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from measure.record import CheckRecord
+from studies.adp1987.body import Measured
+from studies.adp1987.payload import Payload
+from studies.adp1987.realtime import evidence
+from studies.study import USED_FILE, Judged, Repetition
+
+_RECORDED_RAW = ("stamps", "processor_s", "failure", "counters", "wireguard", "esp")
+_FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
+          "throughput.json", USED_FILE)
+_FRAME_BYTES = 24  # preamble, checksum and gap, which no counter has
+
+
+@dataclass(frozen=True)
+class RealPhase:
+    """A phase as both ends logged it; times in ns of the machine's clock."""
+
+    name: str
+    arrivals: Sequence[Any]
+    due_ns: Sequence[int]
+    delivered: Sequence[Sequence[int]]
+
+    @property
+    def user_bytes(self) -> int:
+        """What the phase carried."""
+        return sum(size for _, size, _ in self.arrivals)
+
+def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
+    """What the repetition came to. Raises MeasureError, OSError."""
+    out = repetition.out
+    raw = json.loads((out / "raw.json").read_text())
+    circumstances: dict[str, Any] = {
+        "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
+        "files": [name for name in _FILES if (out / name).exists()],
+        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
+    phases, notes = _read(out)
+    payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
+    seen = evidence.gather(out, task["protocol"], raw, payload, notes)
+    checks = [_intact(phases, payload), *(
+        CheckRecord(check=check.check, ok=check.ok, detail=check.detail)
+        for check in evidence.checks(seen, _carried(phases)))]
+    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
+    reasons = [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    busy_s = repetition.processor_s("throughput-begins", "throughput-ends")
+    return Judged(_measured(phases, raw, seen, busy_s), checks, "; ".join(reasons),
+                  "failed" if reasons else "ok", **circumstances)
+
+
+def _read(out: Path) -> tuple[dict[str, RealPhase], Sequence[Any]]:
+    """The phases by name, and what the receiving program noted."""
+    source, sink = (json.loads(gzip.decompress((out / f"{role}.json.gz").read_bytes()))
+                    for role in ("source", "sink"))
+    phases, begins = {}, 0
+    for name, logged in source["phases"].items():
+        arrivals = json.loads((out / f"{name}.json").read_text())["messages"]
+        ends = begins + len(arrivals)
+        phases[name] = RealPhase(name, arrivals, logged["due_ns"],
+                                 sink["delivered"][begins:ends])
+        begins = ends
+    return phases, sink["notes"]
+
+
+def _carried(phases: Mapping[str, RealPhase]) -> int:
+    """User data of the phases whose packets are captured."""
+    return sum(phases[name].user_bytes for name in ("proof", "latency"))
+
+
+def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> CheckRecord:
+    wrong = count = 0
+    for phase in phases.values():
+        count += len(phase.arrivals)
+        wrong += len(phase.arrivals) - len(phase.delivered)
+        wrong += sum([size, checksum] != [arrival[1], payload.checksum(number, arrival[1])]
+                     for number, (arrival, (_, size, checksum)) in enumerate(
+                         zip(phase.arrivals, phase.delivered, strict=False)))
+    return CheckRecord(check="intact", ok=not wrong, detail=(
+        f"{count} messages handed over, {wrong} not delivered as they were"))
+
+
+def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
+              seen: evidence.RealEvidence, busy_s: float | None) -> Measured:
+    latency, throughput = phases["latency"], phases["throughput"]
+    waits = [(delivered[0] - due) / 1e9 for (_, _, urgent), due, delivered in zip(
+        latency.arrivals, latency.due_ns, latency.delivered, strict=False) if urgent]
+    lasted_s = (throughput.delivered[-1][0] - throughput.due_ns[0]) / 1e9
+    count, counters = len(throughput.arrivals), raw["counters"]["latency"]
+    wire_bytes = counters["tx_bytes"] + counters["rx_bytes"] + _FRAME_BYTES * (
+        counters["tx_packets"] + counters["rx_packets"])
+    return Measured(
+        throughput_bytes_per_s=throughput.user_bytes / lasted_s,
+        messages_per_s=count / lasted_s,
+        messages_per_processor_s=count / busy_s if busy_s else None,
+        latency_s=fmean(waits) if waits else None,
+        latency_median_s=median(waits) if waits else None,
+        latency_deviation_s=pstdev(waits) if waits else None,
+        establishment_s=seen.traffic.handshake_s,
+        wire_bytes_per_byte=wire_bytes / latency.user_bytes, latencies_s=waits)

@@ -1,0 +1,84 @@
+"""Packets between the hosts are counted by what they are: modern ADP's, ESP's, IKE's, UDP's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from measure.pcap import CapturedFrame
+from protocols.adp.packets import HEADER, Flag
+
+_IPV4, _UDP, _ESP, _ADP = 0x0800, 17, 50, 253
+_IKE_PORT = 500
+_OWN = {"adp": {_ADP}, "esp": {_ESP}, "none": {_UDP}}
+
+
+@dataclass
+class HostTraffic:
+    """What a capture at one end of the wire holds.
+
+    `sessions` are channels or SPIs, and `repeated` packets of theirs whose sequence number did not
+    rise; `shaking` are packets that establish them; `strangers` belong to nothing of this.
+    """
+
+    protocol: str
+    packets: int = 0
+    sessions: set[bytes] = field(default_factory=set)
+    repeated: int = 0
+    shaking: int = 0
+    strangers: Counter[str] = field(default_factory=Counter)
+    begun_s: float | None = None
+    ended_s: float | None = None
+    _last: dict[tuple[bytes, bytes], int] = field(default_factory=dict)
+
+    @property
+    def handshake_s(self) -> float | None:
+        """From the first to the last packet that establishes, None where there are none."""
+        if self.begun_s is None or self.ended_s is None:
+            return None
+        return self.ended_s - self.begun_s
+
+    def take(self, at_s: float, packet: bytes) -> None:
+        """Count an IPv4 packet, or its head."""
+        kind, data = packet[9], packet[(packet[0] & 15) * 4:]
+        if self.protocol == "esp" and kind == _UDP and _IKE_PORT.to_bytes(2) == data[2:4]:
+            self._shake(at_s)
+        elif kind not in _OWN[self.protocol]:
+            self.strangers[f"of protocol {kind}"] += 1
+        else:
+            self.packets += 1
+            if not int.from_bytes(packet[6:8]) & 0x1FFF:  # the first fragment, or all there is
+                self._own(at_s, packet[12:16], data)
+
+    def _own(self, at_s: float, source: bytes, data: bytes) -> None:
+        if self.protocol == "esp":
+            self._numbered(source, data[:4], int.from_bytes(data[4:8]))
+        elif self.protocol == "adp":
+            self._adp(at_s, source, data)
+
+    def _adp(self, at_s: float, source: bytes, data: bytes) -> None:
+        flags = data[1]
+        if flags & (Flag.REQUEST | Flag.ACKNOWLEDGE):
+            self._shake(at_s)
+        elif flags & Flag.SEALED:
+            self._numbered(source, data[4:12], int.from_bytes(data[HEADER:HEADER + 8]))
+
+    def _shake(self, at_s: float) -> None:
+        self.shaking += 1
+        self.begun_s = at_s if self.begun_s is None else self.begun_s
+        self.ended_s = at_s
+
+    def _numbered(self, source: bytes, session: bytes, number: int) -> None:
+        self.sessions.add(session)
+        self.repeated += number <= self._last.get((source, session), 0)
+        self._last[source, session] = number
+
+
+def traffic(frames: Iterable[CapturedFrame], protocol: str) -> HostTraffic:
+    """All IPv4 packets of a capture."""
+    seen = HostTraffic(protocol)
+    for frame in frames:
+        if frame.kind == _IPV4:
+            seen.take(frame.at_s, frame.payload)
+    return seen

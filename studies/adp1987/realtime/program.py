@@ -1,0 +1,161 @@
+"""A host's program in real time: it hands a trace's messages over, or takes them at the other end.
+
+`python3 -m studies.adp1987.realtime.program JOB.json`: the source does what standard input says,
+the sink counts what arrives and says so, and both write their log when the input ends. The sender
+has no more under way than a window: what the other end has not counted yet must fit its buffers.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+from studies.adp1987.payload import Payload
+from studies.adp1987.processor import sharp_timers
+from studies.adp1987.realtime.carriers import Carrier, make, wait
+
+#: What may be under way, what the sink counts before it says so, and how often that is late.
+WINDOW_MESSAGES, WINDOW_BYTES = 128, 65_536
+REPORT_MESSAGES, REPORT_BYTES = 32, 16_384
+_COUNT_BYTES = 4
+_PATIENCE_S = 20.0
+_QUIET_S = 0.2
+
+
+class TraceSource:
+    """Phases of one trace, each message by its number in the trace."""
+
+    def __init__(self, job: dict[str, Any], carrier: Carrier) -> None:
+        self._job, self._carrier = job, carrier
+        self._payload = Payload(job["seed"])
+        self.log: dict[str, Any] = {"phases": {}}
+        self._sent = self._counted = 0
+
+    def establish(self) -> None:
+        """Have the carrier ready."""
+        self._carrier.establish()
+        self._rest(_QUIET_S)
+
+    def replay(self, name: str) -> None:
+        """A phase: in the trace's own time, or as fast as the other end counts."""
+        phase = json.loads(Path(self._job["phases"][name]).read_text())
+        messages, base = phase["messages"], self._sent
+        start_s = time.monotonic()
+        due_ns = self._saturated(messages) if phase["saturated"] else self._paced(
+            messages, start_s)
+        self._until(base + len(messages))
+        self.log["phases"][name] = {"due_ns": due_ns}
+        self._rest(_QUIET_S)
+
+    def _paced(self, messages: list[Any], start_s: float) -> list[int]:
+        for number, (at_s, size, urgent) in enumerate(messages):
+            self._rest(start_s + at_s - time.monotonic())
+            self._send(number, size, time.monotonic(), urgent=urgent)
+        return [round((start_s + at_s) * 1e9) for at_s, _, _ in messages]
+
+    def _saturated(self, messages: list[Any]) -> list[int]:
+        handed, ends, total = [], [0], 0
+        base = self._counted
+        for number, (_, size, urgent) in enumerate(messages):
+            while (number - (self._counted - base) >= WINDOW_MESSAGES
+                   or total - ends[self._counted - base] + size > WINDOW_BYTES):
+                self._hear(time.monotonic() + _PATIENCE_S)
+            now_s = time.monotonic()
+            handed.append(round(now_s * 1e9))
+            self._send(number, size, now_s, urgent=urgent)
+            total += size
+            ends.append(total)
+        return handed
+
+    def _send(self, number: int, size: int, now_s: float, *, urgent: bool) -> None:
+        self._carrier.send(self._payload.of(number, size), now_s, urgent=urgent)
+        self._sent += 1
+        self._carrier.tick(now_s)
+
+    def _until(self, count: int) -> None:
+        """Until the other end has counted so many."""
+        while self._counted < count:
+            self._hear(time.monotonic() + _PATIENCE_S)
+
+    def _hear(self, until_s: float) -> None:
+        """Wait for the other end's count. Raises TimeoutError."""
+        wait(self._carrier, until_s)
+        self._take()
+        if time.monotonic() >= until_s:
+            raise TimeoutError(f"{self._sent - self._counted} of {self._sent} messages did not "
+                               "arrive")
+
+    def _rest(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            wait(self._carrier, until_s)
+            self._take()
+
+    def _take(self) -> None:
+        for data in self._carrier.receive():
+            self._counted = max(self._counted, int.from_bytes(data[:_COUNT_BYTES]))
+
+
+class TraceCounter:
+    """What arrives, with its time; `totals` are counts at which a phase is over."""
+
+    def __init__(self, job: dict[str, Any], carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._totals = set(job["totals"])
+        self._counts_from = job["counts_from"]
+        self.log: dict[str, Any] = {"delivered": []}
+        self._reported = self._bytes = 0
+
+    def serve(self) -> None:
+        """Take what arrives until nobody wants anything any more."""
+        while not wait(self._carrier, None, [sys.stdin]):
+            self._take()
+
+    def _take(self) -> None:
+        arrived = self._carrier.receive()
+        now_s, delivered = time.monotonic(), self.log["delivered"]
+        at_ns = round(now_s * 1e9)
+        for data in arrived:
+            delivered.append((at_ns, len(data), zlib.crc32(data)))
+            self._bytes += len(data)
+            count = len(delivered)
+            if count in self._totals or (count > self._counts_from and (
+                    count - self._reported >= REPORT_MESSAGES or self._bytes >= REPORT_BYTES)):
+                self._carrier.send(count.to_bytes(_COUNT_BYTES), now_s, urgent=True)
+                self._reported, self._bytes = count, 0
+
+
+def main(path: str) -> int:
+    """Run either end to the end of its input."""
+    job: dict[str, Any] = json.loads(Path(path).read_text())
+    sharp_timers()
+    # Who is woken by a message does not push its sender off the processor that they share here.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    carrier = make(job)
+    print("ready", flush=True)
+    if job["role"] == "sink":
+        counter = TraceCounter(job, carrier)
+        counter.serve()
+        log = counter.log
+    else:
+        source = TraceSource(job, carrier)
+        for line in sys.stdin:
+            if line.strip() == "establish":
+                source.establish()
+            else:
+                source.replay(line.strip())
+            print(f"done {line.strip()}", flush=True)
+        log = source.log
+    log["notes"] = getattr(carrier, "notes", [])
+    Path(job["log"]).write_bytes(gzip.compress(json.dumps(log).encode(), mtime=0))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,122 @@
+"""Measure how many user messages a core carries, with both ends on this machine, over loopback.
+
+`python3 -m studies.adp1987.realtime.rate [TRACE [MESSAGES]]` has modern ADP carry a trace,
+encrypted whole, as fast as it is taken, with queueing and without, and prints what both ends took
+of the processor. No guest, no root, no other machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from protocols.adp.keys import generate
+from studies.adp1987 import traces
+
+_ROOT = Path(__file__).parents[3]
+_OWNERS = {"alpha": ("alice", "xena"), "beta": ("bob",)}
+_ADDRESSES = {"alpha": "127.0.0.1", "beta": "127.0.0.2"}
+_UDP_PORT = 4988
+_ROLES = {"sink": "beta", "source": "alpha"}
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PHASE = "throughput"
+_MESSAGES = 100_000
+
+
+class End:
+    """One end's program."""
+
+    def __init__(self, folder: Path, role: str, count: int, *, queue: bool) -> None:
+        host = _ROLES[role]
+        _configure(folder, host, queue=queue)
+        job = folder / f"{role}-job.json"
+        job.write_text(json.dumps({
+            "role": role, "protocol": "adp", "seed": 1, "log": str(folder / f"{role}.json.gz"),
+            "config": str(folder / f"{host}.json"), "totals": [count], "counts_from": 0,
+            "phases": {_PHASE: str(folder / f"{_PHASE}.json")}}))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)], cwd=_ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._expect("ready")
+
+    def used_s(self) -> tuple[float, float]:
+        """User and system seconds so far."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return int(user) * _TICK_S, int(system) * _TICK_S
+
+    def do(self, what: str) -> None:
+        """Have it done. Raises RuntimeError."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{what}\n")
+        self._process.stdin.flush()
+        self._expect(f"done {what}")
+
+    def end(self) -> None:
+        """No more."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _expect(self, line: str) -> None:
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != line:
+            raise RuntimeError("a program has ended; standard error says why")
+
+
+def measure(folder: Path, count: int, *, queue: bool) -> dict[str, tuple[float, float]]:
+    """User and system seconds by role, for the trace in the folder."""
+    sink, source = (End(folder, role, count, queue=queue) for role in _ROLES)
+    try:
+        source.do("establish")
+        before = {"sink": sink.used_s(), "source": source.used_s()}
+        source.do(_PHASE)
+        after = {"sink": sink.used_s(), "source": source.used_s()}
+    finally:
+        source.end()
+        sink.end()
+    return {role: (after[role][0] - before[role][0], after[role][1] - before[role][1])
+            for role in after}
+
+
+def _configure(folder: Path, host: str, *, queue: bool) -> None:
+    owners = [{"name": owner, ("private_key" if place == host else "public_key"):
+               f"{owner}.pem" if place == host else f"{owner}.pub.pem"}
+              for place, names in _OWNERS.items() for owner in names]
+    hosts = [{"name": place, "address": _ADDRESSES[place], "kernel_owner": names[0]}
+             for place, names in _OWNERS.items()]
+    (folder / f"{host}.json").write_text(json.dumps({
+        "protocol": "adp", "host": host, "network": {"kind": "udp", "port": _UDP_PORT},
+        "owners": owners, "hosts": hosts, "scope": "all", "queue": queue}))
+
+
+def main(trace: str = "ALL", messages: str = str(_MESSAGES)) -> int:
+    """Print a line with queueing, and one without."""
+    if trace not in traces.TRACES or not messages.isdigit() or not int(messages):
+        sys.stderr.write("usage: python3 -m studies.adp1987.realtime.rate "
+                         f"[{'|'.join(traces.TRACES)} [MESSAGES]]\n")
+        return 2
+    count = int(messages)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for owner in (owner for owners in _OWNERS.values() for owner in owners):
+            generate("adp", folder, owner)
+        (folder / f"{_PHASE}.json").write_text(json.dumps({"saturated": True, "messages": [
+            (message.at_s, message.bytes, message.urgent)
+            for message in traces.generate(trace, count, 1)]}))
+        for queue in (True, False):
+            used = measure(folder, count, queue=queue)
+            total_s = sum(map(sum, used.values()))
+            ends = "; ".join(f"{role} {user:.2f} s user, {system:.2f} s system"
+                             for role, (user, system) in used.items())
+            sys.stdout.write(f"{trace}, queueing {'on' if queue else 'off'}: {count / total_s:.0f} "
+                             f"messages a second of a core, both ends ({ends})\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

@@ -1,0 +1,150 @@
+"""What is below the messages: nothing, a WireGuard tunnel, or ESP between the hosts by IKEv2.
+
+Each is made for a repetition and gone after it, so that each repetition measures its handshake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from measure import ike, kernel
+from measure.services.charon import Charon
+from measure.services.starting import Starter
+from measure.services.wireguard import WireGuardEnd, WireGuardPeer, WireGuardTunnels, make_key
+from measure.workload import Site
+
+_ENDS = {"alpha": "beta", "beta": "alpha"}
+#: Inside the WireGuard tunnel.
+INNER = {"alpha": "10.77.0.1", "beta": "10.77.0.2"}
+_CHILD = "messages"
+#: The algorithms that the modern protocol and WireGuard have: X25519, ChaCha20-Poly1305, Ed25519.
+_IKE_PROPOSAL, _ESP_PROPOSAL = "chacha20poly1305-prfsha256-x25519", "chacha20poly1305"
+_STRONGSWAN = """charon {{
+  load = random nonce sha1 sha2 hmac kdf openssl pem pkcs1 pkcs8 pubkey curve25519 kernel-netlink \
+socket-default vici
+  install_routes = no
+  install_virtual_ip = no
+  plugins {{ vici {{ socket = unix://{socket} }} }}
+  filelog {{ qop {{ path = stderr
+    default = 1
+    flush_line = yes }} }}
+}}
+"""
+_SWANCTL = """connections {{ host {{
+  version = 2
+  local_addrs = {here}
+  remote_addrs = {there}
+  proposals = {ike}
+  mobike = no
+  encap = no
+  send_certreq = no
+  send_cert = never
+  dpd_delay = 0
+  rekey_time = 0
+  local {{ auth = pubkey
+    pubkeys = {name}.pem
+    id = fqdn:{name} }}
+  remote {{ auth = pubkey
+    pubkeys = {peer}.pem
+    id = fqdn:{peer} }}
+  children {{ {child} {{
+    mode = transport
+    esp_proposals = {esp}
+    local_ts = {here}/32
+    remote_ts = {there}/32
+    rekey_time = 0
+    start_action = none }} }}
+}} }}
+"""
+
+
+class Tunnels:
+    """What a testbed's repetitions are carried by, each in its turn."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.charon = Charon(site)
+        self._addresses = {node: site.network.nodes[node].address for node in _ENDS}
+        self._configure()
+
+    @contextmanager
+    def standing(self, protocol: str, raw: dict[str, Any]) -> Iterator[None]:
+        """The tunnel of a protocol while this lasts; its kernels' state at the end is in `raw`."""
+        if protocol == "wireguard":
+            with self._wireguard(raw):
+                yield
+        elif protocol == "esp":
+            with self._esp(raw):
+                yield
+        else:
+            yield
+
+    def establish(self, protocol: str) -> None:
+        """Negotiate, where that is not the first message's to do."""
+        if protocol == "esp":
+            with ike.session(self.charon.socket("alpha")) as session:
+                ike.initiate(session, _CHILD, ike.NEGOTIATION_S)
+        elif protocol == "wireguard":
+            # The kernel makes its handshake for the first packet that wants through.
+            self._site.testbed.run("alpha", ["ping", "-nqc", "1", INNER["beta"]])
+
+    @contextmanager
+    def _wireguard(self, raw: dict[str, Any]) -> Iterator[None]:
+        keys = {node: make_key() for node in _ENDS}
+        tunnels = WireGuardTunnels(self._site, {
+            node: WireGuardEnd(keys[node], f"{INNER[node]}/24", [WireGuardPeer(
+                keys[peer].public, [f"{INNER[peer]}/32"], self._addresses[peer])])
+            for node, peer in _ENDS.items()})
+        with Starter([tunnels]):
+            yield
+            raw["wireguard"] = {node: [asdict(state) for state in tunnels.state(node)]
+                                for node in _ENDS}
+
+    @contextmanager
+    def _esp(self, raw: dict[str, Any]) -> Iterator[None]:
+        try:
+            yield
+            raw["esp"] = {node: kernel.xfrm_states(self._site.testbed, node) for node in _ENDS}
+        finally:
+            for node in _ENDS:
+                with ike.session(self.charon.socket(node)) as session:
+                    ike.terminate(session)
+
+    def beside(self, protocol: str) -> None:
+        """A negative control's: what stands keeps standing, and the messages go beside it."""
+        if protocol == "esp":
+            for node in _ENDS:
+                self._site.testbed.run(node, ["ip", "xfrm", "policy", "flush"])
+
+    def _configure(self) -> None:
+        """Charon's files, where it looks for them, with keys of this testbed's own."""
+        keys = {node: Ed25519PrivateKey.generate() for node in _ENDS}
+        for node, peer in _ENDS.items():
+            home = self._site.mount / node
+            self._site.run_folder(node)
+            for folder in ("private", "pubkey"):
+                (home / "swanctl" / folder).mkdir(parents=True, exist_ok=True)
+            (home / "swanctl" / "private" / f"{node}.pem").write_bytes(keys[node].private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption()))
+            for name, key in keys.items():
+                (home / "swanctl" / "pubkey" / f"{name}.pem").write_bytes(
+                    key.public_key().public_bytes(
+                        serialization.Encoding.PEM,
+                        serialization.PublicFormat.SubjectPublicKeyInfo))
+            (home / "swanctl" / "swanctl.conf").write_text(_SWANCTL.format(
+                here=self._addresses[node], there=self._addresses[peer], name=node, peer=peer,
+                ike=_IKE_PROPOSAL, esp=_ESP_PROPOSAL, child=_CHILD))
+            (home / Charon.file).write_text(_STRONGSWAN.format(socket=self.charon.socket(node)))
+
+
+def addresses(site: Site, protocol: str, *, beside: bool) -> Sequence[str]:
+    """Where the messages of alpha and beta go to and come from."""
+    through = protocol == "wireguard" and not beside
+    return [INNER[node] if through else site.network.nodes[node].address for node in _ENDS]

@@ -1,0 +1,111 @@
+"""The real-time cells' part inside the machine: a tunnel, two programs, three phases, captures.
+
+A short phase is captured whole, for proof; then the trace goes in its own time, captured by its
+headers, and as fast as it is taken, where only what does not belong there is captured.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure.capture import HEADERS, WHOLE, Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.services.program import HostProgram
+from measure.wireguard import PORT
+from measure.workload import Session, Site
+from studies.adp1987.realtime.tunnels import Tunnels, addresses
+
+if TYPE_CHECKING:
+    from studies.adp1987.inside import HostPrograms
+
+BESIDE = "beside-tunnel"
+#: What a protocol's packets are, fragments included.
+OWN = {"adp": "ip proto 253", "wireguard": f"udp port {PORT}", "none": "udp",
+       "esp": "esp or udp port 500"}
+_COUNTERS = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
+
+
+def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
+    """One repetition. Raises MeasureError."""
+    task, site = hosts.task, hosts.site
+    protocol, fault = task["protocol"], task.get("fault", site.fault)
+    if fault and (fault != BESIDE or protocol not in ("wireguard", "esp")):
+        raise MeasureError("testbed", f"--fault {fault}: is not for {protocol} in real time")
+    captures = _Captures(site, hosts.out, session)
+    session.raw["counters"] = {}
+    with ExitStack() as stack:
+        stack.enter_context(tunnels.standing(protocol, session.raw))
+        sink = stack.enter_context(_program(hosts, "sink", "beta"))
+        source = stack.enter_context(_program(hosts, "source", "alpha"))
+        with captures.taking("proof", WHOLE, "ip"):
+            session.stamp("start")
+            tunnels.establish(protocol)
+            if fault:
+                tunnels.beside(protocol)
+            source.do("establish")
+            source.do("proof")
+        _phases(hosts, captures, session, source)
+        source.end()
+        sink.end()
+
+
+def _phases(hosts: HostPrograms, captures: _Captures, session: Session,
+            source: HostProgram) -> None:
+    own = OWN[hosts.task["protocol"]]
+    for phase, expression in (("latency", "ip"), ("throughput", f"ip and not ({own})")):
+        with captures.taking(phase, HEADERS, expression):
+            before = _counters(hosts.site)
+            session.stamp(phase)
+            session.report(f"{phase}-begins")
+            source.do(phase)
+            session.report(f"{phase}-ends")
+            after = _counters(hosts.site)
+            settle()
+        session.raw["counters"][phase] = {name: after[name] - before[name] for name in after}
+    session.stamp("end")
+
+
+class _Captures:
+    """Captures at the sender's end of the wire."""
+
+    def __init__(self, site: Site, out: Path, session: Session) -> None:
+        self._site, self._out, self._session = site, out, session
+
+    @contextmanager
+    def taking(self, part: str, detail: Detail, expression: str) -> Iterator[None]:
+        """One capture while this lasts."""
+        with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)],
+                       detail, part=part, out=self._out, logs=self._site.logs,
+                       summaries=self._session.raw["captures"]):
+            yield
+
+
+def _counters(site: Site) -> Mapping[str, int]:
+    """What the kernel has counted at the sender's end of the wire."""
+    folder = "/sys/class/net/to-beta/statistics"
+    said = site.testbed.run("alpha", ["cat", *(f"{folder}/{name}" for name in _COUNTERS)])
+    return dict(zip(_COUNTERS, map(int, said.split()), strict=True))
+
+
+def _program(hosts: HostPrograms, role: str, host: str) -> HostProgram:
+    task, out = hosts.task, hosts.out
+    beside = task.get("fault", hosts.site.fault) == BESIDE
+    ends = addresses(hosts.site, task["protocol"], beside=beside)
+    here, there = ends if host == "alpha" else ends[::-1]
+    counts = [len(json.loads((out / f"{phase}.json").read_text())["messages"])
+              for phase in hosts.phases]
+    job = out / f"{role}-job.json"
+    job.write_text(json.dumps({
+        "role": role, "protocol": task["protocol"], "seed": hosts.seed, "address": here,
+        "peer_address": there, "log": str(out / f"{role}.json.gz"),
+        "config": str(hosts.config(host)) if task["protocol"] == "adp" else "",
+        "phases": {phase: str(out / f"{phase}.json") for phase in hosts.phases},
+        "totals": [sum(counts[:place + 1]) for place in range(len(counts))],
+        "counts_from": sum(counts[:-1])}))
+    argv = [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)]
+    return HostProgram(role, hosts.site.testbed.command(host, argv), hosts.site.log(role, host))

@@ -1,0 +1,102 @@
+"""Try ways of choosing urgent messages on the model: `python3 -m studies.adp1987.urgency`.
+
+The paper chose them by what they were, and does not say how. This prints throughput and latency of
+Table 6's shares for ways of choosing that differ in nothing else, and how many pairs of latencies
+come in the printed order. Nothing is fitted to it, and the study measures the first way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from studies.adp1987 import model, published
+from studies.adp1987.design import DEVICES, URGENCY, ids
+from studies.adp1987.endpoint import costs
+from studies.adp1987.model import ModelCosts, ModelSetting
+from studies.adp1987.published import L
+from studies.adp1987.traces import TraceMessage, generate
+from topologies import loader
+
+_MESSAGES, _SEEDS = 10_000, (1, 2)
+_RUN = 20
+Choice = Callable[[Sequence[TraceMessage], int, random.Random], set[int]]
+
+
+def _any(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
+    return set(rng.sample(range(len(trace)), count))
+
+
+def _evenly(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+    return {int((place + 0.5) * len(trace) / count) for place in range(count)}
+
+
+def _largest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+    return set(sorted(range(len(trace)), key=lambda place: -trace[place].bytes)[:count])
+
+
+def _smallest(trace: Sequence[TraceMessage], count: int, _: random.Random) -> set[int]:
+    return set(sorted(range(len(trace)), key=lambda place: trace[place].bytes)[:count])
+
+
+def _in_runs(trace: Sequence[TraceMessage], count: int, rng: random.Random) -> set[int]:
+    chosen: set[int] = set()
+    while len(chosen) < count:
+        start = rng.randrange(len(trace))
+        chosen |= set(range(start, min(len(trace), start + _RUN, start + count - len(chosen))))
+    return chosen
+
+
+CHOICES: Mapping[str, Choice] = {"any": _any, "evenly spaced": _evenly, "the largest": _largest,
+                                 "the smallest": _smallest, f"runs of {_RUN}": _in_runs}
+
+
+def device_costs() -> ModelCosts:
+    """The model's costs of the paper's machine."""
+    table = costs(loader.to_json(loader.load_device(DEVICES["HW"]))["work"], 512)
+    return ModelCosts(table["user-message-send"][0], table["adp-message-send"][0],
+                      table["adp-message-receive"][0], table["user-message-receive"][0],
+                      *table["des"])
+
+
+def table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
+    """Throughput (bytes/s) and latency (s) by urgency."""
+    made, each = {}, device_costs()
+    for urgency, share in URGENCY.items():
+        results = []
+        for seed in _SEEDS:
+            trace = generate("ALL", _MESSAGES, seed)
+            chosen = choice(trace, round(share * _MESSAGES), random.Random(seed))  # noqa: S311
+            marked = [replace(message, urgent=place in chosen)
+                      for place, message in enumerate(trace)]
+            results.append((model.run(marked, each, ModelSetting(), saturated=True).throughput,
+                            model.run(marked, each, ModelSetting(), saturated=False).latency_s))
+        made[urgency] = fmean(one for one, _ in results), fmean(other for _, other in results)
+    return made
+
+
+def in_order(latencies_s: Mapping[str, float]) -> int:
+    """How many of Table 6's ten pairs of latencies are in the paper's order."""
+    printed = published.load().tables["6"]
+    return sum((printed[L, *ids("ALL", urgency=one)] < printed[L, *ids("ALL", urgency=other)])
+               is (latencies_s[one] < latencies_s[other])
+               for one, other in itertools.combinations(URGENCY, 2))
+
+
+def main() -> int:
+    """A line a way of choosing."""
+    for name, choice in CHOICES.items():
+        made = table_6(choice)
+        shown = ", ".join(f"{urgency} {rate / 1e3:.0f} kB/s {latency * 1e3:.1f} ms"
+                          for urgency, (rate, latency) in made.items())
+        count = in_order({urgency: latency for urgency, (_, latency) in made.items()})
+        sys.stdout.write(f"{name}: {shown}; {count} of 10 pairs of latencies in order\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

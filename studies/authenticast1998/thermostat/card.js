@@ -1,0 +1,151 @@
+// A client's card: its dial, what else its user may say, and its strips.
+
+import { Dial } from "./dial.js";
+import { inWords, percent, SCHEMES } from "./model.js";
+import { Strip, STRIPS } from "./strips.js";
+
+const PATIENCE_S = 4;
+const STATES = { waiting: "waiting", streaming: "streaming", ended: "ended" };
+
+export class Card {
+  // `send` takes a message for the run; null where nothing can be said.
+  constructor(parent, name, about, send) {
+    Object.assign(this, { name, about, send, asked: null, words: {} });
+    const template = document.getElementById("client").content.cloneNode(true);
+    this.root = template.querySelector("article");
+    this.root.setAttribute("aria-label", `Client ${name}`);
+    this.root.dataset.client = name;
+    this.root.querySelector("h3").textContent = name;
+    parent.append(template);
+    this.dial = new Dial(this.root.querySelector(".dial-place"), name, (turned) => this.turn(turned));
+    this.fields = Object.fromEntries(["scheme", "bundle", "algorithm", "automatic"].map(
+      (field) => [field, this.root.querySelector(`[name=${field}]`)]));
+    this.fill(this.fields.scheme, about.schemes.map((scheme) => [scheme.name, SCHEMES[scheme.name]]));
+    this.fill(this.fields.algorithm, about.algorithms.map((one) => [one, one.toUpperCase()]));
+    this.bundled = new Set(about.schemes.filter((scheme) => scheme.has_bundles).map((one) => one.name));
+    for (const [field, input] of Object.entries(this.fields)) {
+      input.setAttribute("aria-label", `${name}: ${field === "automatic" ? "the controller decides" : field}`);
+      input.addEventListener("change", () => this.choose(field, input));
+    }
+    this.strips = STRIPS.map((strip) => this.strip(strip));
+    this.said = this.root.querySelector(".said");
+  }
+
+  fill(select, options) {
+    for (const [value, text] of options) select.add(new Option(text, value));
+  }
+
+  strip(strip) {
+    const row = document.getElementById("strip").content.cloneNode(true).firstElementChild;
+    row.querySelector(".what").textContent = strip.title;
+    if (strip.key === "delta" && this.about.limit) {
+      const limit = document.createElement("small");
+      limit.textContent = `LIMIT ${this.about.limit}`;
+      row.querySelector(".what").append(limit);
+    }
+    row.querySelector(".mark").style.background = `var(${strip.colour})`;
+    this.root.querySelector(".strips").append(row);
+    const canvas = row.querySelector("canvas");
+    canvas.setAttribute("aria-label", `${strip.title} of ${this.name} over the last minute`);
+    return { strip, value: row.querySelector(".value"), drawn: new Strip(canvas, strip) };
+  }
+
+  // --- what the user says --------------------------------------------------------------------------
+
+  choose(field, input) {
+    if (field === "bundle" && !input.checkValidity()) {
+      this.say(`a bundle has 1 to ${input.max} packets`);
+      return;
+    }
+    this.ask({ [field]: field === "automatic" ? input.checked
+      : field === "bundle" ? Number(input.value) : input.value });
+  }
+
+  // Only by percentage is less than everything verified: who permits no more than that wants it.
+  turn(turned) {
+    const wish = this.asked?.wish ?? this.client.wish;
+    this.ask(turned.high < 1 && !wish.automatic ? { ...turned, scheme: "percentage" } : turned);
+  }
+
+  // What is to be, in full: what the user has not touched stays as it is in force.
+  ask(change) {
+    const { setting } = this.client, wish = this.asked?.wish ?? this.client.wish;
+    const base = wish.automatic && setting ? { ...wish, scheme: setting.scheme, bundle: setting.bundle,
+                                               level: setting.level } : wish;
+    const next = { ...base, algorithm: this.fields.algorithm.value, ...change };
+    next.level = Math.min(Math.max(next.level, next.low), next.high);
+    this.asked = { wish: next, at: performance.now() };
+    this.say("sending …");
+    this.send({
+      client: this.name, range: [whole(next.low), whole(next.high)], level: whole(next.level),
+      scheme: next.scheme.replace("_", "-"), bundle: next.bundle,
+      algorithm: next.algorithm.toUpperCase(), automatic: next.automatic,
+    }).catch((error) => {
+      this.asked = null;
+      this.say(error.message);
+    });
+  }
+
+  say(text) {
+    if (this.said.textContent !== text) this.said.textContent = text;
+  }
+
+  // --- what is shown -------------------------------------------------------------------------------
+
+  show(client, now) {
+    this.client = client;
+    this.heed(client.wish);
+    const wish = this.asked?.wish ?? client.wish, setting = client.setting;
+    const isEnabled = this.send !== null && client.state !== "ended";
+    const point = client.history.at(-1);
+    this.root.dataset.state = client.state;
+    this.text(".state", STATES[client.state] ?? client.state);
+    this.text(".in-force", setting ? inWords(setting) : "no stream yet");
+    this.dial.show({
+      level: point && client.state === "streaming" ? point.level : null, wish, isEnabled,
+      hasSetPoint: !wish.automatic && wish.scheme === "percentage",
+      below: `permitted: ${percent(this.dial.isHeld ? this.dial.wish.low : wish.low)} to ${
+        percent(this.dial.isHeld ? this.dial.wish.high : wish.high)}` });
+    this.settings(wish, setting, isEnabled);
+    for (const { strip, value, drawn } of this.strips) {
+      const latest = point?.[strip.key] ?? null;
+      const shown = latest === null ? "–" : strip.unit === "share" ? percent(latest) : String(latest);
+      if (value.textContent !== shown) value.textContent = shown;
+      if (now !== null) drawn.draw(client.history, now, this.about);
+    }
+  }
+
+  text(selector, text) {
+    const element = this.words[selector] ??= this.root.querySelector(selector);
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  // Whether what was asked for is what the client's program wants by now.
+  heed(wish) {
+    if (!this.asked) return;
+    const passed = (performance.now() - this.asked.at) / 1000, asked = this.asked.wish;
+    const isHeeded = ["low", "high", "scheme", "automatic", "bundle"].every((key) => asked[key] === wish[key])
+      && (asked.scheme !== "percentage" || Math.abs(asked.level - wish.level) < 0.005);
+    if (isHeeded) this.say(`in force after ${passed.toFixed(1)} s`);
+    else if (passed > PATIENCE_S) this.say("not heeded; the events say why");
+    if (isHeeded || passed > PATIENCE_S) this.asked = null;
+  }
+
+  settings(wish, setting, isEnabled) {
+    const shown = wish.automatic && setting && !this.asked ? setting : wish;
+    const values = { scheme: shown.scheme, bundle: String(shown.bundle) };
+    if (shown.algorithm !== "hmac") values.algorithm = shown.algorithm;
+    for (const [field, value] of Object.entries(values)) {
+      const input = this.fields[field];
+      if (input.value !== value && document.activeElement !== input) input.value = value;
+    }
+    this.fields.automatic.checked = wish.automatic;
+    for (const [field, input] of Object.entries(this.fields)) {
+      input.disabled = !isEnabled || (field !== "automatic" && wish.automatic)
+        || (field === "bundle" && !this.bundled.has(shown.scheme))
+        || (field === "algorithm" && this.about.algorithms.length < 2);
+    }
+  }
+}
+
+const whole = (share) => Math.round(100 * share);

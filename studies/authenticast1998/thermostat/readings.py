@@ -1,0 +1,86 @@
+"""Readings: what the programs of running streams say, condensed to what a page shows.
+
+The machine makes them five times a second while streams run; of a recorded run they are made anew,
+from the same events. Runs inside the machine: standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+#: Seconds from one reading to the next.
+EVERY_S = 0.2
+#: What the server's reports say of a client, and a reading says again.
+_COUNTS = ("sent", "delta", "processed", "verified", "failed", "buffer", "air", "waiting", "holes",
+           "lag_s")
+_SETTING = ("scheme", "algorithm", "bundle", "level")
+#: Events that somebody who looks on wants to read, as they are.
+_NOTES = frozenset({"granted", "turned", "switched", "refused", "silence", "replaced", "ended",
+                    "error", "failed", "left", "unacknowledged"})
+#: Of these events, what is shown or said.
+_SAID = ("low", "high", "scheme", "algorithm", "bundle", "level", "automatic", "shed", "cause",
+         "reason", "number", "epoch", "sequence", "sent", "processed", "lost")
+
+
+class Readings:
+    """The state of all clients' streams, by what their programs have said so far."""
+
+    def __init__(self, wishes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._clients: dict[str, dict[str, Any]] = {
+            name: {"state": "waiting", "wish": dict(wish)} for name, wish in wishes.items()}
+        self._notes: list[dict[str, Any]] = []
+
+    def take(self, node: str, event: Mapping[str, Any]) -> None:
+        """An event of the program on a node."""
+        kind, name = event["event"], event.get("client", node)
+        if kind in _NOTES:
+            self._notes.append({"at_s": event["at_s"], "client": name, "by": node, "what": kind,
+                                **{key: event[key] for key in _SAID if key in event}})
+        client = self._clients.get(name)
+        if client is None:
+            return
+        if kind == "report":
+            client.update({key: event[key] for key in _COUNTS if key in event},
+                          state="streaming", level=event["level"])
+        elif kind in {"stream", "switched"}:
+            client["setting"] = {**client.get("setting", client["wish"]), **event}
+            client["setting"] = {key: client["setting"][key] for key in _SETTING}
+        elif kind == "turned":
+            client["wish"] = {key: event[key] for key in event if key not in {
+                "event", "at_s", "number"}}
+        elif kind in {"ended", "left", "failed"}:
+            client["state"] = "ended"
+
+    def lose(self, name: str) -> None:
+        """A client's program has ended."""
+        self._clients[name]["state"] = "ended"
+
+    def now(self) -> dict[str, Any]:
+        """How all streams are, and what happened since the last reading."""
+        notes, self._notes = sorted(self._notes, key=lambda note: float(note["at_s"])), []
+        return {"clients": {name: dict(state) for name, state in self._clients.items()},
+                "notes": notes}
+
+
+class Listener:
+    """Reads what programs write to their logs, as it comes."""
+
+    def __init__(self, logs: Mapping[str, Path]) -> None:
+        self._logs = logs
+        self._at = dict.fromkeys(logs, 0)
+
+    def events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Whole lines that are new, with the node that said them."""
+        for node, log in self._logs.items():
+            if not log.exists():
+                continue
+            with log.open("rb") as file:
+                file.seek(self._at[node])
+                new, newline, _ = file.read().rpartition(b"\n")
+            self._at[node] += len(new) + len(newline)
+            for line in new.splitlines():
+                if line.startswith(b"{"):
+                    yield node, json.loads(line)

@@ -1,0 +1,94 @@
+"""What the thermostat's page is told: the streams of a cell, and readings of recorded ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure.manifest import Manifest
+from studies import records
+from studies.authenticast1998 import network
+from studies.authenticast1998.thermostat.readings import EVERY_S, Readings
+from studies.authenticast1998.thermostat.watching import wish_of
+from studies.study import LivePage, StudyError
+
+_SCHEMES = {"percentage": False, "delayed": True, "tree": True, "secret_key": False,
+            "tesla": False}
+
+#: By layer, what the names of its checks hold; of those below the stream as `measure.evidence` has
+#: them.
+_CHECKS: Mapping[str, Sequence[str]] = {
+    "stream": ("messages are", "every packet", "as announced", "level in", "secret key in force"),
+    "link": ("data frame", "initialisation vectors", "keys in force", "WEP key", "by EAPOL-Key",
+             "negotiated", "management frames", "SAE", "four-way"),
+    "dot1x": ("EAP method", "EAP-Success", "mutual authentication", "port is"),
+    "ipsec": ("ISAKMP", "inner packet", "IKE", "ESP transforms")}
+
+
+def _about(plan: Manifest, cell: Mapping[str, str]) -> dict[str, Any]:
+    """Clients, what dials may say, limits to draw, and what lies below."""
+    levels = {name: plan.levels[name][level] for name, level in cell.items()}
+    heuristic = levels["heuristic"].content
+    controller = heuristic["controller"]
+    is_blend = controller["kind"] in {"blend-1998", "delayed-first-1998"}
+    devices = [plan.devices[plan.asked[end]]["title"] for end in ("server_device", "client_device")
+               if plan.asked[end] in plan.devices]
+    return {
+        "titles": {name: level.title or cell[name] for name, level in levels.items()},
+        "clients": [network.client(number) for number in range(1, int(cell["clients"]) + 1)],
+        "wish": wish_of({"algorithm": "DSA", **heuristic["wish"]}),
+        "limit": controller.get("limit", plan.asked["limit"]) if is_blend else None,
+        "buffer": plan.asked["buffer_packets"], "controller": controller["kind"],
+        "schemes": [{"name": name, "has_bundles": has} for name, has in _SCHEMES.items()],
+        "algorithms": ["dsa", "rsa"] if plan.settings["clock"] == "real" else ["dsa"],
+        "devices": devices, "layers": _layers(levels)}
+
+
+def _layers(levels: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The stream and the layers below it: what each does, and parts of the names of its checks."""
+    policies = [level.content["layers"] for level in levels.values() if "layers" in level.content]
+    there = [{"layer": name, "does": ", ".join(
+        f"{key} {value}" for key, value in said.items() if isinstance(value, str | int))}
+        for layers in policies for name, said in layers.items() if said and name != "stream"]
+    wire = {"layer": "wire", "does": f"{network.RATE_BPS / 1e6:g} Mbit/s, nothing protects it"}
+    stream = {"layer": "stream", "does": levels["heuristic"].title}
+    return [{**layer, "checks": _CHECKS.get(layer["layer"], ())}
+            for layer in (stream, *(there or [wire]))]
+
+
+def _recorded(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Readings of a repetition that nobody could look on at, from what its programs said."""
+    plan = records.read_manifest(folder)
+    try:
+        raw = json.loads(gzip.decompress((folder / "files" / name / "raw.json.gz").read_bytes()))
+        events = raw["events"]
+    except (OSError, EOFError, ValueError, KeyError):
+        raise StudyError(f"{name}: what its programs said is not kept; choose another") from None
+    factors = [factor.name for factor in plan.factors]
+    [cell] = [row for row in plan.cells if "-".join(row) == name.rpartition("-")[0]]
+    wish = plan.levels["heuristic"][cell[factors.index("heuristic")]].content["wish"]
+    clients = [node for node in events if node != network.SERVER]
+    return list(_read(events, dict.fromkeys(clients, wish_of({"algorithm": "DSA", **wish}))))
+
+
+def _read(events: Mapping[str, Any], wishes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    every = sorted(((event["at_s"], node, event) for node, said in events.items()
+                    for event in said), key=lambda entry: entry[0])
+    readings = Readings(wishes)
+    due_s = every[0][0] if every else 0.0
+    for at_s, node, event in every:
+        while at_s > due_s:
+            yield {"event": "report", "name": "reading", "time_s": due_s, **readings.now()}
+            due_s += EVERY_S
+        readings.take(node, event)
+    yield {"event": "report", "name": "reading", "time_s": due_s, **readings.now()}
+
+
+PAGE = LivePage(
+    folder=Path(__file__).parent, about=_about, recorded=_recorded,
+    help="Turn the dials of streams that run, on a page of this machine.",
+    levels={"heuristic": "adaptive-1998", "clients": "3", "load": "idle"},
+    sets={"frames": "9000"}, stop={"stop": True}, fleeting=frozenset({"reading"}))

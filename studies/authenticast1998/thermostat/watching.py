@@ -1,0 +1,99 @@
+"""Watching reports on running streams as they go, and hands their users' commands to the clients.
+
+Runs inside the machine: standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from measure.workload import Session
+from studies.authenticast1998.thermostat.readings import EVERY_S, Listener, Readings
+
+#: How often commands are looked for between two readings.
+_LOOKS = 4
+
+
+class Programs(Protocol):
+    """What runs the clients' programs (measure.services.launcher)."""
+
+    def tell(self, node: str, command: Mapping[str, Any]) -> bool:
+        """Say something to a node's program; whether it was there to hear it."""
+
+    def wait(self, node: str, for_s: float) -> bool:
+        """Whether a node's program has ended by then."""
+
+
+class Watching:
+    """A repetition's streams, from their start to the clients' ends; each on its node."""
+
+    def __init__(self, programs: Programs, session: Session, logs: Mapping[str, Path],
+                 documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> None:
+        self._programs, self._session, self._nodes = programs, session, nodes
+        self._listener = Listener(logs)
+        self._readings = Readings({name: wish_of(document)
+                                   for name, document in documents.items()})
+        self._going = list(documents)
+
+    def until_ended(self, for_s: float, due_s: float = 0.0,
+                    then: Callable[[], object] | None = None) -> None:
+        """Report and obey until no client's program runs any more, or this long.
+
+        What is to be done `then`, when the machine's clock says so, is done once.
+        """
+        until_s = time.monotonic() + for_s
+        while self._going and time.monotonic() < until_s:
+            for _ in range(_LOOKS):
+                for message in self._session.commands():
+                    self._obey(message)
+                time.sleep(EVERY_S / _LOOKS)
+            if then is not None and time.monotonic() >= due_s:
+                then()
+                then = None
+            for name in [name for name in self._going if self._programs.wait(self._nodes[name], 0)]:
+                self._going.remove(name)
+                self._readings.lose(name)
+            self._report()
+
+    def _report(self) -> None:
+        for node, event in self._listener.events():
+            self._readings.take(node, event)
+        self._session.report("reading", **self._readings.now())
+
+    def _obey(self, message: Mapping[str, Any]) -> None:
+        """A message of the form `{"client": NAME or absent for all, "stop": true or a dial's}`."""
+        fields = dict(message)
+        name = fields.pop("client", None)
+        if name is not None and name not in self._going:
+            self._refuse(f"client {name!r}: no such client is listening; choose from "
+                         f"{', '.join(self._going) or 'none'}")
+            return
+        is_end = fields.pop("stop", False) is True
+        if is_end == bool(fields):
+            self._refuse("say stop=true, or what the dial is to be: range, level, scheme, "
+                         "algorithm, bundle, automatic")
+            return
+        self._say([name] if name else self._going, {"do": "stop"} if is_end else
+                  {"do": "dial", **fields})
+
+    def _say(self, names: Iterable[str], command: Mapping[str, Any]) -> None:
+        for name in names:
+            if not self._programs.tell(self._nodes[name], command):
+                self._refuse(f"client {name}: does not listen any more")
+
+    def _refuse(self, reason: str) -> None:
+        self._session.report("refused", reason=reason)
+
+
+def wish_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a client's configuration wants, in the words of its events."""
+    low, high = document.get("range", (0, 100))
+    scheme = str(document.get("scheme", "percentage"))
+    level = document.get("level", high) if scheme == "percentage" else 100
+    return {"low": low / 100, "high": high / 100, "scheme": scheme.replace("-", "_"),
+            "algorithm": str(document.get("algorithm", "ed25519")).lower(),
+            "bundle": document.get("bundle", 1), "level": level / 100,
+            "automatic": document.get("automatic", False)}

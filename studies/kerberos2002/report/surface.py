@@ -1,0 +1,84 @@
+"""The surface of I7 as a table and a figure, and Figure B.1 as a drawing."""
+
+from __future__ import annotations
+
+from analysis.cells import Cells
+from analysis.numbers import exact
+from analysis.present import figures as drawing
+from analysis.present.figures import Axis, Series
+from analysis.present.report import Figure
+from analysis.table import Column, Entry, Quantity, Table
+from studies.kerberos2002 import model, surface
+from studies.kerberos2002.design import ids
+
+_DELAY = "wires and client"
+#: A transaction's exchanges in their order; a proxied one comes before that which it asks for.
+_ORDER = ("AS-REQ", "TGS-REQ", "AP-REQ")
+
+
+def table() -> Table:
+    """Who is quicker for a lone client, and who bears more, by servers, round trip and key."""
+    rows = []
+    for point in surface.points():
+        better = "PKCROSS" if point.pkcross_s < point.pktapp_s else "PKTAPP"
+        one, each = point.pktapp_per_s
+        rows.append((Entry(point.key), exact(point.round_trip_s), exact(point.servers),
+                     exact(point.pkcross_s), exact(point.pktapp_s), exact(point.charged_s),
+                     Entry(better), exact(point.pkcross_per_s), exact(one), exact(each),
+                     Entry("PKCROSS" if point.pkcross_per_s > each else "PKTAPP")))
+    return Table("table-surface", "I7: PKCROSS and PKTAPP by servers, round trip and keys", (
+        Column("key", "Keys"), Column("round_trip_s", "round trip", "ms", 1e3, 0),
+        Column("servers", "servers", digits=0),
+        Column("pkcross_s", "PKCROSS", "s", digits=3, group="a lone client"),
+        Column("pktapp_s", "PKTAPP", "s", digits=3, group="a lone client"),
+        Column("charged_s", "PKTAPP, client charged", "s", digits=3, group="a lone client"),
+        Column("quicker", "quicker"),
+        Column("pkcross_per_s", "PKCROSS", "/s", digits=2, group="at most"),
+        Column("one_per_s", "PKTAPP, one machine", "/s", digits=2, group="at most"),
+        Column("each_per_s", "PKTAPP, a machine each", "/s", digits=2, group="at most"),
+        Column("bears", "bears more, a machine each")), tuple(rows),
+        f"Computed: operations and round trips as the protocols define them, on {surface.DEVICE}; "
+        "nothing else takes time, and the remote realm is so far away. By default the client is "
+        "the paper's, which takes none.")
+
+
+def surface_figure() -> Figure:
+    """PKTAPP's time as a multiple of PKCROSS's, by servers, a line for each round trip."""
+    panels = []
+    for key in surface.KEYS:
+        series = []
+        for round_trip_s in surface.ROUND_TRIPS_S:
+            line = [(float(point.servers), Quantity(point.pktapp_s / point.pkcross_s))
+                    for point in surface.points()
+                    if (point.key, point.round_trip_s) == (key, round_trip_s)]
+            series.append(Series(f"{1e3 * round_trip_s:g} ms", line, "modelled"))
+        panels.append(drawing.line(key, series, Axis("servers"), Axis("PKTAPP / PKCROSS")))
+    return Figure("fig-surface", "I7: where PKCROSS becomes the quicker one",
+                  "A lone client's time by PKTAPP over that by PKCROSS; above 1, PKCROSS is "
+                  "quicker. Computed from operations and round trips.",
+                  "PKTAPP's time over PKCROSS's by servers and round trip; the table has the "
+                  "numbers.", tuple(panels))
+
+
+def figure_b1(cells: Cells) -> Figure | None:
+    """The transaction's way through the stations, with each class's visits and service time."""
+    asked = model.transaction(cells, ids("mp-assist", wire="3g", speed=50))
+    if asked is None:
+        return None
+    def when(visit: tuple[str, str]) -> tuple[int, bool]:
+        _, name = visit
+        return (next(place for place, kind in enumerate(_ORDER) if name.endswith(kind)),
+                not name.startswith("proxied"))
+
+    stops = [(_DELAY, "under way", 1.0, asked.delay_s)]
+    for party, name in sorted(asked.visits, key=when):
+        count, each_s = asked.visits[party, name]
+        stops.append((party, name, count, each_s))
+    panel = drawing.route("", [
+        (station, f"{name}<br>v {count:g}, s {1e3 * each_s:.1f} ms")
+        for station, name, count, each_s in [*stops, stops[0]]])
+    return Figure("fig-paper-b1", "Figure B.1: a transaction as the model's input",
+                  "The customer of MP-PKINIT with an assisting proxy (3G, speed-up 50) switches "
+                  "its class at each station: visits a transaction v_ir, service times s_ir.",
+                  "The customer's way through stations and classes; the table has the numbers.",
+                  (panel,))

@@ -1,0 +1,24 @@
+"""What a repetition is asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from studies.study import Asked as AnyAsked
+
+
+class Asked(AnyAsked):
+    """Settings of the workload and of the realms."""
+
+    logins: int = Field(5, ge=2, le=1000, description="Logins of a repetition with one customer, "
+                        "one after the other.", json_schema_extra={"option": "--logins"})
+    logins_each: int = Field(6, ge=2, le=1000, description="Logins of each customer where there "
+                             "are several.", json_schema_extra={"option": "--logins-each"})
+    realm_rsa_bits: Literal[2048, 3072, 4096] = Field(
+        2048, description="Length of the keys in certificates.",
+        json_schema_extra={"option": "--rsa-bits"})
+    realm_dh_bits: Literal[2048, 4096] = Field(
+        2048, description="Group of PKINIT's key agreement.",
+        json_schema_extra={"option": "--dh-bits"})

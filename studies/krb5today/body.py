@@ -1,0 +1,59 @@
+"""The body of this study's records: what a login takes of time, wire and processors."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from analysis.metrics import Metric
+from measure.record import RecordPart
+
+SCHEMA = 1
+TIME = Metric("login_s", "time of a login", unit="ms", scale=1e3, digits=2, short="login",
+              better="lower", stops=True)
+RATE = Metric("logins_per_s", "login rate", unit="/s", digits=1, short="rate", better="higher")
+KDC = Metric("kdc_s", "processor of KDCs, each login", unit="ms", scale=1e3, digits=2, short="kdc",
+             better="lower", heading=("KDC,", "processor"))
+CLIENT = Metric("client_s", "processor of the client, each login", unit="ms", scale=1e3, digits=1,
+                short="client", better="lower", heading=("client,", "processor"))
+TRIPS = Metric("round_trips", "round trips", digits=1, short="trips", better="lower",
+               heading=("round", "trips"))
+PACKETS = Metric("login_packets", "packets on the client's wire", digits=1,
+                 short="packets", better="lower", heading=("packets,", "client"))
+BYTES = Metric("login_bytes", "bytes on the client's wire", unit="kB", scale=1e-3, digits=2,
+               short="bytes", better="lower", heading=("bytes,", "client"))
+REPEATED = Metric("repeated_requests", "requests sent again", digits=1, short="again",
+                  better="lower", heading=("sent", "again"))
+METRICS = (TIME, RATE, KDC, CLIENT, TRIPS, PACKETS, BYTES, REPEATED)
+TIMES = Metric("login_times_s", "times of logins", unit="ms", scale=1e3, digits=2)
+
+
+class LoginMessage(RecordPart):
+    """A message of the first login: from whom to whom, by what, and its bytes."""
+
+    source: str
+    target: str
+    transport: str
+    kind: str
+    padata: list[int]
+    message_bytes: int
+    at_s: float
+
+
+class Measured(RecordPart):
+    """What a repetition measured; processors are null where a clock does not count them."""
+
+    schema_: int = Field(SCHEMA, alias="schema")
+    logins: int
+    login_s: float
+    logins_per_s: float
+    kdc_s: float | None
+    client_s: float | None
+    round_trips: float
+    login_packets: float
+    login_bytes: float
+    repeated_requests: float
+    retransmitted_packets: int
+    login_times_s: list[float]
+    messages: list[LoginMessage]
+
+    model_config = ConfigDict(populate_by_name=True)

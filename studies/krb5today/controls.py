@@ -1,0 +1,49 @@
+"""The negative controls: what a client does otherwise than its mechanism says.
+
+Runs inside the machine, too: standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LoginControl:
+    """What is done otherwise: the `certificate` and the `key` shown, settings, clock, mechanism.
+
+    `trusts_rogue` has the client itself trust the authority that its certificate is by, or it would
+    never show it; `types` that somebody types the password when asked; `instead` is the mechanism
+    that is done in place of the cell's.
+    """
+
+    title: str
+    certificate: str = "user"
+    key: str = "user"
+    trusts_rogue: bool = False
+    clock: str = ""
+    types: bool = False
+    instead: str = ""
+
+
+NOTHING = LoginControl("nothing")
+CONTROLS: Mapping[str, LoginControl] = {
+    "wrong-user": LoginControl("the client shows another user's certificate", "another-user",
+                               "another-user"),
+    "no-purpose": LoginControl("the client's certificate says that its key is for something else",
+                               "no-purpose", "no-purpose"),
+    "unfitting-key": LoginControl("the client signs with a key that does not fit its certificate",
+                                  "user", "another-user"),
+    "rogue-authority": LoginControl("the client's certificate is by an authority of its own",
+                                    "rogue", "rogue", trusts_rogue=True),
+    "expired-certificate": LoginControl("the client's certificate has expired", "expired",
+                                        "expired"),
+    "clock-skew": LoginControl("the client's clock is 20 minutes ahead", clock="+20m"),
+    "password-typed": LoginControl("PKINIT fails, and the user types the password when asked: the "
+                                   "login succeeds", "rogue", "rogue", types=True),
+    "dh-instead": LoginControl("DH where RSA is asked for", instead="pkinit-dh"),
+    "no-armour": LoginControl("a password without FAST where FAST is asked for", instead="spake"),
+    "past-the-proxy": LoginControl("the client goes to the KDC itself where a proxy is asked for",
+                                   instead="around"),
+}

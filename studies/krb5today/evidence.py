@@ -1,0 +1,229 @@
+"""Checks of a repetition: which mechanism was really used, from packets and the run's keys alone.
+
+What client and KDC were told to do is no evidence: a client of MIT's falls back silently from a
+certificate that fails to a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+
+from measure.messages import Traffic
+from measure.record import CheckRecord
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Undecipherable
+from studies.krb5today import pkinit, tickets
+from studies.krb5today.exchange import (
+    FAST,
+    PKINIT_REQUEST,
+    SPAKE,
+    KerberosExchange,
+    KerberosMessage,
+)
+from studies.krb5today.mechanisms import LOCAL, REMOTE, USER, LoginMechanism, service
+from studies.krb5today.tickets import OpenedTicket
+
+_SHOWN = 3
+ANONYMOUS = "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"
+
+
+@dataclass(frozen=True)
+class LoginCase:
+    """All that a repetition left behind, and what it was asked for.
+
+    `said` and `exchanges` are of the client's wire, `at_server` of the application server's.
+    """
+
+    mechanism: LoginMechanism
+    client: str
+    logins: int
+    said: Sequence[KerberosMessage]
+    exchanges: Sequence[KerberosExchange]
+    at_server: Sequence[KerberosMessage]
+    traffic: Traffic
+    addresses: Mapping[str, str]
+    keys: Mapping[str, bytes]
+    anchor: x509.Certificate
+
+    def granted(self, kind: str) -> list[KerberosExchange]:
+        """Requests of a kind that were granted, each once: one may be sent and answered twice."""
+        once = {exchange.request.payload: exchange for exchange in self.exchanges
+                if exchange.request.kind == kind and exchange.is_granted}
+        return list(once.values())
+
+
+def gather(case: LoginCase) -> list[CheckRecord]:
+    """All checks that a repetition is to stand."""
+    mechanism = case.mechanism
+    checks: list[tuple[str, Callable[[LoginCase], Iterator[str]], bool]] = [
+        ("messages follow the schema", _schema, True),
+        ("every login has its ticket", _counted, True),
+        ("the mechanism that was asked for", _mechanism, True),
+        ("signatures verify", _signatures, bool(mechanism.agreement)),
+        ("tickets open and say how", _tickets, True),
+        ("the ticket is the service's own", _direct, mechanism.is_direct),
+        ("the other realm issues the service's ticket", _crossed, mechanism.target == REMOTE),
+        ("client and server prove the key", _proven, bool(mechanism.target)),
+        ("the client reaches the proxy only", _apart, mechanism.is_proxied),
+        ("the proxy passes messages on", _passed_on, mechanism.is_proxied),
+        ("no key in clear", _in_clear, True)]
+    return [_check(name, list(find(case)), f"{len(case.said)} messages, {case.logins} logins")
+            for name, find, applies in checks if applies]
+
+
+def _check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
+    said = "; ".join(complaints[:_SHOWN]) + (
+        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
+    return CheckRecord(check=name, ok=not complaints, detail=said or detail)
+
+
+def _schema(case: LoginCase) -> Iterator[str]:
+    """Each message is to the byte what the schema writes."""
+    for message in case.said:
+        where = f"{message.source} to {message.target}"
+        if message.complaint:
+            yield f"{where}: {message.complaint}"
+        elif message.kind and messages.encode(message.kind, message.value) != message.payload:
+            yield f"{where}: {message.kind} is encoded in another way"
+
+
+def _counted(case: LoginCase) -> Iterator[str]:
+    kind = "AP-REQ" if case.mechanism.target else "AS-REQ"
+    count = len(case.granted(kind))
+    if count != case.logins or len(case.granted("AS-REQ")) != case.logins:
+        yield f"{count} of {case.logins}"
+
+
+def _mechanism(case: LoginCase) -> Iterator[str]:
+    """Each ticket was got by what the request carries, and by nothing else."""
+    mechanism, due = case.mechanism, _padata(case.mechanism)
+    exchanges = case.granted("AS-REQ")
+    if not exchanges:
+        yield "no ticket at all"
+    for exchange in exchanges:
+        used = {kind for kind in (PKINIT_REQUEST, FAST, SPAKE) if kind in exchange.request.padata}
+        if used != due:
+            yield f"pre-authentication {_named(used)} instead of {_named(due)}"
+        elif mechanism.is_armoured:
+            yield from _armour(case, exchange)
+        elif mechanism.agreement:
+            agreed = pkinit.agreement(exchange)
+            if agreed != mechanism.agreement:
+                yield f"PKINIT by {agreed} instead of {mechanism.agreement}"
+
+
+def _padata(mechanism: LoginMechanism) -> set[int]:
+    if mechanism.initial == "spake":
+        return {FAST} if mechanism.is_armoured else {SPAKE}
+    return {PKINIT_REQUEST}
+
+
+def _named(kinds: set[int]) -> str:
+    names = {PKINIT_REQUEST: "PKINIT", FAST: "FAST", SPAKE: "SPAKE"}
+    return ", ".join(names[kind] for kind in sorted(kinds)) or "none"
+
+
+def _armour(case: LoginCase, exchange: KerberosExchange) -> Iterator[str]:
+    """The armour is an anonymous ticket, opened here with the KDC's key."""
+    try:
+        ticket = tickets.opened(pkinit.armour(exchange.request.padata[FAST]), case.keys)
+    except (ValueError, KeyError, IndexError) as error:
+        yield f"the armour does not open ({error})"
+        return
+    if ticket.user != ANONYMOUS:
+        yield f"the armour is {ticket.user}'s"
+
+
+def _signatures(case: LoginCase) -> Iterator[str]:
+    user = "" if case.mechanism.initial == "anonymous" else f"{USER}@{case.mechanism.realm}"
+    for exchange in case.granted("AS-REQ"):
+        if PKINIT_REQUEST in exchange.request.padata:
+            yield from pkinit.complaints(exchange, user, case.anchor)
+
+
+def _tickets(case: LoginCase) -> Iterator[str]:
+    """Every ticket opens with its service's key, is the user's, and says how it was come by."""
+    anonymous = case.mechanism.initial == "anonymous"
+    user = ANONYMOUS if anonymous else f"{USER}@{case.mechanism.realm}"
+    due = () if anonymous else (case.mechanism.initial,)
+    for exchange, ticket in _opened(case):
+        if isinstance(ticket, str):
+            yield ticket
+        elif ticket.user != user:
+            yield f"a ticket of {ticket.user} for {ticket.service}"
+        elif exchange.request.kind == "AS-REQ" and (
+                ticket.indicators != due or not ticket.is_preauthenticated):
+            yield f"{ticket.service}: got by {', '.join(ticket.indicators) or 'nothing'}"
+
+
+def _opened(case: LoginCase) -> Iterator[tuple[KerberosExchange, OpenedTicket | str]]:
+    for exchange in (*case.granted("AS-REQ"), *case.granted("TGS-REQ")):
+        try:
+            yield exchange, tickets.opened(exchange.reply.value["ticket"], case.keys)
+        except Undecipherable as error:
+            yield exchange, f"a ticket does not open: {error}"
+
+
+def _direct(case: LoginCase) -> Iterator[str]:
+    """PKTAPP: asked for by name at the server's own KDC, and no other KDC has a part in it."""
+    for exchange in case.granted("AS-REQ"):
+        asked = messages.name_of(exchange.request.value["req-body"]["sname"])
+        if asked != service(case.mechanism.realm) or exchange.request.target != "app":
+            yield f"{asked} was asked for, at {exchange.request.target}"
+    others = {message.target for message in case.said if message.source == case.client} - {"app"}
+    yield from (f"{other} was asked" for other in sorted(others))
+    if case.granted("TGS-REQ"):
+        yield "a ticket was got with another ticket"
+
+
+def _crossed(case: LoginCase) -> Iterator[str]:
+    """One ticket for the other realm from one's own KDC, and the service's from the other's."""
+    asked = [(exchange.request.target, messages.name_of(exchange.reply.value["ticket"]["sname"]))
+             for exchange in case.granted("TGS-REQ")]
+    for target, name in (("local", f"krbtgt/{REMOTE}"), ("remote", service(REMOTE))):
+        if (count := asked.count((target, name))) != case.logins:
+            yield f"{name} from {target}: {count} of {case.logins}"
+
+
+def _proven(case: LoginCase) -> Iterator[str]:
+    """The session key of each AP-REQ's own ticket opens its authenticator, and the reply."""
+    for exchange in case.granted("AP-REQ"):
+        try:
+            ticket = tickets.opened(exchange.request.value["ticket"], case.keys)
+        except Undecipherable as error:
+            yield f"a ticket does not open: {error}"
+            continue
+        if complaint := tickets.proves(ticket, exchange.request.value, exchange.reply.value):
+            yield complaint
+
+
+def _apart(case: LoginCase) -> Iterator[str]:
+    """Not one packet goes between the client and a KDC; the proxy is asked in its own realm."""
+    for kdc in ("local", "remote"):
+        if frozenset((case.addresses[case.client], case.addresses[kdc])) in case.traffic.pairs:
+            yield f"packets between the client and the KDC {kdc} of {LOCAL}"
+
+
+def _passed_on(case: LoginCase) -> Iterator[str]:
+    """What the client wraps is what the KDC gets, and what the KDC says is what the client gets."""
+    def of(source: str, target: str) -> list[bytes]:
+        return [message.payload for message in case.at_server if message.kind
+                and message.way != "gss" and (message.source, message.target) == (source, target)]
+
+    for wrapped, plain, what in ((of(case.client, "app"), of("app", "local"), "requests"),
+                                 (of("app", case.client), of("local", "app"), "replies")):
+        if not wrapped:
+            yield f"no {what} pass the proxy"
+        elif set(wrapped) != set(plain):
+            yield f"{len(set(wrapped) ^ set(plain))} {what} differ behind the proxy"
+
+
+def _in_clear(case: LoginCase) -> Iterator[str]:
+    session_keys = [ticket.key for _, ticket in _opened(case) if isinstance(ticket, OpenedTicket)]
+    everything = b"\0".join(message.payload for message in (*case.said, *case.at_server))
+    for key in (*session_keys, *case.keys.values()):
+        if key in everything:
+            yield "a key is in a message"

@@ -1,0 +1,129 @@
+"""Messages of Kerberos are read from captures, also out of the tokens that carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from measure.messages import Traffic, WireMessage
+from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal
+from studies.krb5today import der
+
+#: The application server's messages, as such and as a proxy, have a byte before their length.
+LEADS = {GSS_PORT: 1, PROXY_PORT: 1}
+_SERVERS = {88, GSS_PORT, PROXY_PORT}
+_REQUESTS, _REPLIES = ("AS-REQ", "TGS-REQ", "AP-REQ"), ("AS-REP", "TGS-REP", "AP-REP")
+_TOKEN, _OID = 0x60, 0x06
+_PROXIED, _AP_REQUEST, _AP_REPLY = b"\x05\x01", b"\x01\x00", b"\x02\x00"
+_TOKEN_FLAG = 0x02
+#: Pre-authentication data of RFC 4556, 6113 and 9588.
+PKINIT_REQUEST, PKINIT_REPLY, FAST, SPAKE = 16, 17, 136, 151
+
+
+@dataclass(frozen=True)
+class KerberosMessage:
+    """A message: who says it to whom, what it says, and by which way it was carried.
+
+    `way` is udp, tcp, gss (a token for the application server) or proxy (one for it to pass on).
+    """
+
+    source: str
+    target: str
+    way: str
+    kind: str
+    value: Any
+    payload: bytes
+    began_s: float
+    at_s: float
+    client_port: int
+    padata: Mapping[int, bytes] = field(default_factory=dict)
+    complaint: str = ""
+
+    @property
+    def error(self) -> int | None:
+        """The code of a KRB-ERROR."""
+        return self.value["error-code"] if self.kind == "KRB-ERROR" and self.value else None
+
+
+def of(traffic: Traffic, addresses: Mapping[str, str]) -> list[KerberosMessage]:
+    """All messages of a capture by time; what is no Kerberos has a complaint."""
+    parties = {address: party for party, address in addresses.items()}
+    return [said for message in traffic.messages for said in _said(message, parties)]
+
+
+@dataclass(frozen=True)
+class KerberosExchange:
+    """A request with its reply, or with the KRB-ERROR that answers it."""
+
+    request: KerberosMessage
+    reply: KerberosMessage
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether the reply is what was asked for."""
+        return self.reply.kind in _REPLIES
+
+
+def answered(said: Sequence[KerberosMessage]) -> list[KerberosExchange]:
+    """Every reply with the request that it answers: the last one on its socket or connection."""
+    asked, exchanges = dict[tuple[frozenset[str], int], KerberosMessage](), []
+    for message in said:
+        key = frozenset((message.source, message.target)), message.client_port
+        if message.kind in _REQUESTS:
+            asked[key] = message
+        elif key in asked:
+            exchanges.append(KerberosExchange(asked.pop(key), message))
+    return exchanges
+
+
+def _said(message: WireMessage, parties: Mapping[str, str]) -> Iterator[KerberosMessage]:
+    way, payload = message.transport, message.payload
+    if any(port in LEADS for port in message.ports):
+        if not message.payload or message.lead[0] & _TOKEN_FLAG == 0:
+            return  # what the application's programs say to each other
+        try:
+            way, payload = _carried(payload)
+        except ValueError as error:
+            yield _decoded(message, parties, "gss", payload, str(error))
+            return
+    if way:
+        yield _decoded(message, parties, way, payload)
+
+
+def _carried(token: bytes) -> tuple[str, bytes]:
+    """What a GSS token carries, and as what. Raises ValueError."""
+    if token[:1] == bytes([_TOKEN]):
+        token = der.first(token).content
+        name = der.first(token)
+        if name.tag != _OID:
+            raise ValueError("a token without a mechanism")
+        token = token[len(name.whole):]
+    kind, rest = token[:2], token[2:]
+    if kind == _PROXIED:
+        header = der.first(rest)
+        return "proxy", rest[len(header.whole):]
+    if kind in (_AP_REQUEST, _AP_REPLY):
+        return "gss", rest
+    raise ValueError(f"a token of the unknown kind {kind.hex()}")
+
+
+def _decoded(message: WireMessage, parties: Mapping[str, str], way: str, payload: bytes,
+             complaint: str = "") -> KerberosMessage:
+    kind = messages.kind_of(payload)
+    value, padata = None, dict[int, bytes]()
+    if not kind and not complaint:
+        # A first token asks for nothing: it tells the proxy's realm.
+        complaint = "" if way == "proxy" and not payload else "no message of Kerberos"
+    if kind:
+        try:
+            value = messages.decode(kind, payload)
+            padata = messages.padata_of(value)
+        except Refusal as error:
+            complaint = str(error)
+    return KerberosMessage(
+        parties.get(message.source, message.source), parties.get(message.target, message.target),
+        way, kind, value, payload, message.began_s, message.ended_s,
+        next((port for port in message.ports if port not in _SERVERS), 0), padata, complaint)

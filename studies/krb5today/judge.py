@@ -1,0 +1,144 @@
+"""The judge makes a record's body of stamps and captures, and has everything proven."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from cryptography import x509
+
+from measure import messages
+from measure.errors import MeasureError
+from protocols.kerberos import keytab
+from protocols.kerberos.errors import RefusalCode
+from studies.krb5today import evidence, exchange
+from studies.krb5today.body import LoginMessage, Measured
+from studies.krb5today.evidence import LoginCase
+from studies.krb5today.mechanisms import MECHANISMS
+from studies.study import Judged, Repetition
+
+_RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure")
+#: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
+_MORE = {25, 52, 91}
+
+
+def judge(repetition: Repetition) -> Judged:
+    """What the repetition came to. Raises MeasureError, OSError."""
+    out = repetition.out
+    raw = json.loads((out / "raw.json").read_text())
+    about: dict[str, Any] = {
+        "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
+        "files": [file.name for file in sorted((*out.glob("*.keytab"), *out.glob("*.pem")))],
+        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
+    if raw["lacking"]:
+        return Judged(None, reason=raw["lacking"], status="skipped", **about)
+    case = _case(repetition, raw)
+    checks = evidence.gather(case)
+    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
+    refused = Counter(pair.reply.error for pair in case.exchanges
+                      if pair.reply.error is not None and pair.reply.error not in _MORE)
+    failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
+    reasons = [f"refused: {_named(code)}" for code in refused if code]
+    reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
+    reasons += [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    measured = None if failed or refused else _measured(case, raw)
+    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+
+
+def _named(code: int) -> str:
+    """A KRB-ERROR's code with its name, where it is one of those that are known here."""
+    names = {int(known): known.name.lower().replace("_", " ") for known in RefusalCode}
+    return f"{code} {names.get(code, '(RFC 4120)')}"
+
+
+def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
+    out, addresses = repetition.out, raw["addresses"]
+    traffic = {capture["point"]: messages.read(out / capture["file"], exchange.LEADS)
+               for capture in raw["captures"]}
+    client = next(node for node in addresses if node.startswith("client"))
+    said = exchange.of(traffic[client], addresses)
+    try:
+        keys = {name: key for file in out.glob("*.keytab")
+                for name, key in keytab.read(file).items()}
+    except ValueError as error:
+        raise MeasureError("data", str(error)) from None
+    return LoginCase(
+        MECHANISMS[repetition.cell.ids["mechanism"]], client, len(raw["logins"]), said,
+        exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
+        addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()))
+
+
+def _measured(case: LoginCase, raw: Mapping[str, Any]) -> Measured:
+    logins, count = raw["logins"], case.logins
+    is_lone = len({entry["customer"] for entry in logins}) == 1
+    windows = list(_windows(case, logins)) if is_lone else []
+    times = [end - begin for begin, end in windows] or [
+        (entry["ended_ns"] - entry["began_ns"]) / 1e9 for entry in logins]
+    # What an application says after a login is none of it; how a connection ends is.
+    is_all = not windows or not case.mechanism.target
+    packets = [size for at_s, size in case.traffic.packets
+               if is_all or any(begin <= at_s <= end for begin, end in windows)]
+    sent = Counter(message.payload for message in case.said if message.kind
+                   and message.source == case.client)
+    return Measured(
+        schema=1, logins=count, login_s=fmean(times), logins_per_s=_rate(logins),
+        kdc_s=_work_s(raw, ("local", "remote") if not case.mechanism.is_direct else ("app",)),
+        client_s=_work_s(raw, (case.client,)),
+        round_trips=(len(case.traffic.opened_s) + len(case.exchanges)) / count,
+        login_packets=len(packets) / count, login_bytes=sum(packets) / count,
+        repeated_requests=sum(times - 1 for times in sent.values()) / count,
+        retransmitted_packets=case.traffic.retransmitted, login_times_s=times,
+        messages=list(_messages(case, windows)))
+
+
+def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
+    """Seconds a login that these nodes have computed, where their clock counts that."""
+    work = [raw["work_s"][node] for node in nodes if node in raw["work_s"]]
+    return sum(work) / len(raw["logins"]) if work else None
+
+
+def _rate(logins: Sequence[Mapping[str, Any]]) -> float:
+    """Logins a second while all customers are at it: from the first login's end of all on.
+
+    A lone customer pauses, which does not count.
+    """
+    ends = sorted(entry["ended_ns"] for entry in logins)
+    customers = {entry["customer"] for entry in logins}
+    if len(customers) == 1:
+        count, span_ns = len(logins), sum(entry["ended_ns"] - entry["began_ns"] for entry in logins)
+    else:
+        until_ns = min(max(entry["ended_ns"] for entry in logins if entry["customer"] == customer)
+                       for customer in customers)
+        count, span_ns = sum(ends[0] < end <= until_ns for end in ends), until_ns - ends[0]
+    if span_ns <= 0:
+        raise MeasureError("stream", "the logins took no time at all")
+    return float(count * 1e9 / span_ns)
+
+
+def _windows(case: LoginCase,
+             logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    """Of each login its first packet's time, and its last message's of Kerberos."""
+    for entry in logins:
+        began_s, ended_s = entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9
+        first = min((at_s for at_s, _ in case.traffic.packets if at_s >= began_s), default=None)
+        last = [pair.reply.at_s for pair in case.exchanges if began_s <= pair.reply.at_s <= ended_s]
+        if first is None or not last:
+            raise MeasureError("data", "a login without any packet")
+        yield first, max(last)
+
+
+def _messages(case: LoginCase, windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
+    """Those of the first login of a lone customer."""
+    for message in case.said if windows else ():
+        began_s, ended_s = windows[0]
+        if message.kind and began_s <= message.at_s <= ended_s:
+            yield LoginMessage(
+                source=message.source, target=message.target, transport=message.way,
+                kind=message.kind, padata=sorted(message.padata),
+                message_bytes=len(message.payload), at_s=message.at_s - began_s)

@@ -1,0 +1,86 @@
+"""How a user may log in, by the names of this study's levels, and the commands that do it.
+
+Runs inside the machine, too: standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+LOCAL, REMOTE, APP = "LOCAL.TEST", "REMOTE.TEST", "APP.TEST"
+USER = "alice"
+
+
+def service(realm: str) -> str:
+    """The principal of the application server in a realm, without the realm."""
+    return f"host/app.{realm.lower()}"
+
+
+@dataclass(frozen=True)
+class LoginMechanism:
+    """A way to log in.
+
+    `initial` is what the first ticket is got by. `realm` is whose KDC is asked for it, and `target`
+    the realm of the service that the client then authenticates to, "" for none. `needs` is what the
+    installed PKINIT must have in it, and `lacking` what is said where it has not.
+    """
+
+    title: str
+    initial: Literal["spake", "pkinit", "anonymous"]
+    is_rsa: bool = False
+    is_armoured: bool = False
+    is_direct: bool = False
+    is_proxied: bool = False
+    realm: str = LOCAL
+    target: str = ""
+    needs: bytes = b""
+    lacking: str = ""
+
+    @property
+    def agreement(self) -> str:
+        """How PKINIT makes the reply's key; "" without."""
+        return "" if self.initial == "spake" else "RSA" if self.is_rsa else "DH"
+
+
+MECHANISMS: Mapping[str, LoginMechanism] = {
+    "spake": LoginMechanism("password, SPAKE", "spake"),
+    "fast": LoginMechanism("password in FAST, armour held", "spake", is_armoured=True),
+    "pkinit-dh": LoginMechanism("PKINIT, DH", "pkinit"),
+    "pkinit-rsa": LoginMechanism(
+        "PKINIT, RSA", "pkinit", is_rsa=True, needs=b"flag_RSA_PROTOCOL",
+        lacking="this krb5 has no RSA mode (taken out in 1.22); choose pkinit-dh, or a machine "
+        "with krb5 1.21 or before"),
+    "pkinit-ecdh": LoginMechanism(
+        "PKINIT, ECDH", "pkinit", needs=b"P-256",
+        lacking="this krb5 has no ECDH in PKINIT (it came with 1.22); choose pkinit-dh, or a "
+        "machine with krb5 1.22"),
+    "anonymous": LoginMechanism("anonymous PKINIT, DH", "anonymous"),
+    "cross-realm": LoginMechanism("PKINIT, then another realm's service", "pkinit", target=REMOTE),
+    "pktapp": LoginMechanism("PKTAPP: a KDC beside the application server", "pkinit",
+                             is_direct=True, realm=APP, target=APP),
+    "iakerb": LoginMechanism("IAKERB: PKINIT through the application server", "pkinit",
+                             is_proxied=True, target=LOCAL),
+}
+#: Those whose KDC is loaded: what is a login and nothing else.
+LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
+
+
+def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
+          armour: str) -> list[str]:
+    """The command of the first ticket. `pkinit` is the folder of certificates and keys."""
+    argv = ["kinit", "-c", cache]
+    if mechanism.initial == "anonymous":
+        return [*argv, "-n", f"@{mechanism.realm}"]
+    if mechanism.initial == "pkinit":
+        argv += ["-X", f"X509_user_identity={identity(pkinit, certificate)}"]
+        argv += ["-X", "flag_RSA_PROTOCOL=yes"] if mechanism.is_rsa else []
+    argv += ["-T", armour] if mechanism.is_armoured else []
+    argv += ["-S", service(mechanism.realm)] if mechanism.is_direct else []
+    return [*argv, f"{USER}@{mechanism.realm}"]
+
+
+def identity(pkinit: str, certificate: tuple[str, str]) -> str:
+    """A certificate and a key, as MIT krb5 names them."""
+    return f"FILE:{pkinit}/{certificate[0]}.pem,{pkinit}/{certificate[1]}.key"

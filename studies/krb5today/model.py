@@ -1,0 +1,89 @@
+"""The queueing model of a KDC under load: its processor, and all else a delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from analysis.cells import Cells, Ids, Observation
+from analysis.queueing import (
+    Chain,
+    CustomerClass,
+    QueueingNetwork,
+    QueueingStation,
+    Visit,
+    solve,
+)
+from studies.krb5today.body import KDC, RATE, TIME
+from studies.krb5today.design import CUSTOMERS, ids
+from studies.krb5today.mechanisms import LOADED
+
+_KDC, _REST, _CHAIN = "KDC", "wires and clients", "logins"
+
+
+@dataclass(frozen=True)
+class LoginDemand:
+    """What a login takes of the KDC's processor, and of everything else (s)."""
+
+    kdc_s: float
+    delay_s: float
+
+    @property
+    def capacity_per_s(self) -> float:
+        """Logins a second at most, by one processor."""
+        return 1 / self.kdc_s
+
+    def rate(self, customers: int) -> float:
+        """Logins a second of so many customers who log in again and again, by exact MVA."""
+        stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
+        visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
+        chain = Chain(_CHAIN, (CustomerClass("login", visits),), population=customers)
+        return solve(QueueingNetwork(stations, (chain,)), "exact").chain(_CHAIN).throughput_per_s
+
+
+@dataclass(frozen=True)
+class KdcLoad:
+    """A load that was measured, with what the model takes.
+
+    `demand` has the KDC's processor as it was counted under this load, `alone` a lone customer's.
+    """
+
+    mechanism: str
+    customers: int
+    rate: Observation
+    response: Observation | None
+    demand: LoginDemand
+    alone: LoginDemand
+
+    @property
+    def modelled_per_s(self) -> float:
+        """Logins a second by the model."""
+        return self.demand.rate(self.customers)
+
+
+def observation(cells: Cells, name: str, cell: Ids) -> Observation | None:
+    """A value of a cell, None where there is none."""
+    value = cells.value(name, cell) if cell in cells.results.cells else None
+    return value if isinstance(value, Observation) else None
+
+
+def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
+    """Of a lone customer without a wire; None where it, or a processor, was not measured."""
+    cell = ids(mechanism, "none")
+    kdc, rate = (observation(cells, metric.name, cell) for metric in (KDC, RATE))
+    if kdc is None or rate is None or not kdc.estimate.mean:
+        return None
+    kdc_s = kdc.estimate.mean
+    return LoginDemand(kdc_s, max(0.0, 1 / rate.estimate.mean - kdc_s))
+
+
+def loads(cells: Cells) -> Iterator[KdcLoad]:
+    """Every load that was measured and can be modelled."""
+    for mechanism in LOADED:
+        asked = demand(cells, mechanism)
+        for customers in CUSTOMERS[1:] if asked else ():
+            cell = ids(mechanism, "none", customers=customers)
+            rate, kdc = (observation(cells, metric.name, cell) for metric in (RATE, KDC))
+            if rate and kdc and asked:
+                yield KdcLoad(mechanism, customers, rate, observation(cells, TIME.name, cell),
+                              LoginDemand(kdc.estimate.mean, asked.delay_s), asked)

@@ -1,0 +1,22 @@
+"""The study's report: what logins cost, what timers add on a slow wire, what a KDC can bear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis import standard_report
+from analysis.cells import Cells
+from studies.krb5today.report import figures, tables
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+    from studies.study import Study
+
+
+def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
+    """Tables and figures of a results folder."""
+    cells = Cells(results, options.get("baseline", ""))
+    return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
+        tables=tuple(tables.tables(cells)), figures=tuple(figures.figures(cells))))

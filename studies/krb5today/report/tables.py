@@ -1,0 +1,111 @@
+"""The price list of logins, the same by wire, the library's timers at 2G, and loads of a KDC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.cells import Cells
+from analysis.metrics import Metric
+from analysis.numbers import column, exact, observed
+from analysis.table import Column, Entry, Table
+from studies.krb5today.body import BYTES, CLIENT, KDC, PACKETS, REPEATED, TIME, TRIPS
+from studies.krb5today.design import TIMED, TRANSPORTS, WIRES, ids
+from studies.krb5today.mechanisms import LOADED, MECHANISMS
+from studies.krb5today.model import demand, loads, observation
+
+
+def tables(cells: Cells) -> Iterator[Table]:
+    """Those with anything measured in them."""
+    for table in (_prices(cells), _wires(cells), _timers(cells), _capacity(cells), _loads(cells)):
+        if table.rows:
+            yield table
+
+
+def _prices(cells: Cells) -> Table:
+    shown = (TRIPS, PACKETS, BYTES, KDC, CLIENT, TIME)
+    rows = [(Entry(mechanism.title), *(observed(observation(cells, metric.name, ids(name)))
+                                       for metric in shown))
+            for name, mechanism in MECHANISMS.items() if observation(cells, TIME.name, ids(name))]
+    return Table("table-prices", "Price list of logins, 10 Mbit/s", (
+        Column("mechanism", "Mechanism"), *map(column, shown)), tuple(rows),
+        "Round trips are answered requests and connections opened. The armour of FAST is held "
+        "already; logins that go on to an application server include its authentication. Of "
+        "PKTAPP, the processor is that of KDC and application server, which share a node. Clients "
+        "take their processor and no time.", clock=cells.results.clock)
+
+
+def _wires(cells: Cells) -> Table:
+    wires = [wire for wire in WIRES if wire != "none"]
+    rows = []
+    for name, mechanism in MECHANISMS.items():
+        seen = [observation(cells, TIME.name, ids(name, wire)) for wire in wires]
+        if any(seen):
+            rows.append((Entry(mechanism.title), *map(observed, seen)))
+    return Table("table-wires", "Time of a login by the client's wire", (
+        Column("mechanism", "Mechanism"),
+        *(Column(f"login_{wire}_s", WIRES[wire], "ms", 1e3, 0) for wire in wires)), tuple(rows),
+        "From the first packet to the last message of Kerberos.", clock=cells.results.clock)
+
+
+def _timers(cells: Cells) -> Table:
+    """What is sent again at 2G, against what the same login puts on a wire that is quick."""
+    rows = []
+    for name in TIMED:
+        for transport, title in TRANSPORTS.items():
+            near, far = (observation(cells, BYTES.name, ids(name, wire, transport))
+                         for wire in ("lan", "2g"))
+            if near and far:
+                there = ids(name, "2g", transport)
+                rows.append((Entry(MECHANISMS[name].title), Entry(title), observed(near),
+                             observed(far), exact(far.estimate.mean / near.estimate.mean - 1),
+                             observed(observation(cells, REPEATED.name, there)),
+                             observed(observation(cells, PACKETS.name, there)),
+                             observed(observation(cells, TIME.name, there))))
+    return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
+        Column("mechanism", "Mechanism"), Column("transport", "Transport"),
+        _under(BYTES, "near", "10 Mbit/s"), _under(BYTES, "far", "2G"),
+        Column("added_share", "added", "%", 100, 0), column(REPEATED), column(PACKETS),
+        column(TIME)), tuple(rows),
+        "The library asks by another transport after a second without an answer, and Linux repeats "
+        "a SYN after one; at 520 ms each way no answer comes sooner.", clock=cells.results.clock)
+
+
+def _under(metric: Metric, ending: str, title: str) -> Column:
+    return Column(f"{metric.name}_{ending}", title, metric.unit, metric.scale, metric.digits,
+                  group="bytes of a login")
+
+
+def _capacity(cells: Cells) -> Table:
+    rows = []
+    for name in LOADED:
+        asked = demand(cells, name)
+        if asked:
+            best = max((load.rate.estimate.mean for load in loads(cells)
+                        if load.mechanism == name), default=None)
+            rows.append((Entry(MECHANISMS[name].title), exact(asked.kdc_s),
+                         exact(asked.capacity_per_s),
+                         exact(best) if best else Entry("not loaded")))
+    return Table("table-capacity", "What one KDC process can bear, on this machine's processor", (
+        Column("mechanism", "Mechanism"), Column("kdc_s", "processor of a login", "ms", 1e3, 2),
+        Column("capacity_per_s", "at most, by that", "/s", digits=0),
+        Column("measured_per_s", "most that was measured", "/s", digits=0)), tuple(rows),
+        "MIT's KDC is one thread; each further worker (-w) is another processor's.",
+        clock=cells.results.clock)
+
+
+def _loads(cells: Cells) -> Table:
+    rows = [(Entry(MECHANISMS[load.mechanism].title), exact(load.customers), observed(load.rate),
+             exact(load.modelled_per_s), exact(load.modelled_per_s / load.rate.estimate.mean - 1),
+             exact(load.alone.rate(load.customers) / load.rate.estimate.mean - 1),
+             observed(load.response)) for load in loads(cells)]
+    return Table("table-loads", "A restart: everybody logs in again and again, and the model", (
+        Column("mechanism", "Mechanism"), Column("customers", "customers", digits=0),
+        Column("rate_per_s", "measured", "/s", digits=1, group="logins"),
+        Column("rate_model_per_s", "MVA", "/s", digits=1, group="logins"),
+        Column("model_error", "MVA's error", "%", 100, 1),
+        Column("alone_error", "with a lone customer's inputs", "%", 100, 1),
+        Column("login_s", "time of a login", "ms", 1e3, 1)), tuple(rows),
+        "The model has the processor that was counted under the load, and in the last error the "
+        "lone customer's: what a busy host adds to the processor clock is in that one. It takes "
+        "service times for exponential; those of logins hardly vary, so that few customers get "
+        "out of each other's way and it says too little.", clock=cells.results.clock)

@@ -1,0 +1,116 @@
+"""What PKINIT's parties sign (CMS SignedData, RFC 5652) is verified, up to the run's authority."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from protocols.kerberos import messages
+from protocols.kerberos.certificates import PRINCIPAL_NAME, bound_name
+from protocols.kerberos.errors import Refusal
+from studies.krb5today import der
+
+_SIGNED_DATA = bytes.fromhex("2a864886f70d010702")
+_MESSAGE_DIGEST = bytes.fromhex("2a864886f70d010904")
+_DIGESTS: dict[bytes, hashes.HashAlgorithm] = {
+    bytes.fromhex("2b0e03021a"): hashes.SHA1(),  # noqa: S303 - what others chose is verified
+    bytes.fromhex("608648016503040201"): hashes.SHA256(),
+    bytes.fromhex("608648016503040202"): hashes.SHA384(),
+    bytes.fromhex("608648016503040203"): hashes.SHA512()}
+_SEQUENCE, _SET, _OID, _OCTETS, _CONTEXT_0 = 0x30, 0x31, 0x06, 0x04, 0xA0
+
+
+@dataclass(frozen=True)
+class SignedContent:
+    """A SignedData taken apart: what is signed, certificates that come with it, signatures."""
+
+    content: bytes
+    certificates: Sequence[x509.Certificate]
+    signers: Sequence[der.DerValue]
+
+    def complaint(self, anchor: x509.Certificate, name: str,
+                  purpose: x509.ObjectIdentifier) -> str:
+        """What is wrong with it as said by a principal, `NAME@REALM`; "" if nothing is."""
+        if len(self.signers) != 1:
+            return f"{len(self.signers)} signatures"
+        own = [certificate for certificate in self.certificates
+               if certificate.issuer == anchor.subject and certificate.subject != anchor.subject]
+        if not own:
+            return "no certificate by the run's authority"
+        return _certificate_complaint(own[0], anchor, name, purpose) or self._signature(own[0])
+
+    def _signature(self, certificate: x509.Certificate) -> str:
+        key, fields = certificate.public_key(), self.signers[0].parts
+        digest = _DIGESTS.get(next(part for part in fields if part.tag == _SEQUENCE and any(
+            inner.tag == _OID and inner.content in _DIGESTS for inner in part.parts)
+            ).parts[0].content)
+        if digest is None or not isinstance(key, rsa.RSAPublicKey):
+            return "signed in a way that is not known here"
+        attributes = [part for part in fields if part.tag == _CONTEXT_0]
+        covered = self.content
+        if attributes:
+            if _digest_in(attributes[0]) != _hashed(digest, self.content):
+                return "the digest that is signed is another one"
+            covered = bytes([_SET]) + attributes[0].whole[1:]
+        signature = [part for part in fields if part.tag == _OCTETS][-1].content
+        try:
+            key.verify(signature, covered, padding.PKCS1v15(), digest)
+        except InvalidSignature:
+            return "the signature does not fit"
+        return ""
+
+
+def read(data: bytes) -> SignedContent:
+    """A ContentInfo of SignedData. Raises ValueError."""
+    info = der.first(data)
+    if info.parts[0].content != _SIGNED_DATA:
+        raise ValueError("no SignedData")
+    fields = info.parts[1].parts[0].parts
+    inner = next(part for part in fields if part.tag == _SEQUENCE).parts
+    content = inner[1].parts[0].content if len(inner) > 1 else b""
+    certificates = [x509.load_der_x509_certificate(part.whole)
+                    for held in fields if held.tag == _CONTEXT_0 for part in held.parts]
+    return SignedContent(content, certificates, fields[-1].parts)
+
+
+def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name: str,
+                           purpose: x509.ObjectIdentifier) -> str:
+    try:
+        own.verify_directly_issued_by(anchor)
+        bound, realms = _names(own)
+        purposes = own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound, Refusal) as error:
+        return f"its certificate does not verify ({type(error).__name__})"
+    said, _, realm = name.partition("@")
+    if bound != said or realm not in realms:
+        return f"its certificate is {bound}'s, of {', '.join(realms)}"
+    return "" if purpose in purposes else "its certificate's key is for something else"
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:
+    """The principal that a certificate is about, and its realms."""
+    first, _ = bound_name(certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    values = [messages.decode("KRB5PrincipalName", entry.value)
+              for entry in names.get_values_for_type(x509.OtherName)
+              if entry.type_id == PRINCIPAL_NAME]
+    return first, [value["realm"] for value in values
+                   if messages.name_of(value["principalName"]) == first]
+
+
+def _digest_in(attributes: der.DerValue) -> bytes:
+    for attribute in attributes.parts:
+        if attribute.parts[0].content == _MESSAGE_DIGEST:
+            return attribute.parts[1].parts[0].content
+    return b""
+
+
+def _hashed(digest: hashes.HashAlgorithm, data: bytes) -> bytes:
+    made = hashes.Hash(digest)
+    made.update(data)
+    return made.finalize()

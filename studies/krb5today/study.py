@@ -1,0 +1,90 @@
+"""The study's parts put together, as the engine is handed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from policies import KerberosLayer, Layers, Policy
+from studies.krb5today import body, design, network
+from studies.krb5today.asked import Asked
+from studies.krb5today.body import Measured
+from studies.krb5today.controls import CONTROLS
+from studies.study import Cell, Clock, Expected, Factor, Fault, Judged, Level, Metric, Repetition
+from studies.study import Study as AnyStudy
+from studies.study import TestbedSpec as Spec
+
+if TYPE_CHECKING:
+    from analysis.present.report import Report
+    from analysis.results import Results
+
+#: Seconds of a processor that a repetition and each of its logins take, as seen.
+_REPETITION_S, _LOGIN_S = 2.0, 0.1
+_CAPTURED_BYTES = 12_000
+
+
+class Krb5Today(AnyStudy):
+    """Logins by unmodified MIT krb5: what each mechanism costs, and how many a KDC can bear."""
+
+    id: ClassVar[str] = "krb5today"
+    title: ClassVar[str] = "Logins by MIT Kerberos, by mechanism"
+    factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
+    metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
+    distributions: ClassVar[tuple[Metric, ...]] = (body.TIMES,)
+    faults: ClassVar[Mapping[str, Fault | str]] = {
+        name: control.title for name, control in CONTROLS.items()}
+    clock: ClassVar[Clock] = "processor"
+    asked: ClassVar[type[Asked]] = Asked
+    measured: ClassVar[type[Measured]] = Measured
+    inside: ClassVar[str] = "studies.krb5today.inside"
+
+    # Imports inside: what measures and what reports is not loaded by a command that lists studies.
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """Those behind a table or a figure."""
+        return design.cells(levels)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
+        """Three realms; what the library's settings say is a policy of its own."""
+        return Spec(network.realms(), policy(cell.ids["transport"], asked), packages="krb5")
+
+    def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
+        """Who logs in from where, how and how often."""
+        customers = int(cell.ids["customers"])
+        return {"mechanism": cell.ids["mechanism"], "node": network.CLIENTS[cell.ids["wire"]],
+                "customers": customers,
+                "logins": asked.logins if customers == 1 else asked.logins_each}
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
+        """By the number of logins."""
+        task = self.task(cell, asked)
+        count = task["customers"] * task["logins"]
+        took_s = _REPETITION_S + _LOGIN_S * count
+        return Expected(took_s, took_s, _CAPTURED_BYTES * count)
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
+        """Ten times what it takes, and then some."""
+        return 120 + 10 * self.expected(cell, asked).duration_s
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """What was used, from packets; and what it took."""
+        from studies.krb5today import judge
+
+        return judge.judge(repetition)
+
+    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
+        """The price list, the timers on a slow wire, and what a KDC can bear."""
+        from studies.krb5today.report import report
+
+        return report(self, results, options)
+
+
+def policy(transport: str, asked: Asked) -> Policy:
+    """The realms' settings."""
+    name = f"{transport}-{asked.realm_rsa_bits}-{asked.realm_dh_bits}"
+    return Policy(id=name, name=f"MIT Kerberos {name}", layers=Layers(kerberos=KerberosLayer(
+        certificate_bits=asked.realm_rsa_bits, group_bits=asked.realm_dh_bits,
+        udp_limit_bytes=1 if transport == "tcp" else None)))
+
+
+STUDY = Krb5Today()

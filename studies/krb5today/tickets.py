@@ -1,0 +1,81 @@
+"""Tickets are opened with their services' keys, and what they say is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal, Undecipherable
+from protocols.kerberos.suites import SUITES
+from studies.krb5today import der
+
+_SUITE = SUITES["today"]
+_TICKET_USAGE, _AP_REQUEST_USAGE, _AP_REPLY_USAGE = 2, 11, 12
+_IF_RELEVANT, _CAMMAC, _INDICATOR = 1, 96, 97
+_PREAUTHENTICATED = 10
+_UTF8 = 0x0C
+
+
+@dataclass(frozen=True)
+class OpenedTicket:
+    """What a ticket says: for whom, to which service, the session key, and how it was come by."""
+
+    user: str
+    service: str
+    key: bytes
+    indicators: tuple[str, ...]
+    is_preauthenticated: bool
+
+
+def opened(ticket: Mapping[str, Any], keys: Mapping[str, bytes]) -> OpenedTicket:
+    """A ticket, opened. Raises Undecipherable, also for a service without a key."""
+    service = f"{messages.name_of(ticket['sname'])}@{ticket['realm']}"
+    if service not in keys:
+        raise Undecipherable(f"nobody here has the key of {service}")
+    part = _part("EncTicketPart", keys[service], _TICKET_USAGE, ticket["enc-part"])
+    flags = int.from_bytes(part["flags"][0], "big")
+    user = f"{messages.name_of(part['cname'])}@{part['crealm']}"
+    return OpenedTicket(user, service, part["key"]["keyvalue"],
+                        tuple(_indicators(part.get("authorization-data", ()))),
+                        bool(flags >> (31 - _PREAUTHENTICATED) & 1))
+
+
+def proves(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str, Any]) -> str:
+    """What an AP exchange with this ticket lacks to prove both ends' knowledge of its key."""
+    try:
+        asked = _part("Authenticator", ticket.key, _AP_REQUEST_USAGE, request["authenticator"])
+        said = _part("EncAPRepPart", ticket.key, _AP_REPLY_USAGE, reply["enc-part"])
+    except Undecipherable:
+        return "the session key does not open it"
+    user = f"{messages.name_of(asked['cname'])}@{asked['crealm']}"
+    if user != ticket.user:
+        return f"the authenticator is {user}'s"
+    if (asked["ctime"], asked["cusec"]) != (said["ctime"], said["cusec"]):
+        return "the reply does not repeat the request's time"
+    return ""
+
+
+def _part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> Any:
+    if encrypted["etype"] != _SUITE.etype:
+        raise Undecipherable(f"encryption {encrypted['etype']} is not known here")
+    plain = _SUITE.decrypt(key, usage, encrypted["cipher"])
+    try:
+        return messages.decode(kind, plain)
+    except Refusal as error:
+        raise Undecipherable(str(error)) from None
+
+
+def _indicators(data: Any) -> Iterator[str]:
+    """Authentication indicators (RFC 8129), wherever they are wrapped."""
+    for entry in data:
+        kind, value = entry["ad-type"], entry["ad-data"]
+        if kind == _INDICATOR:
+            yield from (part.content.decode() for part in der.first(value).parts
+                        if part.tag == _UTF8)
+        elif kind == _IF_RELEVANT:
+            yield from _indicators(messages.decode("AuthorizationData", value))
+        elif kind == _CAMMAC:
+            elements = der.first(value).parts[0].parts[0].whole
+            yield from _indicators(messages.decode("AuthorizationData", elements))

@@ -1,0 +1,88 @@
+"""Protection by today's weights, beside the paper's and never mixed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from analysis.numbers import NOTHING, exact
+from analysis.protection.score import score
+from analysis.table import Column, Entry, Table
+from policies import load_weights
+from policies.weights import TODAYS
+from studies.qop2007 import published
+from studies.qop2007.report import advice
+from studies.qop2007.report.attacks import TODAYS_ATTACKS, attacks
+from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, sections
+from studies.qop2007.report.from_run import in_order
+
+_SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+_NOT_MIXED = ("Two schemes, two columns: a percentage of the one says nothing about one of the "
+              "other. In 2007's, features add up, and what has been broken since still counts.")
+
+
+def rescored(basis: Basis) -> Basis:
+    """The same values, with protection by today's weights, and policies in that order."""
+    weights, among = load_weights(TODAYS), published.policies()
+    policies = in_order(
+        replace(policy, score=score(policy.definition, weights, among))
+        if policy.definition else policy for policy in basis.policies)
+    return replace(basis, policies=policies, weights=weights, notes=())
+
+
+def tables(basis: Basis) -> Iterator[Table]:
+    """Both scores of each policy, attacks as of today, and advice where there is more than 2007."""
+    today = rescored(basis)
+    yield _scores(basis, today)
+    yield _attacks(today)
+    if any(not basis.is_papers(policy.id) for policy in basis.policies):
+        yield _overview(today)
+
+
+def _scores(basis: Basis, today: Basis) -> Table:
+    then = {policy.id: about(policy)[2] for policy in basis.policies}
+    known = [policy for policy in today.policies if policy.score is not None]
+    features = today.weights.features
+    rows = []
+    for policy in known:
+        strongest = policy.score.strongest if policy.score else {}
+        rows.append((*about(policy)[:2], then.get(policy.id, NOTHING), about(policy)[2],
+                     Entry(policy.group),
+                     *(exact(strongest.get(name, 0.0)) for name in features)))
+    limits, title = today.weights.groups, today.weights.title
+    return Table(f"protection-{title}", f"Protection as of {title}, beside 2007's",
+                 (POLICY, NAME, replace(SIGMA, key="sigma_2007_percent", title=f"{_SIGMA} 2007"),
+                  replace(SIGMA, key=f"sigma_{title}_percent", title=f"{_SIGMA} {title}"),
+                  Column(f"group_{title}", f"Group {title}"),
+                  *(Column(f"{name}_{title}", words, group="Strongest layer")
+                    for name, words in features.items())),
+                 tuple(rows), "A feature counts once, as the strongest layer provides it; what has "
+                 "been broken weighs nothing; in percent of the best of every feature.",
+                 (_NOT_MIXED, (f"Groups of {title}: low below {limits.middle:g} %, high above "
+                               f"{limits.high:g} %. Weights: policies/{TODAYS.name}, which is our "
+                               "judgement.")),
+                 sections(known))
+
+
+def _attacks(today: Basis) -> Table:
+    kinds = attacks(TODAYS_ATTACKS)
+    known = [policy for policy in today.policies if policy.definition is not None]
+    rows = [(*about(policy)[:2], *(Entry("yes" if attack.withstood(policy.definition) else "no")
+                                   for attack in kinds if policy.definition)) for policy in known]
+    title = today.weights.title
+    return Table(f"attacks-{title}", f"Attacks withstood, as of {title}",
+                 (POLICY, NAME, *(Column(f"{attack.id}_{title}", attack.title)
+                                  for attack in kinds)),
+                 tuple(rows), "Argued from a policy's layers, by the reasons below.",
+                 tuple(f"{attack.title}: {attack.reason}" for attack in kinds), sections(known))
+
+
+def _overview(today: Basis) -> Table:
+    """The advice table, the strongest being that of today's weights."""
+    table, title = advice.overview(today), today.weights.title
+    columns = tuple(replace(column, title=f"{_SIGMA} {title}") if column.key == SIGMA.key
+                    else column for column in table.columns)
+    return replace(table, id=f"overview-{title}", columns=columns,
+                   title=f"{table.title}, by protection as of {title}",
+                   notes=(*table.notes, _NOT_MIXED))

@@ -1,0 +1,264 @@
+"""Pages on a run: who gets in and who does not, what is told to whom, and that no run minds."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import plans
+from conftest import wait_until
+from harness.engine import control, results
+from harness.errors import UserError
+from harness.live import door
+from harness.live.door import Door
+from harness.live.feed import WINDOW_S, Feed
+from harness.live.serving import PageServer
+from harness.live.shown import ShownRecordings, ShownRun
+from harness.live.tail import GrowingFile
+from in_process import QopHere
+from made_up_streams import PAGE, MadeUpRun
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpRun]:
+    """A run that grows and listens."""
+    with MadeUpRun(tmp_path_factory.mktemp("live"), 2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(run: MadeUpRun) -> Iterator[PageServer]:
+    """A server of its page."""
+    with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as made, shown:
+        wait_until(lambda: shown._tail.repetition)
+        yield made
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@contextmanager
+def asking(server: PageServer, path: str, method: str = "GET", body: str | None = None, *,
+           token: str | None = None, **headers: str) -> Iterator[http.client.HTTPResponse]:
+    """A request, while this lasts. Underscores of a header's name stand for dashes."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    with closing(connection):
+        connection.request(method, f"/{server.token if token is None else token}/{path}", body,
+                           {name.replace("_", "-"): value for name, value in headers.items()})
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def asked(server: PageServer, *what: str, **how: str) -> Answer:
+    """A request, and all that is answered."""
+    with asking(server, *what, **how) as answer:
+        return Answer(answer.status, answer.headers, answer.read())
+
+
+def own(server: PageServer) -> dict[str, str]:
+    """Headers of a message that the page itself sends."""
+    return {"Content_Type": "application/json", "Origin": f"http://127.0.0.1:{server.port}"}
+
+
+@pytest.mark.parametrize("path", ["", "main.js", "mode", "lines", "live/link.js"])
+def test_nothing_without_the_token(server: PageServer, path: str) -> None:
+    """Not the page, not a script, not a line of the run."""
+    for token in ("", "x" * len(server.token), server.token[:-1], f"{server.token}x"):
+        assert asked(server, path, token=token).status == 403
+    assert asked(server, "", token="").body == \
+        b'{"error": "use the address that the command has printed"}'
+
+
+@pytest.mark.parametrize("headers", [
+    {"Host": "evil.example"}, {"Host": "localhost:PORT"}, {"Host": "127.0.0.1"},
+    {"Host": "127.0.0.1:1"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"}, {"Origin": "https://127.0.0.1:PORT"},
+    {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"}],
+    ids=lambda headers: "=".join(*headers.items()))
+def test_other_hosts_and_origins_get_nothing(server: PageServer, run: MadeUpRun,
+                                             headers: dict[str, str]) -> None:
+    """DNS rebinding and pages of other origins, even with the token: 403, and nothing is told."""
+    sent = {name: value.replace("PORT", str(server.port)) for name, value in headers.items()}
+    before = list(run.told)
+    for path in ("", "mode", "lines"):
+        assert asked(server, path, **sent).status == 403
+    if "Sec_Fetch_Site" not in sent:
+        assert asked(server, "tell", "POST", '{"client": "c1"}', **{**own(server), **sent}
+                     ).status == 403
+    assert run.told == before
+
+
+def test_a_message_needs_an_origin(server: PageServer, run: MadeUpRun) -> None:
+    """What no browser sends in this page's name is no message of this page."""
+    before = list(run.told)
+    assert asked(server, "tell", "POST", '{"client": "c1"}',
+                 Content_Type="application/json").status == 403
+    assert run.told == before
+
+
+@pytest.mark.parametrize(("body", "headers", "status"), [
+    ("nonsense", {}, 400), ("[1]", {}, 400), ('{"do": "stop"}', {}, 400),
+    ('{"client": "c1"}', {"Content_Type": "text/plain"}, 400), ("x" * 5000, {}, 400)])
+def test_nonsense_is_no_message(server: PageServer, run: MadeUpRun, body: str,
+                                headers: dict[str, str], status: int) -> None:
+    """It is refused with a line of why, and the run hears nothing."""
+    before = list(run.told)
+    answer = asked(server, "tell", "POST", body, **{**own(server), **headers})
+    assert answer.status == status and json.loads(answer.body)["error"]
+    assert run.told == before
+
+
+@pytest.mark.parametrize("path", ["showing.py", "../plan.json", "%2e%2e/plan.json", "live/",
+                                  "/etc/passwd", "recording/x", "__init__.py"])
+def test_only_the_page_is_served(server: PageServer, path: str) -> None:
+    """No other file of the study, the run or the machine."""
+    assert asked(server, path).status == 404
+
+
+def test_the_page_may_load_nothing_from_elsewhere(server: PageServer) -> None:
+    """A policy says so to the browser, and no other page may frame it."""
+    answer = asked(server, "", Sec_Fetch_Site="none")
+    policy = answer.headers["Content-Security-Policy"]
+    assert answer.status == 200 and b"<!doctype html>" in answer.body
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy and answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_a_message_reaches_the_run(server: PageServer, run: MadeUpRun) -> None:
+    """By the control socket of its folder, to the repetition that is shown."""
+    message = {"client": "c2", "range": [20, 80], "algorithm": "DSA"}
+    answer = asked(server, "tell", "POST", json.dumps(message), **own(server))
+    assert (answer.status, json.loads(answer.body)) == (200, {"told": [run.name]})
+    assert run.told[-1] == message
+
+
+def streamed(server: PageServer, count: int, **headers: str) -> list[tuple[str, dict]]:
+    """The first so many lines of the stream: number and content."""
+    lines: list[tuple[str, dict]] = []
+    number = ""
+    with asking(server, "lines", **headers) as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        while len(lines) < count:
+            text = answer.readline().decode()
+            assert text, "the stream has ended"
+            if text.startswith("id: "):
+                number = text[4:].strip()
+            elif text.startswith("data: ") and number:
+                lines.append((number, json.loads(text[6:])))
+    return lines
+
+
+def test_a_page_gets_all_lines_and_goes_on_where_it_was(server: PageServer) -> None:
+    """First what the repetition is, then its readings; after an interruption only what is new."""
+    first = streamed(server, 4)
+    kinds = [line.get("name") if line["event"] == "report" else line["event"] for _, line in first]
+    assert "about" in kinds and kinds[-1] == "reading"
+    about = next(line for _, line in first if line["event"] == "about")
+    assert about["clients"] == ["c1", "c2"] and about["limit"] == 60 and about["clock"] == "real"
+    later = streamed(server, 2, Last_Event_ID=first[-1][0])
+    numbers = [int(number.partition("-")[2]) for number, _ in (*first, *later)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_another_servers_numbers_count_for_nothing(server: PageServer) -> None:
+    """A page whose server was restarted gets everything again."""
+    assert "about" in [line["event"] for _, line in streamed(server, 3,
+                                                             Last_Event_ID="other-1000000")]
+
+
+def test_a_late_page_gets_the_newest_minute_of_what_is_fleeting(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that lasts, and of readings those of a minute: a long run stays cheap."""
+    now_s = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    feed = Feed({"reading"})
+    for number in range(600):
+        now_s[0] = number * 0.2
+        feed.say({"event": "report", "name": "reading" if number % 50 else "refused", "n": number})
+    numbers = [json.loads(said.text)["n"] for said in feed.since(0, 0) or ()]
+    assert numbers[:3] == [0, 50, 100] and numbers == sorted(numbers)
+    assert len(numbers) == pytest.approx(600 * WINDOW_S / 120, abs=10)
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
+    """A reader that comes in the middle of a write gets neither half of it."""
+    file = tmp_path / "x.jsonl"
+    growing = GrowingFile(file)
+    assert list(growing.lines()) == []
+    file.write_text('{"event": "a"}\n{"eve')
+    assert [line["event"] for line in growing.lines()] == ["a"]
+    file.write_text('{"event": "a"}\n{"event": "b"}\nnonsense\n[]\n')
+    assert [line["event"] for line in growing.lines()] == ["b"]
+
+
+def test_the_address_of_a_run_stays(tmp_path: Path) -> None:
+    """A server that was killed and started again is where it was; its file is its user's alone."""
+    with PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door()) as first:
+        door.keep(tmp_path, Door(first.port, first.token))
+        assert door.of(tmp_path, 0).port == 0  # while it is there, another has another
+    assert stat.S_IMODE((tmp_path / door.FILE).stat().st_mode) == 0o600
+    assert door.of(tmp_path, 0) == Door(first.port, first.token)
+    (tmp_path / door.FILE).write_text('{"port": 1, "token": "guessed"}')
+    assert door.of(tmp_path, 0).token != "guessed"
+
+
+def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
+    """Pages that stop reading, and servers that end: the run grows and listens as before."""
+    shown = ShownRun(run.folder, PAGE)
+    with PageServer(shown, PAGE.folder, Door()) as server, asking(server, "lines"), shown:
+        pass
+    size = (run.folder / "events" / f"{run.name}.jsonl").stat().st_size
+    wait_until(lambda: (run.folder / "events" / f"{run.name}.jsonl").stat().st_size > size)
+    assert control.say(run.folder, run.name, {"client": "nobody"}) == [run.name]
+
+
+def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
+    """One line for the page: nobody listens there."""
+    with MadeUpRun(tmp_path, 1) as run:
+        pass
+    with ShownRun(run.folder, PAGE) as shown:
+        wait_until(lambda: shown._tail.repetition)
+        with pytest.raises(UserError, match="no run listens there"):
+            shown.tell({"client": "c1"})
+
+
+def test_a_taken_port_is_one_line(server: PageServer) -> None:
+    """What, where, and what to do."""
+    with pytest.raises(UserError, match=rf"^port {server.port}: .*; choose another with --port$"):
+        PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door(server.port))
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (["--replay", "nowhere"], "nowhere: holds no plan.json of a run; "),
+    (["--replay", "other"], "--replay other: holds results of qop2007; "),
+    (["--replay", "live"], "live: has no record to replay; "),
+    (["--attach", "live"], "--attach live: no run writes there; "),
+    (["--attach", "live", "--replay", "live"], "--attach: is for a run that lasts, "),
+    (["--out", "live"], "--out live: holds results already; "),
+    (["--clients", "8"], "authenticast1998, factor clients: 8: no such level; "),
+    (["--frames", "3"], "--frames 3: "), (["--heuristic", "p101"], "authenticast1998, factor ")])
+def test_bad_input_is_one_line(qop_here: QopHere, words: list[str], line: str) -> None:
+    """What, where, and what to do; and nothing was begun."""
+    MadeUpRun(qop_here.folder / "live", 1)
+    with results.ResultsFolder(qop_here.folder / "other") as kept:
+        kept.adopt(plans.plan_of("P1"))
+    before = sorted(qop_here.folder.rglob("*"))
+    done = qop_here("thermostat", *words)
+    [said] = done.stderr.splitlines()
+    assert done.returncode == 2 and said.startswith(f"qop: {line}")
+    assert sorted(qop_here.folder.rglob("*")) == before

@@ -1,0 +1,69 @@
+"""WireGuard's packets are told from others, its sessions and handshake are read off a capture."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from measure import wireguard
+from measure.pcap import CapturedFrame
+
+ONE, OTHER = 0x11111111, 0x22222222
+SIZES = {wireguard.INITIATION: 148, wireguard.RESPONSE: 92}
+
+
+def frame(at_s: float, payload: bytes, *, port: int = wireguard.PORT) -> CapturedFrame:
+    """An Ethernet frame with a UDP datagram from a tunnel's end to the other."""
+    udp = struct.pack("!HHHH", wireguard.PORT, port, 8 + len(payload), 0) + payload
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes((10, 0, 0, 1)),
+                     bytes((10, 0, 0, 2))) + udp
+    data = bytes(12) + b"\x08\x00" + ip
+    return CapturedFrame(at_s, data, len(data))
+
+
+def shake(at_s: float, kind: int, index: int) -> CapturedFrame:
+    """A message of a handshake."""
+    return frame(at_s, struct.pack("<B3xI", kind, index).ljust(SIZES[kind], b"\x77"))
+
+
+def transport(index: int, counter: int, inner: int = 64) -> CapturedFrame:
+    """A packet inside the tunnel."""
+    return frame(3.0, struct.pack("<B3xIQ", wireguard.TRANSPORT, index, counter)
+                 + bytes(inner + 16))
+
+
+LIFE = [shake(1.0, wireguard.INITIATION, ONE), shake(1.25, wireguard.RESPONSE, OTHER),
+        transport(OTHER, 0), transport(OTHER, 1), transport(ONE, 0)]
+
+
+def failing(frames: list[CapturedFrame], carried: int = 100) -> set[str]:
+    """The checks that do not hold of a capture."""
+    seen = wireguard.traffic(frames, {wireguard.PORT})
+    return {check.check for check in wireguard.checks(seen, carried) if not check.ok}
+
+
+def test_a_tunnels_life_is_read_and_proven() -> None:
+    """Handshake's time, sessions of both directions, and what was carried."""
+    seen = wireguard.traffic(LIFE, {wireguard.PORT})
+    assert seen.handshake_s == pytest.approx(0.25)
+    assert (seen.sessions, seen.inner_bytes) == ({ONE, OTHER}, 3 * 64)
+    assert failing(LIFE) == set()
+
+
+@pytest.mark.parametrize(("more", "check"), [
+    (frame(4.0, b"a message in clear, long enough to be anything"), "tunnelled"),
+    (frame(4.0, struct.pack("<B3xIQ", 4, OTHER, 9) + bytes(80), port=53), "tunnelled"),
+    (frame(4.0, struct.pack("<B3xI", wireguard.RESPONSE, ONE).ljust(90)), "tunnelled"),
+    (transport(0x33333333, 7), "sessions"),
+    (transport(OTHER, 1), "sessions")])
+def test_what_does_not_belong_fails_its_check(more: CapturedFrame, check: str) -> None:
+    """A datagram in clear or beside the port, a wrong length, a stranger's session, a replay."""
+    assert failing([*LIFE, more]) == {check}
+
+
+def test_a_tunnel_that_carries_nothing_is_no_proof() -> None:
+    """The traffic flowed elsewhere, or there was no handshake at all."""
+    assert failing(LIFE, carried=1000) == {"carried"}
+    assert failing(LIFE[2:]) == {"handshake", "sessions"}
+    assert failing([]) == {"handshake", "tunnelled", "sessions", "carried"}

@@ -1,0 +1,88 @@
+"""Tests of the design: which cells there are, what they ask of a machine, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policies import KerberosLayer
+from protocols.kerberos import keytab
+from studies.krb5today import design, inside, network
+from studies.krb5today.asked import Asked
+from studies.krb5today.mechanisms import LOADED, MECHANISMS
+from studies.krb5today.model import LoginDemand
+from studies.krb5today.study import policy
+from studies.study import LevelError
+
+
+def test_every_cell_is_there_once() -> None:
+    """Each mechanism on each wire, loads of those that are a login alone, both transports at 2G."""
+    names = [cell.name for cell in design.cells({
+        factor.name: factor.read((), ()) for factor in design.FACTORS})]
+    assert len(names) == len(set(names))
+    assert {"-".join(design.ids(name, wire)) for name in MECHANISMS
+            for wire in ("lan", "2g")} <= set(names)
+    assert {"-".join(design.ids(name, "none", customers=32)) for name in LOADED} <= set(names)
+    assert {"-".join(design.ids("pkinit-dh", "2g", "tcp"))} <= set(names)
+
+
+def test_unknown_mechanisms_are_refused() -> None:
+    """What there is, is said."""
+    with pytest.raises(LevelError, match="pkinit-md5: no such level; choose from spake, fast"):
+        design.FACTORS[0].read(["pkinit-md5"], ())
+
+
+def test_settings_become_the_realms_policy() -> None:
+    """Key lengths and the transport are the policy's, which Ansible renders."""
+    layer = policy("tcp", Asked(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
+    assert layer == KerberosLayer(certificate_bits=3072, group_bits=4096, udp_limit_bytes=1)
+    assert policy("default", Asked()).layers.kerberos == KerberosLayer()
+
+
+def test_clients_of_each_wire_are_in_the_network() -> None:
+    """Each level of the factor wire has its node, and realms theirs."""
+    made = network.realms()
+    servers = {"local", "remote", "app"}
+    assert set(network.CLIENTS.values()) | servers == set(made.nodes) - {"router"}
+    assert made.of_duty("kerberos_kdc") == ["local", "remote", "app"]
+
+
+def test_a_krb5_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 1.22 has no RSA mode, one before it no ECDH: a line each, and nothing is tried."""
+    plugin = tmp_path / "usr/lib/any/krb5/plugins/preauth/pkinit.so"
+    plugin.parent.mkdir(parents=True)
+    monkeypatch.setattr(inside, "ROOT", tmp_path)
+    said = {}
+    for version, content in (("1.20", b"..flag_RSA_PROTOCOL.."), ("1.22", b"..P-256..")):
+        plugin.write_bytes(content)
+        said[version] = [inside.lacking(MECHANISMS[name]).partition(";")[0]
+                         for name in ("pkinit-rsa", "pkinit-ecdh", "pkinit-dh")]
+    assert said == {
+        "1.20": ["", "this krb5 has no ECDH in PKINIT (it came with 1.22)", ""],
+        "1.22": ["this krb5 has no RSA mode (taken out in 1.22)", "", ""]}
+
+
+def test_the_model_saturates_at_the_kdc() -> None:
+    """One customer takes demand and delay; many get what the processor gives."""
+    asked = LoginDemand(0.009, 0.006)
+    assert asked.rate(1) == pytest.approx(1 / 0.015)
+    assert asked.rate(64) == pytest.approx(asked.capacity_per_s, rel=1e-6)
+
+
+def test_keytabs_are_read(tmp_path: Path) -> None:
+    """Entries by principal, holes passed over; another format is refused."""
+    def entry(realm: str, name: str, key: bytes) -> bytes:
+        texts = b"".join(len(text).to_bytes(2, "big") + text.encode()
+                         for text in (realm, *name.split("/")))
+        made = (len(name.split("/")).to_bytes(2, "big") + texts + bytes(4 + 4) + b"\2" + b"\0\x14"
+                + len(key).to_bytes(2, "big") + key)
+        return len(made).to_bytes(4, "big") + made
+
+    file = tmp_path / "keytab"
+    file.write_bytes(b"\5\2" + entry("R", "host/app", b"k" * 32) + (-7 & 0xFFFFFFFF).to_bytes(
+        4, "big") + bytes(7) + entry("R", "alice", b"a" * 32))
+    assert keytab.read(file) == {"host/app@R": b"k" * 32, "alice@R": b"a" * 32}
+    file.write_bytes(b"\5\1")
+    with pytest.raises(ValueError, match=r"no keytab of format 5\.2"):
+        keytab.read(file)
