@@ -23,6 +23,7 @@ _PORT = 5201
 _BURST_FRAMES = 25
 _BURST_S = 0.02
 _SETTLE_S = 1.0
+_RESOLVE_S = 0.05
 
 
 def load(trial: Trial, channel: int, payload_bytes: int, seconds: float) -> dict[str, Any]:
@@ -37,6 +38,9 @@ def load(trial: Trial, channel: int, payload_bytes: int, seconds: float) -> dict
         senders = [stack.enter_context(_socket(testbed.node(name).pid)) for name in stations]
         for sender, name in zip(senders, stations, strict=True):
             sender.connect((nodes[name].gateway, _PORT))
+            # Its agent's address has to be resolved while there is room on the air.
+            sender.send(b"")
+            time.sleep(_RESOLVE_S)
         _send(senders, payload_bytes, _SETTLE_S)
         begun, begun_s = trial.queued(channel), time.monotonic()
         _send(senders, payload_bytes, seconds)
