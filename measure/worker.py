@@ -105,6 +105,7 @@ class Worker:
         out.mkdir(parents=True, exist_ok=True)
         self._inbox.forget()
         session = RepetitionSession(self._inbox)
+        self.testbed.draw_anew("all", command.get("repetition", 0))
         failure: MeasureError | None = None
         started, set_to, used = time.monotonic(), clock.offset_s(), kernel.processor_seconds()
         try:

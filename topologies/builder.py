@@ -6,6 +6,7 @@ the same for both, and here.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import resource
 import subprocess
@@ -56,6 +57,8 @@ class Testbed:
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
+        self._airs: dict[int, Air] = {}
+        self._luck = ""
         self._stack = ExitStack()
         self._net: Mininet | None = None
 
@@ -85,6 +88,18 @@ class Testbed:
                               timeout=timeout_s, check=True)
         return done.stdout
 
+    def draw_anew(self, what: str, repetition: int | None = None) -> None:
+        """Have every channel draw its backoffs as in any testbed that says the same of this seed.
+
+        What is compared within a repetition, such as a stream under two policies, then has the
+        same luck; other repetitions have another. Without a number: the repetition said last.
+        """
+        if repetition is not None:
+            self._luck = str(repetition)
+        octets = hashlib.sha256(f"{self._seed}/{self._luck}/{what}".encode()).digest()
+        for air in self._airs.values():
+            air.draw_anew(int.from_bytes(octets[:6], "big"))
+
     def _build(self) -> None:
         _refuse_same_names(self.network)
         maker = self._stack.enter_context(_maker(self.builder, self.network))
@@ -105,7 +120,7 @@ class Testbed:
     def _fill_air(self, medium: model.Medium) -> None:
         """One medium a channel, shared by the access points on it."""
         transmitters = Transmitters.of(self.network)
-        airs: dict[int, Air] = {}
+        airs = self._airs
         for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
             channel = node.channel or 0

@@ -47,13 +47,23 @@ def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
                                "file, or measure in the embedded guest") from None
 
 
-def message(index: int, handle: int, channel: DcfChannel) -> bytes:
-    """The netlink request that makes an interface's root qdisc a channel."""
+def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
+    """Have a channel that is there draw its random numbers from another seed on.
+
+    Nothing else of it changes. Raises OSError.
+    """
+    with rtnetlink.route_socket(pid, device) as (netlink, index):
+        rtnetlink.ask(netlink, message(index, handle, channel, flags=0), f"seed of {device}")
+
+
+def message(index: int, handle: int, channel: DcfChannel,
+            flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
+    """The netlink request that makes an interface's root qdisc a channel, or changes it."""
     options = (rtnetlink.attribute(_TCA_DCF_CHANNEL, _told(channel))
                + rtnetlink.attribute(_TCA_DCF_TIMING, _timing(channel)))
     attributes = (rtnetlink.attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
                   + rtnetlink.attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
-    return rtnetlink.qdisc_request(index, handle, attributes, rtnetlink.NLM_F_CREATE_NEW)
+    return rtnetlink.qdisc_request(index, handle, attributes, flags)
 
 
 def settings(medium: Medium) -> dict[str, int]:

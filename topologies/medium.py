@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topologies import dcf, model
@@ -80,18 +80,30 @@ class Air:
                  transmitters: Transmitters, seed: int = 0) -> None:
         self.device = f"air{channel}"
         self._host = host
+        self._number = channel
+        self._dcf: dcf.DcfChannel | None = None
         self._transmitters = transmitters
         self._run(["ip", "-batch", "-"], [f"link add {self.device} type ifb",
                                           f"link set {self.device} up"])
         if medium.air == model.DCF:
-            # Channels of one run have random numbers of their own.
-            dcf.make(host.pid, self.device, _HANDLE, dcf.DcfChannel(
+            self._dcf = dcf.DcfChannel(
                 medium, transmitters.last, tuple(transmitters.access_points.values()),
-                cipher_bytes, _QUEUE_FRAMES, seed=(seed << 8) + channel))
+                cipher_bytes, _QUEUE_FRAMES, self._seeded(seed))
+            dcf.make(host.pid, self.device, _HANDLE, self._dcf)
             return
         sizes = airtimes(medium, cipher_bytes)
         self._run(["tc", "-batch", "-"], self._queues(max(sizes), medium.residual_loss))
         set_size_table(host.pid, self.device, "htb", _HANDLE, sizes)
+
+    def draw_anew(self, seed: int) -> None:
+        """Draw backoffs from this seed on; where stations take turns there are none."""
+        if self._dcf is not None:
+            dcf.draw_anew(self._host.pid, self.device, _HANDLE,
+                          replace(self._dcf, seed=self._seeded(seed)))
+
+    def _seeded(self, seed: int) -> int:
+        """Channels of one run have random numbers of their own."""
+        return (seed << 8) + self._number
 
     def attach(self, interface: str) -> None:
         """Send everything that passes an access point's radio, both ways, by the channel."""

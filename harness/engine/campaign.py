@@ -199,7 +199,7 @@ class Campaign:
         try:
             out = await testbed.measure(
                 step.name, study.task(step.cell, asked), study.deadline_s(step.cell, asked),
-                turn=self._turns[testbed.processor],
+                repetition=step.repetition, turn=self._turns[testbed.processor],
                 heard=used.hearing(functools.partial(self.results.report, step.name)))
         finally:
             watching.cancel()

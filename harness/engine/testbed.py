@@ -103,17 +103,18 @@ class TestbedClient:
         policy = self.spec.policy
         return fault.policy(policy) if policy and fault and fault.policy else policy
 
-    async def measure(self, name: str, task: Mapping[str, Any], deadline_s: float,
+    async def measure(self, name: str, task: Mapping[str, Any], deadline_s: float, *,
+                      repetition: int = 0,
                       turn: AbstractAsyncContextManager[Any] | None = None,
                       heard: Heard = lambda _: None) -> Path:
-        """Measure one repetition; the folder with its captures and raw values.
+        """Measure one repetition, which has this number; the folder with captures and raw values.
 
         Until it says that others may share the processor it takes all of it; `turn` is held for
         that long. `heard` gets what it reports.
         """
         async with AsyncExitStack() as holding:
             await holding.enter_async_context(turn or nullcontext())
-            self._send(do="measure", name=name, task=task)
+            self._send(do="measure", name=name, task=task, repetition=repetition)
             self.is_measuring = True
             try:
                 async for report in self._reports(_spare_s() + deadline_s):

@@ -132,6 +132,8 @@ class Workload:
 
     def _stream(self, arrival: Arrival, streams: Streams, session: Session) -> None:
         for protocol, size_bytes in (("tcp", streams.tcp_bytes), ("udp", streams.udp_bytes)):
+            # So a stream has the same luck under every policy, whatever came before it.
+            self._site.testbed.draw_anew(protocol)
             session.stamp(f"{protocol}_start")
             session.raw[f"iperf_{protocol}"] = iperf.stream(
                 self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,

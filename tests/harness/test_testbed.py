@@ -56,11 +56,12 @@ async def test_the_turn_is_over_once_the_processor_may_be_shared(tmp_path: Path)
     """From then on another one may get on the network; and in any case when it has ended."""
     turn, seen = asyncio.Lock(), []
     async with opened(tmp_path) as testbed:
-        await testbed.measure("x", {}, 20, turn,
-                              lambda report: seen.append((report["name"], turn.locked())))
+        await testbed.measure(
+            "x", {}, 20, turn=turn,
+            heard=lambda report: seen.append((report["name"], turn.locked())))
         assert seen == [("began", True), ("shareable", True)] and not turn.locked()
         with pytest.raises(testbeds.TestbedFailed, match="no such thing"):
-            await testbed.measure("y", {"what": "fail"}, 20, turn)
+            await testbed.measure("y", {"what": "fail"}, 20, turn=turn)
         assert not turn.locked()
 
 

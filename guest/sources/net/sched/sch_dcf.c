@@ -182,6 +182,26 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	return 0;
 }
 
+/* Only the random numbers begin anew: what is compared can be given the same luck. */
+static int dcf_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
+{
+	struct dcf_sched *q = qdisc_priv(sch);
+	struct nlattr *tb[TCA_DCF_MAX + 1];
+	struct dcf_told told;
+	int err;
+
+	err = nla_parse_nested(tb, TCA_DCF_MAX, opt, dcf_policy, extack);
+	if (err < 0)
+		return err;
+	if (!tb[TCA_DCF_CHANNEL])
+		return -EINVAL;
+	nla_memcpy(&told, tb[TCA_DCF_CHANNEL], sizeof(told));
+	sch_tree_lock(sch);
+	q->channel.random = told.seed;
+	sch_tree_unlock(sch);
+	return 0;
+}
+
 static int dcf_dump(struct Qdisc *sch, struct sk_buff *skb)
 {
 	return skb->len;
@@ -260,6 +280,7 @@ static struct Qdisc_ops dcf_qdisc_ops __read_mostly = {
 	.dequeue	=	dcf_dequeue,
 	.peek		=	qdisc_peek_dequeued,
 	.init		=	dcf_init_sched,
+	.change		=	dcf_change,
 	.reset		=	dcf_reset,
 	.destroy	=	dcf_destroy,
 	.dump		=	dcf_dump,
