@@ -85,7 +85,8 @@ class Used:
         return hear
 
     def write(self, out: Path) -> None:
-        """Leave it with the repetition, for its judge."""
+        """Leave it with the repetition, for its judge, which may have left nothing else."""
+        out.mkdir(parents=True, exist_ok=True)
         (out / USED_FILE).write_text(json.dumps(self._by))
 
 

@@ -113,7 +113,8 @@ def test_scenarios_are_sections_with_their_titles() -> None:
     lines = lines_of(cells_of(*records), 140)
     assert "Scenario N2: mobile node to its home agent" in lines
     assert "Scenario X/../y.yml" in lines
-    assert sum(line.startswith("- Medium: 802.11b-long. Clock: real.") for line in lines) == 1
+    medium = "- Medium: 802.11b-long (air: queue). Clock: real."
+    assert sum(line.startswith(medium) for line in lines) == 1
 
 
 def test_long_policy_names_leave_room_for_numbers() -> None:
