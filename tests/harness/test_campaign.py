@@ -56,7 +56,7 @@ def test_what_waited_for_the_processor_is_flagged_and_measured_again_exclusively
                           env=qop.environment())
     assert done.returncode == 0, done.stderr
     assert "[1/2]" in done.stderr and "[2/2]" in done.stderr
-    assert "measured exclusively; flagged: waited for the processor" in done.stderr
+    assert "measured exclusively; flagged: waited long for the processor" in done.stderr
     [found] = qop.records("out").values()
     assert found.environment["flags"] == ["processor"]
     assert found.environment["alone"] is True

@@ -28,9 +28,9 @@ NEAR = ("--only", "wire=lan", "--only", "transport=default", "--only", "customer
 @pytest.fixture(scope="module")
 def logins(shared_qop: Qop) -> dict[str, Record]:
     """Two logins of each of six mechanisms, in one guest."""
-    done = shared_qop("run", "krb5today", "--out", "logins", "--mechanisms", ",".join(MECHANISMS),
+    done = shared_qop("run", "krb5today", "--out", "mit-logins", "--mechanisms", ",".join(MECHANISMS),
                       *NEAR)
-    records = shared_qop.records("logins")
+    records = shared_qop.records("mit-logins")
     assert done.returncode == 0, [record.reason for record in records.values()] + [done.stderr]
     return {record.cell["mechanism"]: record for record in records.values()}
 
@@ -41,8 +41,8 @@ def judged(shared_qop: Qop, logins: dict[str, Record], tmp_path: Path) -> Callab
     def judge(mechanism: str, as_if: str, change: Callable[[Path], None] = lambda _: None
               ) -> Judged:
         name = logins[mechanism].name
-        files = shared_qop.folder / "logins" / "files" / name
-        for packed in (*files.iterdir(), *(shared_qop.folder / "logins" / "captures" / name
+        files = shared_qop.folder / "mit-logins" / "files" / name
+        for packed in (*files.iterdir(), *(shared_qop.folder / "mit-logins" / "captures" / name
                                            ).iterdir()):
             if packed.suffix == ".gz":
                 (tmp_path / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
@@ -179,9 +179,9 @@ def test_a_silent_fallback_is_a_downgrade(shared_qop: Qop) -> None:
 
     The login succeeds, and the record does not.
     """
-    done = shared_qop("run", "krb5today", "--out", "downgrade", "--mechanisms", "pkinit-dh",
+    done = shared_qop("run", "krb5today", "--out", "typed-password", "--mechanisms", "pkinit-dh",
                       "--fault", "password-typed", *NEAR)
     assert done.returncode != 0
-    (record,) = shared_qop.records("downgrade").values()
+    (record,) = shared_qop.records("typed-password").values()
     assert "pre-authentication SPAKE instead of PKINIT" in record.reason
     assert json.dumps(record.raw["work_s"])  # it was measured, to the end
