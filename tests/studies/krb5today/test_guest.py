@@ -28,8 +28,8 @@ NEAR = ("--only", "wire=lan", "--only", "transport=default", "--only", "customer
 @pytest.fixture(scope="module")
 def logins(shared_qop: Qop) -> dict[str, Record]:
     """Two logins of each of six mechanisms, in one guest."""
-    done = shared_qop("run", "krb5today", "--out", "mit-logins", "--mechanisms", ",".join(MECHANISMS),
-                      *NEAR)
+    done = shared_qop("run", "krb5today", "--out", "mit-logins", "--mechanisms",
+                      ",".join(MECHANISMS), *NEAR)
     records = shared_qop.records("mit-logins")
     assert done.returncode == 0, [record.reason for record in records.values()] + [done.stderr]
     return {record.cell["mechanism"]: record for record in records.values()}
