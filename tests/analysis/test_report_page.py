@@ -85,6 +85,14 @@ def widen(browser: Any, width: int) -> None:
         "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
 
 
+def fits_within(browser: Any, width: int) -> None:
+    """Wait until nothing is wider: what was widened draws its figures once more. Raises."""
+    from selenium.webdriver.support.ui import WebDriverWait
+    wide = "return document.documentElement.scrollWidth"
+    WebDriverWait(browser, 10).until(lambda it: it.execute_script(wide) <= width,
+                                     f"wider than {width} pixels")
+
+
 # --- in a browser --------------------------------------------------------------------------------
 
 # In the dark, the fuller of the two pages stands for both: they have one style sheet.
@@ -153,7 +161,7 @@ def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
     for width in WIDTHS:
         widen(it, width)
         assert it.execute_script("return innerWidth") == width
-        assert it.execute_script("return document.documentElement.scrollWidth") <= width
+        fits_within(it, width)
         out = it.execute_script(
             "return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, "
             ".plot') && e.getBoundingClientRect().right > innerWidth + 1)"
