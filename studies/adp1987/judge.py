@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from measure import judging
 from studies.adp1987 import attacked, evidence, logs, matrix
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 from studies.adp1987.design import REAL_TIME
@@ -33,8 +34,7 @@ def judge(repetition: Repetition) -> Judged:
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-        "files": [name for name in _FILES if (out / name).exists()],
-        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+        "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
     hosts = logs.read(out)
@@ -43,9 +43,7 @@ def judge(repetition: Repetition) -> Judged:
     fault = raw.get("attack", "")
     measured = Measured(attack=attacked.record(fault, proof, out)) if fault else _measured(hosts)
     checks = evidence.checks(proof, None if fault else out / "traffic-alpha.pcap")
-    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
-    reasons = [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
-    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    reasons = [*judging.unproven(checks), *judging.lost(raw)]
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
                   **circumstances)
 

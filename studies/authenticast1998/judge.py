@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import in_force, points
+from measure import in_force, judging, points
 from measure.record import CheckRecord
 from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
@@ -114,7 +114,7 @@ class Seen:
 def judge(repetition: Repetition) -> Judged:
     """Verify, account, and measure. Raises MeasureError, OSError."""
     raw = json.loads((repetition.out / "raw.json").read_text())
-    raw_kept = {name: raw[name] for name in _RAW if name in raw}
+    raw_kept = judging.kept(raw, _RAW)
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
                       captures=_captures(raw), raw=raw_kept)
@@ -130,11 +130,11 @@ def judge(repetition: Repetition) -> Judged:
                                checks.Expectation.of(heuristic, load))
     if factors.is_on_air(repetition.cell):
         evidence += _of_the_policy(repetition, raw)
-    failed = [check for check in evidence if not check.ok]
+    unproven = judging.unproven(evidence)
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
-    if measured is None and not failed:
-        failed = [CheckRecord(check="streams end", ok=False, detail="a client has no account")]
-    reason = "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
+    if measured is None and not unproven:
+        unproven = ["not proven: streams end (a client has no account)"]
+    reason = "; ".join(unproven)
     return Judged(measured if not reason else None, evidence, reason,
                   status="failed" if reason else "ok", captures=_captures(raw), raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])

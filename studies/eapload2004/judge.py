@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from measure import judging
 from measure.load.generator import ROW
 from studies.eapload2004.body import Measured, SaturationRecord, SplitRecord
 from studies.eapload2004.evidence import ObservedLoad, evidence
@@ -25,7 +26,7 @@ def judge(repetition: Repetition) -> Judged:
     """Captures to times and evidence. Raises MeasureError, OSError."""
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
-    kept = {name: raw[name] for name in _KEPT if name in raw}
+    kept = judging.kept(raw, _KEPT)
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
                       captures=raw.get("captures", ()), raw=kept)
@@ -40,11 +41,10 @@ def judge(repetition: Repetition) -> Judged:
         supplicant=exchanges(out / "auth-ap.pcap"), server=exchanges(out / "auth-server.pcap"),
         sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s)
     checks = evidence(observed)
-    reason = "; ".join(f"not proven: {check.check} ({check.detail})"
-                       for check in checks if not check.ok)
+    reason = "; ".join(judging.unproven(checks))
     measured = _measured(observed, seen, journal, asked, out) if seen and observed.server else None
     return Judged(measured, checks, reason, captures=raw["captures"], raw=kept,
-                  files=[name for name in _JOURNALS if (out / name).exists()])
+                  files=judging.present(out, _JOURNALS))
 
 
 def _journal(file: Path) -> dict[str, Any]:

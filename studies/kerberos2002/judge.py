@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from measure import messages
+from measure import judging, messages
 from measure.errors import MeasureError
 from measure.messages import Traffic
 from studies.kerberos2002 import evidence, prediction, said
@@ -29,7 +29,7 @@ def judge(repetition: Repetition) -> Judged:
     about: dict[str, Any] = {
         "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted(out.glob("*.json*")) if file.name != "raw.json"],
-        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+        "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     events = raw["events"]
@@ -41,10 +41,8 @@ def judge(repetition: Repetition) -> Judged:
     refused = [row["refused"] for row in events["client"]["transactions"] if row["refused"]]
     told = [*dict.fromkeys(refused), *said.refusals(case.said)]
     checks = evidence.gather(case)
-    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
     reasons = [f"refused: {told[0]}"] if told else []
-    reasons += [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
-    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    reasons += [*judging.unproven(checks), *judging.lost(raw)]
     measured = _measured(case, events["client"]["transactions"], raw["seed"]) if not told else None
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 

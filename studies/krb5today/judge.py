@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography import x509
 
-from measure import messages
+from measure import judging, messages
 from measure.errors import MeasureError
 from protocols.kerberos import keytab
 from protocols.kerberos.errors import RefusalCode
@@ -32,21 +32,19 @@ def judge(repetition: Repetition) -> Judged:
     about: dict[str, Any] = {
         "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted((*out.glob("*.keytab"), *out.glob("*.pem")))],
-        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+        "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     if raw["lacking"]:
         return Judged(None, reason=raw["lacking"], status="skipped", **about)
     case = _case(repetition, raw)
     checks = evidence.gather(case)
-    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
     reasons = [f"refused: {_named(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
-    reasons += [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
-    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    reasons += [*judging.unproven(checks), *judging.lost(raw)]
     measured = None if failed or refused else _measured(case, raw)
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure import clock, in_force, iperf, observed, phases, retransmissions
+from measure import clock, in_force, iperf, judging, observed, phases, retransmissions
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
@@ -61,7 +61,7 @@ def judge(repetition: Repetition) -> Judged:
 
 def _recorded(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What a record keeps of raw values, those of its parts among them."""
-    own = {key: raw[key] for key in _RECORDED_RAW if key in raw}
+    own = judging.kept(raw, _RECORDED_RAW)
     parts = {name: _recorded(part) for name, part in raw.get("parts", {}).items()}
     return own | ({"parts": parts} if parts else {})
 
@@ -108,8 +108,7 @@ def _reason(raw: Mapping[str, Any], checks: Sequence[Check], seen: Observed,
         where = f"authentication {len(begun)}: " if earlier and (
             "first_packet" not in begun[-1].raw["stamps"]) else ""
         return where + evidence.explain(raw["failure"], begun[-1])
-    failed = [check for check in checks if not check.ok]
-    return "; ".join(f"not proven: {check.check} ({check.detail})" for check in failed)
+    return "; ".join(judging.unproven(checks))
 
 
 def _tcp(raw: Mapping[str, Any]) -> StreamRecord | None:

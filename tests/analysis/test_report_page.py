@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import chromium
 from analysis.claims import Verdict
 from analysis.present import page
 from analysis.present.report import Links, Report, Section
@@ -21,9 +22,6 @@ from fabricated import STUDY, failed, load, paper_run, write_all
 from pdflatex import problems
 from studies.qop2007.report import assembling
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-browser_needed = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs chromium (./qop test installs it)")
 #: Of a phone, a tablet and a desktop.
 WIDTHS = (360, 768, 1280)
 SCRIPT = "</script><script>document.title='run'</script>"
@@ -50,39 +48,20 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium; nothing is downloaded."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-                     "--hide-scrollbars", "--disable-background-networking"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
-    yield driver
-    driver.quit()
+    """One for all tests of this file."""
+    with chromium.started() as driver:
+        yield driver
 
 
 def opened(browser: Any, folder: Path, width: int = 1280, *, dark: bool = False) -> Any:
     """The page of a folder, at a width and in a colour scheme, once its plots are drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    browser.get_log("browser")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
-    widen(browser, width)
+    chromium.look(browser, width, dark=dark)
     browser.get((folder / "report.html").as_uri())
     WebDriverWait(browser, 30).until(lambda it: it.execute_script(
         "return [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))"))
     return browser
-
-
-def widen(browser: Any, width: int) -> None:
-    """Give what is looked at another width."""
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
 
 
 def fits_within(browser: Any, width: int) -> None:
@@ -105,7 +84,7 @@ def looked_at(browser: Any, request: pytest.FixtureRequest) -> tuple[Any, str, b
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
     """Nothing on the console, every plot drawn, every request answered by the file itself."""
     it, which, dark = looked_at
@@ -119,7 +98,7 @@ def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 def test_accessibility(looked_at: tuple[Any, str, bool]) -> None:
     """No serious finding by axe; in the dark, of contrast, as no other rule looks at colours."""
     it, _, dark = looked_at
@@ -149,7 +128,7 @@ REPEATED_ROWS = r"""
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 @pytest.mark.parametrize("which", ["folder", "paper"])
 def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
                                            request: pytest.FixtureRequest) -> None:
@@ -159,7 +138,7 @@ def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
     """
     it = opened(browser, request.getfixturevalue(which), WIDTHS[0])
     for width in WIDTHS:
-        widen(it, width)
+        chromium.widen(it, width)
         assert it.execute_script("return innerWidth") == width
         fits_within(it, width)
         out = it.execute_script(
@@ -170,7 +149,7 @@ def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 def test_a_number_opens_its_records_and_captures(browser: Any, folder: Path) -> None:
     """The links lead to files that exist."""
     it = opened(browser, folder)
@@ -188,7 +167,7 @@ def test_a_number_opens_its_records_and_captures(browser: Any, folder: Path) -> 
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
     """The button switches page and plots; on paper it is light whatever was chosen."""
     it = opened(browser, folder)
@@ -203,7 +182,7 @@ def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@browser_needed
+@chromium.needed
 def test_no_name_of_a_policy_runs(browser: Any, tmp_path: Path) -> None:
     """Texts come from records of whoever; none of them becomes a part of the page."""
     write(hostile(), tmp_path)

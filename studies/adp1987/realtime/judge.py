@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from measure import judging
 from measure.record import CheckRecord
 from studies.adp1987.body import Measured
 from studies.adp1987.payload import Payload
@@ -42,8 +43,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     raw = json.loads((out / "raw.json").read_text())
     circumstances: dict[str, Any] = {
         "captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-        "files": [name for name in _FILES if (out / name).exists()],
-        "raw": {key: raw[key] for key in _RECORDED_RAW if key in raw}}
+        "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
     phases, notes = _read(out)
@@ -52,9 +52,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     checks = [_intact(phases, payload), *(
         CheckRecord(check=check.check, ok=check.ok, detail=check.detail)
         for check in evidence.checks(seen, _carried(phases)))]
-    lost = sum(int(capture["dropped"]) for capture in raw["captures"])
-    reasons = [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
-    reasons += [f"the captures lack {lost} packets"] * bool(lost)
+    reasons = [*judging.unproven(checks), *judging.lost(raw)]
     busy_s = repetition.processor_s("throughput-begins", "throughput-ends")
     return Judged(_measured(phases, raw, seen, busy_s), checks, "; ".join(reasons),
                   "failed" if reasons else "ok", **circumstances)

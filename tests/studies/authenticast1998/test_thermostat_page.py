@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import chromium
 from conftest import wait_until
 from harness.live.door import Door
 from harness.live.serving import PageServer
@@ -20,27 +21,15 @@ from made_up_streams import PAGE, MadeUpRun
 from measure import record
 from measure.record import CheckRecord
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs chromium (./qop test installs it)")]
+pytestmark = [pytest.mark.slow, chromium.needed]
 SCRIPT = "<img src=x onerror=\"document.title='run'\">"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium; nothing is downloaded."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-                     "--hide-scrollbars", "--disable-background-networking"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
-    yield driver
-    driver.quit()
+    """One for all tests of this file."""
+    with chromium.started() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +50,7 @@ def address(run: MadeUpRun) -> Iterator[str]:
 def opened(browser: Any, address: str, clients: int, *, width: int = 1280,
            dark: bool = False) -> Any:
     """The page, once it shows so many streams."""
-    browser.get_log("browser")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-        {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+    chromium.look(browser, width, dark=dark)
     browser.get(address)
     wait_until(lambda: len(streaming(browser)) == clients)
     return browser

@@ -1,0 +1,44 @@
+"""What judges of all studies say alike of a repetition: why it is not proven, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class MadeCheck(Protocol):
+    """A check that was made, as it is seen or as a record has it."""
+
+    @property
+    def check(self) -> str:
+        """What was checked."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it holds."""
+
+    @property
+    def detail(self) -> str:
+        """The counts behind it."""
+
+
+def unproven(checks: Iterable[MadeCheck]) -> list[str]:
+    """A reason for each check that does not hold."""
+    return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+
+
+def lost(raw: Mapping[str, Any]) -> list[str]:
+    """The reason that captures lost packets; none where they did not."""
+    packets = sum(int(capture["dropped"]) for capture in raw["captures"])
+    return [f"the captures lack {packets} packets"] * bool(packets)
+
+
+def kept(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Of the raw values those that a record keeps, as far as they are there."""
+    return {name: raw[name] for name in names if name in raw}
+
+
+def present(out: Path, names: Sequence[str]) -> list[str]:
+    """Of the files that are kept beside a record those that the repetition left."""
+    return [name for name in names if (out / name).exists()]
