@@ -109,11 +109,14 @@ class Arrival:
         """Whether the mobile node keeps its agent, and so its tunnel, where it moves to."""
         return self.scenario.foreign_agent is None
 
-    def check_port(self, out: Path) -> dict[str, Any]:
+    def check_port(self, out: Path, *, has_port: bool) -> dict[str, Any] | None:
         """What passes an access point that has not authorized the mobile node; asked once each.
 
+        None where there is no port to be closed, or a service is left out that it takes.
         Every repetition gets the two small captures of it: `port-air.pcap` and `port-wire.pcap`.
         """
+        if not has_port or self.access.site.withhold:
+            return None
         known = self.access.port_checks
         if self.station.name not in known:
             known[self.station.name] = self._port_closed(out)

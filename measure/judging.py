@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from measure.record import CheckRecord
+
+_SHOWN = 3
+
 
 class MadeCheck(Protocol):
     """A check that was made, as it is seen or as a record has it."""
@@ -21,6 +25,13 @@ class MadeCheck(Protocol):
     @property
     def detail(self) -> str:
         """The counts behind it."""
+
+
+def judged(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
+    """A check that holds where nobody complains; of many complaints the first few are told."""
+    said = "; ".join(complaints[:_SHOWN]) + (
+        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
+    return CheckRecord(check=name, ok=not complaints, detail=said or detail)
 
 
 def unproven(checks: Iterable[MadeCheck]) -> list[str]:

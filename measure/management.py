@@ -11,10 +11,10 @@ from measure import dissect, fields
 _NAMES = (
     "frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
     "wlan.rsn.akms.type", "wlan.rsn.gmcs.type", "wlan.rsn.capabilities",
-    "wlan.rsnx.sae_hash_to_element", "wlan.extcap.b84", "wlan.tag.number",
+    "wlan.extcap.b84", "wlan.tag.number",
     "wlan.fixed.auth.alg", "wlan.fixed.auth_seq", "wlan.fixed.status_code",
     "wlan.fixed.finite_cyclic_group", "wlan.ext_tag.owe_dh_parameter.group",
-    "wlan.ext_tag.owe_dh_parameter.public_key", "wlan.rsn.pmkid.count",
+    "wlan.ext_tag.owe_dh_parameter.public_key",
     "wlan.mobility_domain.mdid")
 _PROTECTION_REQUIRED, _PROTECTION_CAPABLE, _CHANNEL_VALIDATION = 1 << 6, 1 << 7, 1 << 14
 
@@ -23,7 +23,7 @@ ASSOCIATION_REQUEST, ASSOCIATION_RESPONSE = 0x00, 0x01
 REASSOCIATION_REQUEST, REASSOCIATION_RESPONSE = 0x02, 0x03
 DISASSOCIATION, DEAUTHENTICATION = 0x0A, 0x0C
 #: Authentication algorithms (IEEE 802.11-2020, 9.4.1.1).
-OPEN_SYSTEM, FAST_TRANSITION, SAE = 0, 2, 3
+FAST_TRANSITION, SAE = 2, 3
 #: The information element with a beacon's check.
 _MANAGEMENT_MIC = 76
 
@@ -41,7 +41,6 @@ class Management:
     group_cipher: int | None = None
     #: The capabilities of its RSN element.
     capabilities: int = 0
-    has_hash_to_element: bool = False
     says_beacons_are_protected: bool = False
     elements: tuple[int, ...] = ()
     algorithm: int | None = None
@@ -50,7 +49,6 @@ class Management:
     sae_group: int | None = None
     owe_group: int | None = None
     owe_key: str = ""
-    key_ids: int = 0
     mobility_domain: int | None = None
 
     @property
@@ -111,14 +109,12 @@ def _frame(c: Mapping[str, str]) -> Management:
         _first(c["wlan.da"]), _is_set(c["wlan.fc.protected"]),
         akms=_numbers(c["wlan.rsn.akms.type"]), group_cipher=_number(c["wlan.rsn.gmcs.type"]),
         capabilities=_number(c["wlan.rsn.capabilities"]) or 0,
-        has_hash_to_element=_is_set(c["wlan.rsnx.sae_hash_to_element"]),
         says_beacons_are_protected=_is_set(c["wlan.extcap.b84"]),
         elements=_numbers(c["wlan.tag.number"]), algorithm=_number(c["wlan.fixed.auth.alg"]),
         sequence=_number(c["wlan.fixed.auth_seq"]), status=_number(c["wlan.fixed.status_code"]),
         sae_group=_number(c["wlan.fixed.finite_cyclic_group"]),
         owe_group=_number(c["wlan.ext_tag.owe_dh_parameter.group"]),
         owe_key=_first(c["wlan.ext_tag.owe_dh_parameter.public_key"]),
-        key_ids=_number(c["wlan.rsn.pmkid.count"]) or 0,
         mobility_domain=_number(c["wlan.mobility_domain.mdid"]))
 
 

@@ -52,8 +52,7 @@ class OverAir:
         arrival = Arrival(self.access, scenario, session)
         captures = partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
                            summaries=raw.setdefault("captures", []))
-        raw["port_check"] = arrival.check_port(out) if (
-            has_port and not self._site.withhold) else None
+        raw["port_check"] = arrival.check_port(out, has_port=has_port)
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)

@@ -52,6 +52,12 @@ class Policy(BaseModel):
         return self.layers.link is not None and self.layers.link.keys != "static"
 
     @property
+    def has_handshake(self) -> bool:
+        """Whether EAPOL frames come before traffic: 802.1X's, or a handshake of the link's own."""
+        link = self.layers.link
+        return self.uses_eap or (link is not None and link.has_own_handshake)
+
+    @property
     def uses_ipsec(self) -> bool:
         """Whether packets between mobile node and home agent go through ESP."""
         return self.layers.ipsec is not None

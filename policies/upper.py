@@ -97,7 +97,7 @@ class StreamLayer(BaseModel):
         if self.scheme != "percentage":
             raise fault(f"{self.scheme} verifies every packet, so that it has no level",
                         "leave out level, or write scheme: percentage", ("level",), ("scheme",))
-        low, high = self.range[:2] if len(self.range) == 2 else (0, 100)
+        low, high = self.range
         if not low <= self.level <= high:
             what = f"is below the floor of {low} %" if self.level < low else \
                 f"is above the range, which ends at {high} %"

@@ -6,7 +6,7 @@ Studies take these from studies.study, where the contract is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -132,6 +132,18 @@ class Cell:
     def value(self, factor: str) -> Any:
         """The object behind the level of a factor."""
         return self.levels[factor].value
+
+
+def chosen_cells(names: Sequence[str], rows: Iterable[tuple[str, ...]],
+                 levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+    """A design's cells of the levels that were chosen, each once.
+
+    `rows` have an id for each factor of `names`.
+    """
+    by_id = {name: {level.id: level for level in levels[name]} for name in names}
+    for row in dict.fromkeys(rows):
+        if all(level in by_id[name] for name, level in zip(names, row, strict=True)):
+            yield Cell({name: by_id[name][level] for name, level in zip(names, row, strict=True)})
 
 
 @dataclass(frozen=True)

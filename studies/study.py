@@ -34,6 +34,7 @@ from studies.parts import (
     ReportOption,
     StudyError,
     TestbedSpec,
+    chosen_cells,
     fixed,
 )
 from studies.units import Bytes
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
            "Lab", "Level", "LevelError", "LivePage", "Metric", "Repetition", "ReportOption",
-           "Stage", "Study", "StudyError", "TestbedSpec", "fixed"]
+           "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells", "fixed"]
 
 
 class Study:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.adp1987.traces import TRACES, TraceKind
-from studies.study import Cell, Factor, Level, Stage, StudyError, fixed
+from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed
 
 NOMINAL_URGENCY = "U3"
 #: Share of urgent messages in the ALL trace (Table 1).
@@ -131,10 +131,7 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """The design's cells of the levels that were chosen, each once."""
-    by_id = {name: {level.id: level for level in levels[name]} for name in NAMES}
-    for row in dict.fromkeys(design([level.id for level in levels["trace"]])):
-        if all(level in by_id[name] for name, level in zip(NAMES, row, strict=True)):
-            yield Cell({name: by_id[name][level] for name, level in zip(NAMES, row, strict=True)})
+    return chosen_cells(NAMES, design([level.id for level in levels["trace"]]), levels)
 
 
 def is_paced(row: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from studies.study import Cell, Factor, Level, fixed
+from studies.study import Cell, Factor, Level, chosen_cells, fixed
 
 #: The loads of Table 1, and two beyond them that bring the server to 0.73 and 0.84.
 TABLE_1 = (1, 4, 5, 8, 10, 20, 25, 50)
@@ -84,7 +84,4 @@ def design() -> Iterator[tuple[str, ...]]:
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """The design's cells of the levels that were chosen, each once."""
-    by_id = {name: {level.id: level for level in levels[name]} for name in NAMES}
-    for row in dict.fromkeys(design()):
-        if all(level in by_id[name] for name, level in zip(NAMES, row, strict=True)):
-            yield Cell({name: by_id[name][level] for name, level in zip(NAMES, row, strict=True)})
+    return chosen_cells(NAMES, design(), levels)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from measure.judging import judged
 from measure.messages import Traffic
 from measure.record import CheckRecord
 from protocols.kerberos import messages
@@ -15,8 +16,6 @@ from studies.kerberos2002.opened import Opened, RunKeys, started
 from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import ProtocolVariant
 from studies.kerberos2002.walk import Walk
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,11 @@ def gather(case: Case) -> list[CheckRecord]:
             *_proxied(case), *_proxy_keys(case, opened, walk)]
 
 
-def _check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
-    said = "; ".join(complaints[:_SHOWN]) + (
-        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
-    return CheckRecord(check=name, ok=not complaints, detail=said or detail)
-
-
 def _schema(case: Case) -> Iterator[CheckRecord]:
     strange = [f"{said.source} to {said.target}: {said.kind or 'nonsense'}" for said in case.said
                if said.value is None and (said.is_read or not said.kind)]
     read = sum(said.is_read for said in case.said)
-    yield _check("messages follow the schema", strange or ["no message"] * (not case.said),
+    yield judged("messages follow the schema", strange or ["no message"] * (not case.said),
                  f"{read} of {len(case.said)} messages are what the schema writes, to the byte"
                  + "; the others have a kind of it" * (read < len(case.said)))
 
@@ -71,7 +64,7 @@ def _order(case: Case) -> Iterator[CheckRecord]:
     complaints = [f"message {number}: {' '.join(step) if step else 'nothing'} instead of "
                   f"{' '.join(asked) if asked else 'nothing'}"
                   for number, (step, asked) in enumerate(_beside(seen, due), 1) if step != asked]
-    yield _check("messages in the protocol's order", complaints,
+    yield judged("messages in the protocol's order", complaints,
                  f"{len(seen)} messages, by UDP and TCP as the paper has them")
 
 
@@ -82,17 +75,17 @@ def _beside(seen: Sequence[Any], due: Sequence[Any]) -> Iterator[tuple[Any, Any]
 
 
 def _signatures(opened: Opened) -> Iterator[CheckRecord]:
-    yield _check("signatures and keys verify", opened.complaints,
+    yield judged("signatures and keys verify", opened.complaints,
                  f"{opened.signatures} signatures up to the anchor, {len(opened.parts)} parts and "
                  f"{len(opened.packs)} sealed keys opened as they should")
 
 
 def _keys(case: Case, opened: Opened) -> Iterator[CheckRecord]:
-    yield _check("only the right key opens each part", list(opened.strangers()),
+    yield judged("only the right key opens each part", list(opened.strangers()),
                  f"{len(opened.known)} keys tried on {len(opened.parts)} parts, "
                  f"{len(case.keys.private)} private keys on {len(opened.packs)} sealed keys")
     clear = opened.in_clear([said.payload for said in case.said])
-    yield _check("no key in clear", [f"{name} is" for name in clear],
+    yield judged("no key in clear", [f"{name} is" for name in clear],
                  f"none of {len(opened.known)} keys is in any message")
 
 
@@ -113,7 +106,7 @@ def _operations(case: Case) -> Iterator[CheckRecord]:
             if not each * fewest <= total <= each * most:
                 complaints.append(f"{party}: {total} {kind} operations instead of {each} each "
                                   f"in {case.transactions}")
-    yield _check("operations are the protocol's", complaints,
+    yield judged("operations are the protocol's", complaints,
                  "private and public ones of every party, by hand and by the programs' count")
 
 
@@ -136,7 +129,7 @@ def _loaded(case: Case) -> Iterator[CheckRecord]:
                   for fewest, most in [_bounds(case, is_kept={*step[:2]} == {"kdc-l", "kdc-r"})]
                   if not count * fewest <= seen[step] <= count * most]
     complaints += [f"{' '.join(step)}: not of this protocol" for step in seen.keys() - due.keys()]
-    yield _check("messages are the protocol's", complaints,
+    yield judged("messages are the protocol's", complaints,
                  f"{len(due)} steps, each {case.transactions} times and of those under way")
 
 
@@ -149,7 +142,7 @@ def _signed_under_load(case: Case) -> Iterator[CheckRecord]:
             if said.value and said.kind == "AS-REQ" else set()
         if messages.PA_PK_AS_REQ in padata:
             walk.all([said])
-    yield _check("requests are signed", opened.complaints,
+    yield judged("requests are signed", opened.complaints,
                  f"{opened.signatures} signatures up to the anchor")
 
 
@@ -160,14 +153,14 @@ def _proxied(case: Case) -> Iterator[CheckRecord]:
     client, proxy = (case.addresses[name] for name in ("client", "proxy"))
     strangers = {address for place in case.traffic.values() for pair in place.pairs
                  if client in pair for address in pair - {client, proxy}}
-    yield _check("the client reaches the proxy only",
+    yield judged("the client reaches the proxy only",
                  [f"packets between the client and {address}" for address in strangers],
                  "no packet between the client and any other party at client, proxy or KDC")
     outside = {said.payload for said in case.said
                if said.source == "proxy" and said.target != "client"}
     altered = [said for said in case.said if said.kind == "ProxyRequest" and said.value
                and not said.value.get("addChain") and said.value["message"] not in outside]
-    yield _check("the proxy passes messages on", [f"{len(altered)} were altered"] * bool(altered),
+    yield judged("the proxy passes messages on", [f"{len(altered)} were altered"] * bool(altered),
                  "what the client wrapped is what the proxy sent, to the byte")
 
 
@@ -183,7 +176,7 @@ def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]
     kdcs = {opened.known[name] for name in opened.known if name.startswith("key of proxy's AS-REQ")}
     if due and bool(told & kdcs) is case.task["own_proxy_key"]:
         complaints.append("the key that it was told is not the one that was asked for")
-    yield _check("the proxy opens what it was told", complaints,
+    yield judged("the proxy opens what it was told", complaints,
                  "its private key opens exactly the key told" if due else
                  "its private key opens nothing")
     if case.variant.proxy == "assist":
@@ -199,7 +192,7 @@ def _assisted(case: Case) -> Iterator[CheckRecord]:
     complaints = ["the KDC got no chain"] * (not marks)
     complaints += ["a certificate is on the client's wire"
                    for certificate in marks if certificate in near]
-    yield _check("chains stay behind the proxy", complaints,
+    yield judged("chains stay behind the proxy", complaints,
                  f"{len(marks)} certificates to the KDC, none on the client's wire")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.study import Cell, Factor, Level, fixed
+from studies.study import Cell, Factor, Level, chosen_cells, fixed
 
 CUSTOMERS = (1, 2, 8, 32)
 WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit/s, 44.5 ms",
@@ -45,7 +45,4 @@ def design() -> Iterator[tuple[str, ...]]:
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     """The design's cells of the levels that were chosen, each once."""
-    by_id = {name: {level.id: level for level in levels[name]} for name in NAMES}
-    for row in dict.fromkeys(design()):
-        if all(level in by_id[name] for name, level in zip(NAMES, row, strict=True)):
-            yield Cell({name: by_id[name][level] for name, level in zip(NAMES, row, strict=True)})
+    return chosen_cells(NAMES, design(), levels)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cryptography import x509
 
+from measure.judging import judged
 from measure.messages import Traffic
 from measure.record import CheckRecord
 from protocols.kerberos import messages
@@ -26,7 +27,6 @@ from studies.krb5today.exchange import (
 from studies.krb5today.mechanisms import LOCAL, REMOTE, USER, LoginMechanism, service
 from studies.krb5today.tickets import OpenedTicket
 
-_SHOWN = 3
 ANONYMOUS = "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"
 
 
@@ -70,14 +70,8 @@ def gather(case: LoginCase) -> list[CheckRecord]:
         ("the client reaches the proxy only", _apart, mechanism.is_proxied),
         ("the proxy passes messages on", _passed_on, mechanism.is_proxied),
         ("no key in clear", _in_clear, True)]
-    return [_check(name, list(find(case)), f"{len(case.said)} messages, {case.logins} logins")
+    return [judged(name, list(find(case)), f"{len(case.said)} messages, {case.logins} logins")
             for name, find, applies in checks if applies]
-
-
-def _check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
-    said = "; ".join(complaints[:_SHOWN]) + (
-        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
-    return CheckRecord(check=name, ok=not complaints, detail=said or detail)
 
 
 def _schema(case: LoginCase) -> Iterator[str]:

@@ -36,7 +36,6 @@ class KerberosMessage:
     kind: str
     value: Any
     payload: bytes
-    began_s: float
     at_s: float
     client_port: int
     padata: Mapping[int, bytes] = field(default_factory=dict)
@@ -125,5 +124,5 @@ def _decoded(message: WireMessage, parties: Mapping[str, str], way: str, payload
             complaint = str(error)
     return KerberosMessage(
         parties.get(message.source, message.source), parties.get(message.target, message.target),
-        way, kind, value, payload, message.began_s, message.ended_s,
+        way, kind, value, payload, message.ended_s,
         next((port for port in message.ports if port not in _SERVERS), 0), padata, complaint)

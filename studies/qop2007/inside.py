@@ -69,8 +69,7 @@ class Workload:
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
-        raw["port_check"] = arrival.check_port(out) if (
-            task["has_port"] and not self._site.withhold) else None
+        raw["port_check"] = arrival.check_port(out, has_port=task["has_port"])
         try:
             self._refuse_control(task["authentications"])
             for number in range(1, task["authentications"]):

@@ -41,18 +41,15 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     The table has no row for policies without any negotiation; theirs is Mobile IP alone, which is
     how the text's shortest time (0.11 s) comes about.
     """
-    layers = policy.layers
-    has_eap = layers.dot1x is not None or (
-        layers.link is not None and layers.link.has_own_handshake)
     exchange = exchange_of(policy)
     summed = ["mip_registration_home"]
     if exchange:
         summed.append(f"{exchange}_home")
-    if has_eap:
+    if policy.has_handshake:
         summed.append("eap_home")
-    if layers.ipsec is not None:
+    if policy.uses_ipsec:
         summed.append("ike_home")
-    if roaming and not has_eap:
+    if roaming and not policy.has_handshake:
         summed.append("mip_registration_foreign")
     return tuple(summed)
 

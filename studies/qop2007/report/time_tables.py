@@ -40,10 +40,8 @@ def class_of(policy: ScoredPolicy) -> str:
     """
     if policy.definition is None:
         return ""
-    layers = policy.definition.layers
-    eap = layers.dot1x is not None or (
-        layers.link is not None and layers.link.has_own_handshake)
-    parts = ["8021x"] * eap + ["ipsec"] * (layers.ipsec is not None)
+    definition = policy.definition
+    parts = ["8021x"] * definition.has_handshake + ["ipsec"] * definition.uses_ipsec
     return "-".join(parts)
 
 
