@@ -137,10 +137,10 @@ class ClusterCampaign:
     async def _serve(self, worker: ClusterWorker, share: Share) -> None:
         """One share on one worker, to its end or to the worker's; then others may have the rest."""
         begun = self._running[worker.label] = set()
-        heard = _Heard(ShareHearing(share))
+        heard = _Heard(ShareHearing(share), asyncio.timeout(TURN_S))
         reason = ""
         try:
-            async with asyncio.timeout(TURN_S) as heard.until:
+            async with heard.until:
                 await self.cluster.call(
                     worker.address, measuring.measure, share, self.measurer, serial=share.serial,
                     take=functools.partial(self._take, worker, heard),
@@ -217,8 +217,7 @@ class ClusterCampaign:
             entry = recording.unmeasured(
                 self.plan, step, f"given up after {LOSSES} workers: {reason}", attempt=LOSSES,
                 environment=recording.circumstances(self.plan, step))
-            self._note(entry, SentFinding(kind="finding", record="", captures={}, files={},
-                                      reports=b""))
+            self._note(entry)
         return not left or any(name in begun for name in left)
 
     def _keep(self, finding: SentFinding, entry: Record, worker: ClusterWorker) -> None:
@@ -230,9 +229,13 @@ class ClusterCampaign:
         self._running[worker.label].discard(entry.name)
         self._shares.finish(entry.name, flagged=contention.is_due_again(environment))
 
-    def _note(self, entry: Record, finding: SentFinding) -> None:
+    def _note(self, entry: Record, finding: SentFinding | None = None) -> None:
+        """Keep a record, with what a worker has sent of it, if it was measured at all."""
         with disk_full.reported(self.results.path, f"{entry.name} cannot be kept"):
-            self.results.keep_received(entry, finding)
+            if finding is None:
+                self.results.keep(entry, None)
+            else:
+                self.results.keep_received(entry, finding)
         recording.announce(self.plan.study, entry, self.events)
 
 
@@ -241,12 +244,12 @@ class _Heard:
     """What has come of a share: how many findings were kept, and why it broke, "" if it did not."""
 
     of: ShareHearing
+    #: When the worker has said nothing for too long.
+    until: asyncio.Timeout
     kept: int = 0
     broken: str = ""
-    #: When the worker has said nothing for too long.
-    until: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
 
-    @property
+    @functools.cached_property
     def patience_s(self) -> float:
         """For how long a worker may have nothing to say: its longest step takes as long."""
         share = self.of.share

@@ -19,6 +19,7 @@ from harness.engine.packing import SUFFIX
 from harness.engine.plan import Plan, Step
 from harness.portable.contents import is_safe
 from measure.record import Record, RecordError, said
+from policies.errors import one_line
 from studies import records as stored
 
 #: Events of a share's own run that are taken over, by the names of what they say.
@@ -119,8 +120,7 @@ def read(document: Mapping[str, Any]) -> Message:
 
 def printable(text: str) -> str:
     """A worker's words on one line, without what would steer a terminal."""
-    words = " ".join(text.split())[:_LONGEST_TEXT]
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
+    return one_line(" ".join(text.split())[:_LONGEST_TEXT])
 
 
 class ShareHearing:

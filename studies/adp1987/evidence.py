@@ -90,7 +90,7 @@ def _impostors(proof: Exhibit) -> CheckRecord:
 def _scope(proof: Exhibit) -> CheckRecord:
     """Encrypted whole, no piece of a payload shows; otherwise pieces do, and prove the search."""
     pieces = proof.payload.pieces()
-    showing = sum(_shows(message.payload, pieces) for message in proof.messages)
+    showing = sum(shows(message.payload, pieces) for message in proof.messages)
     trailers = sum(message.frame.sealed[-8:] == message.frame.channel
                    for message in proof.channel.messages)
     scope = proof.task["scope"]
@@ -101,7 +101,8 @@ def _scope(proof: Exhibit) -> CheckRecord:
         f"payload, {trailers} a trailer in the clear, with '{scope}' encrypted"))
 
 
-def _shows(data: bytes, pieces: frozenset[bytes]) -> bool:
+def shows(data: bytes, pieces: frozenset[bytes]) -> bool:
+    """Whether a piece of a payload can be read in what was captured."""
     return any(data[at:at + PIECE_BYTES] in pieces for at in range(len(data) - PIECE_BYTES + 1))
 
 

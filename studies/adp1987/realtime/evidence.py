@@ -9,10 +9,10 @@ from typing import Any
 
 from measure import pcap, wireguard
 from measure.observed import Check
+from studies.adp1987.evidence import OWNER, shows
 from studies.adp1987.payload import PIECE_BYTES, Payload
 from studies.adp1987.realtime import packets
 
-OWNER = "xena"
 _AEAD = "rfc7539esp(chacha20,poly1305)"
 _IKE_PACKETS = 4
 
@@ -40,7 +40,7 @@ def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
     pieces = payload.pieces()
     seen = (wireguard.traffic([*proof, *later], {wireguard.PORT}) if protocol == "wireguard" else
             packets.traffic([*proof, *later], protocol))
-    return RealEvidence(seen, sum(_shows(frame.payload, pieces) for frame in proof), len(proof),
+    return RealEvidence(seen, sum(shows(frame.payload, pieces) for frame in proof), len(proof),
                         raw, notes)
 
 
@@ -63,10 +63,6 @@ def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
     yield Check("private", (proof.showing > 0) is is_open, (
         f"{proof.showing} of {proof.frames} packets captured whole show {PIECE_BYTES} bytes of a "
         "payload"))
-
-
-def _shows(data: bytes, pieces: frozenset[bytes]) -> bool:
-    return any(data[at:at + PIECE_BYTES] in pieces for at in range(len(data) - PIECE_BYTES + 1))
 
 
 def _kernels_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:

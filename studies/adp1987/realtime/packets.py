@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from measure.pcap import CapturedFrame
 from protocols.adp.packets import HEADER, Flag
+from studies.adp1987.sniffed import PROTOCOL
 
-_IPV4, _UDP, _ESP, _ADP = 0x0800, 17, 50, 253
+_IPV4, _UDP, _ESP = 0x0800, 17, 50
 _IKE_PORT = 500
-_OWN = {"adp": {_ADP}, "esp": {_ESP}, "none": {_UDP}}
+_OWN = {"adp": {PROTOCOL}, "esp": {_ESP}, "none": {_UDP}}
 
 
 @dataclass

@@ -9,6 +9,7 @@ from analysis import standard_report
 from analysis.cells import Cells
 from analysis.run_table import Beside
 from studies.kerberos2002 import published
+from studies.kerberos2002 import surface as computed
 from studies.kerberos2002.report import claims, figures, paper_tables, questions, surface
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     """Tables I to III, Figures 4 to 6 and 9 to 11, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
-    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells), surface.table())
+    points = tuple(computed.points())
+    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells), surface.table(points))
     drawn = surface.figure_b1(cells)
     extras = standard_report.Extras(
         tables=tables, figures=(*figures.figures(cells, paper), *([drawn] if drawn else []),
-                                surface.surface_figure()),
+                                surface.surface_figure(points)),
         claims=claims.verdicts(cells), beside=Beside(published=paper.table_3),
         caveat=_CAVEAT, claimant="the 2002 paper's", prints=True,
         facts=[("Fit and prediction", _SPLIT),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis.cells import Cells
 from analysis.numbers import exact
 from analysis.present import figures as drawing
@@ -16,10 +18,10 @@ _DELAY = "wires and client"
 _ORDER = ("AS-REQ", "TGS-REQ", "AP-REQ")
 
 
-def table() -> Table:
+def table(points: Sequence[surface.SurfacePoint]) -> Table:
     """Who is quicker for a lone client, and who bears more, by servers, round trip and key."""
     rows = []
-    for point in surface.points():
+    for point in points:
         better = "PKCROSS" if point.pkcross_s < point.pktapp_s else "PKTAPP"
         one, each = point.pktapp_per_s
         rows.append((Entry(point.key), exact(point.round_trip_s), exact(point.servers),
@@ -42,14 +44,14 @@ def table() -> Table:
         "the paper's, which takes none.")
 
 
-def surface_figure() -> Figure:
+def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:
     """PKTAPP's time as a multiple of PKCROSS's, by servers, a line for each round trip."""
     panels = []
     for key in surface.KEYS:
         series = []
         for round_trip_s in surface.ROUND_TRIPS_S:
             line = [(float(point.servers), Quantity(point.pktapp_s / point.pkcross_s))
-                    for point in surface.points()
+                    for point in points
                     if (point.key, point.round_trip_s) == (key, round_trip_s)]
             series.append(Series(f"{1e3 * round_trip_s:g} ms", line, "modelled"))
         panels.append(drawing.line(key, series, Axis("servers"), Axis("PKTAPP / PKCROSS")))
