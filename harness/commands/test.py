@@ -15,8 +15,9 @@ from harness.errors import UserError
 
 #: pytest's exit status when nothing was selected.
 NOTHING = 5
-#: Tests with guests that go on beside each other, at most; each has a processor to itself.
-GUESTS_AT_ONCE = 2
+#: Tests with guests that go on beside each other: on each processor, and at most. They wait for half
+#: of their time, for packets, deadlines and clocks.
+GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 4
 #: With these, whatever fails ends the tests.
 STOPS = {"-x", "--exitfirst", "--maxfail=1"}
 #: These want to see a single process, or run no test.
@@ -44,7 +45,8 @@ def command(arguments: tuple[str, ...]) -> int:
 def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """What pytest is told, one start after the other.
 
-    What measures in time wants the whole machine to itself; other guests want a processor.
+    What measures in time wants the whole machine to itself; other guests have a processor each,
+    which they share. One process more than there are processors computes while others wait.
 
     Files that are named are tested in one process: by the time that another one has started, most
     of them are through, and their output is seen as it comes.
@@ -54,11 +56,12 @@ def passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
         return
     processors = len(os.sched_getaffinity(0))
     # Each process begins with files of its own, so that what a file's tests share is made once.
-    yield "--guests=without", "--numprocesses", str(processors), "--dist=worksteal"
+    yield "--guests=without", "--numprocesses", str(processors + 1), "--dist=worksteal"
     # The documented way to leave them out; whatever else selects none of them just takes longer.
     if "not guest" not in arguments:
-        yield ("--guests=shareable", "--numprocesses", str(min(processors, GUESTS_AT_ONCE)),
-               "--no-loadscope-reorder")  # the dear ones are among the first files
+        yield ("--guests=shareable", "--numprocesses",
+               str(min(processors * GUESTS_A_PROCESSOR, GUESTS_AT_ONCE)),
+               "--no-loadscope-reorder")  # tests/conftest.py has those first that take longest
         yield "--guests=exclusive",
 
 

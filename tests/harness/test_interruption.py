@@ -71,6 +71,9 @@ def test_interrupted_run_leaves_nothing_and_goes_on(qop: Qop) -> None:
     No process, no mount, no half record; then all six, made with the same things.
     """
     running = qop.start(*ARGUMENTS)
+    # Asking all the time would take the processor from the run.
+    wait_until(lambda: any(event["event"] == "repetition-started"
+                           for event in events.read(qop.folder / "out" / events.FILE)))
     wait_until(lambda: "running: " in (said := qop("status", "out").stdout) or "1 of 6" in said)
     assert "out: running" in qop("status", "out").stdout
     second = qop(*ARGUMENTS)

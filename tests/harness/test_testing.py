@@ -15,10 +15,9 @@ import conftest
 from harness.commands import test as testing
 
 PROJECT = conftest.PROJECT
-CPUS = str(len(os.sched_getaffinity(0)))
-TWO = str(min(2, int(CPUS)))
-ALL = [("--guests=without", "--numprocesses", CPUS, "--dist=worksteal"),
-       ("--guests=shareable", "--numprocesses", TWO, "--no-loadscope-reorder"),
+CPUS = len(os.sched_getaffinity(0))
+ALL = [("--guests=without", "--numprocesses", str(CPUS + 1), "--dist=worksteal"),
+       ("--guests=shareable", "--numprocesses", str(min(2 * CPUS, 4)), "--no-loadscope-reorder"),
        ("--guests=exclusive",)]
 ITSELF = Path(__file__).relative_to(PROJECT)
 
@@ -106,7 +105,7 @@ def test_tests_are_chosen(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
-    """Of two that go on beside each other neither waits for the other; a shared fixture is one."""
+    """Those that go on beside each other are on one each, on all; a shared fixture is one."""
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
         "markers =\n    guest: boots a guest\n    shareable: may be disturbed\n")
@@ -123,8 +122,8 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
         "@pytest.mark.parametrize('number', range(9))\ndef test_core(number): say('core')\n")
     [_, shareable, _] = testing.passes(())
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *shareable], cwd=tmp_path, capture_output=True,
-        text=True, check=False, env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
+        [sys.executable, "-m", "pytest", "-q", *shareable, "--numprocesses=2"], cwd=tmp_path,
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
     assert done.returncode == 0, done.stdout + done.stderr
     said = (tmp_path / "said").read_text().splitlines()
     assert sum(line.startswith("made") for line in said) == 1
@@ -132,8 +131,19 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
     assert len(where) == 2 and not any("," in processors for processors in where)
 
 
-def test_files_that_are_kept_together_are_there() -> None:
-    """One that is renamed does not fall apart unnoticed."""
-    there = [str(path) for path in conftest.TESTS.rglob("test_*.py")]
-    assert all(any(path.endswith(name) for path in there)
-               for name in conftest.GuestScheduling.TOGETHER)
+def test_what_is_kept_together_or_comes_first_is_there() -> None:
+    """What is renamed does not lose its place unnoticed."""
+    there = {f"/{path.relative_to(conftest.TESTS)}": path.read_text()
+             for path in conftest.TESTS.rglob("test_*.py")}
+    for name in {*conftest.GuestScheduling.TOGETHER, *conftest.GuestScheduling.FIRST}:
+        assert any(path.endswith(f"/{name}") or f"def {name}(" in text
+                   for path, text in there.items()), name
+
+
+def test_the_longest_come_first() -> None:
+    """By their file, or by their own name before the rest of it; others keep their order."""
+    tests = ["tests/a/test_a.py::test_a", "tests/harness/test_faults.py::test_b",
+             "tests/harness/test_faults.py::test_bench_faults_finds_nothing",
+             "tests/guest/test_box.py::test_box_is_what_vagrant_takes"]
+    assert sorted(tests, key=conftest.GuestScheduling.place) == [
+        tests[3], tests[2], tests[1], tests[0]]
