@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from guest import root
-from guest.cache import Store, cache_root, key_of
+from guest.cache import Store, cache_root, code_of, key_of
 from guest.commands import BuildError, Commands
 from guest.debian import (
     as_root,
@@ -44,16 +44,22 @@ PACKAGES = (
 # What ./qop needs to set itself up, and what its first line then says.
 ENTRY = ("qop", "requirements", "harness")
 LOCKS = ("testbed", "harness")
+# What of ./qop decides whether it finds itself set up in the box.
+SET_UP = ("find_environment", "is_set_up", "make_environment", "set_up")
+# What of this file decides what the box is.
+RECIPE = ("PACKAGES", "ENTRY", "LOCKS", "VARIABLES", "DISK_GIB", "build", "_gather", "_hooks",
+          "_pack")
 VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels"}
 EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compress": 60}
 
 
 def key() -> str:
     """Changes with everything that goes into the box."""
-    files = [Path(__file__), PROJECT / "qop", PROJECT / "requirements/harness.lock"]
-    files += [path for path in HERE.rglob("*") if path.is_file()]
-    inputs = {str(path.relative_to(PROJECT)): path.read_bytes() for path in files}
-    return key_of({**inputs, "root": root.key().encode()})
+    inputs = root.contents([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
+    entry_point = (PROJECT / "qop").read_text()
+    inputs["set up"] = repr((entry_packages(entry_point), set_up(entry_point))).encode()
+    return key_of({**inputs, "recipe": code_of(PROJECT / "guest/box.py", *RECIPE),
+                   "root": root.key().encode()})
 
 
 def ensure(progress: Progress | None = None, cache: Path | None = None) -> Path:
@@ -82,6 +88,14 @@ def entry_packages(entry_point: str) -> list[str]:
     if not found:
         raise BuildError("qop: there is no line packages='...'")
     return found[1].split()
+
+
+def set_up(entry_point: str) -> list[str]:
+    """What ./qop does to set itself up, from its own text without comments."""
+    functions = dict(re.findall(r"^(\w+)\(\) \{\n(.*?)^\}$", entry_point, re.M | re.S))
+    if lacking := [name for name in SET_UP if name not in functions]:
+        raise BuildError(f"qop: there is no function {lacking[0]}")
+    return [re.sub(r"^\s*#.*\n", "", functions[name], flags=re.M) for name in SET_UP]
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:

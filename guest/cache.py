@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import fcntl
 import hashlib
@@ -36,6 +37,31 @@ def key_of(inputs: Mapping[str, bytes]) -> str:
         digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
         digest.update(content)
     return digest.hexdigest()[:20]
+
+
+def code_of(path: Path, *names: str) -> bytes:
+    """What the definitions of these names in a Python file do, or all of it where none is named.
+
+    Comments, docstrings and layout are no part of it: rewording them makes nothing anew.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) \
+                and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    if not names:
+        return ast.unparse(tree).encode()
+    defined = {name: node for node in tree.body for name in _names_of(node)}
+    return b"\n".join(ast.unparse(defined[name]).encode() for name in names)
+
+
+def _names_of(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return []
 
 
 class Store:

@@ -15,8 +15,8 @@ from harness.errors import UserError
 
 #: pytest's exit status when nothing was selected.
 NOTHING = 5
-#: Tests with guests that go on beside each other: on each processor, and at most. They wait for half
-#: of their time, for packets, deadlines and clocks.
+#: Tests with guests that go on beside each other: on each processor, and at most. They wait half of
+#: their time, for packets, deadlines and clocks.
 GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 4
 #: With these, whatever fails ends the tests.
 STOPS = {"-x", "--exitfirst", "--maxfail=1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from guest import root
-from guest.cache import Store, key_of
+from guest.cache import Store, code_of, key_of
 from guest.commands import Commands
 from guest.debian import clear_scratch, hook, in_root, mirrors, mmdebstrap, scratch
 from guest.progress import Track
@@ -26,15 +26,19 @@ ENVIRONMENT = "/opt/qop/python"
 PACKAGES = ("openssl", "python3", "tini", "tshark")
 #: What it takes to make the environment, removed afterwards.
 MAKING = ("binutils", "python3-venv")
+#: The archive may have 250 MB: this takes a minute, once for each lock.
+LEVEL = 15
+#: What of this file decides what the base is.
+RECIPE = ("ENVIRONMENT", "PACKAGES", "MAKING", "LEVEL", "build", "_hooks")
 EXPECTED_S = {"wheels": 15, "packages": 45, "environment": 45, "layer": 25}
 
 
 def key() -> str:
     """Changes with everything that goes into the base."""
-    files = [HERE / name for name in ("base.py", "layout.py", "slimming.py")]
-    inputs = {path.name: path.read_bytes() for path in (*files, LOCK)}
-    inputs["suite"] = repr((root.SUITE, root.WHEELS_FOR)).encode()
-    return key_of(inputs)
+    return key_of({
+        "recipe": code_of(HERE / "base.py", *RECIPE), "packed": code_of(HERE / "layout.py", "pack"),
+        "slimming": code_of(HERE / "slimming.py"), LOCK.name: LOCK.read_bytes(),
+        "suite": repr((root.SUITE, root.WHEELS_FOR)).encode()})
 
 
 def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
@@ -61,7 +65,8 @@ def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, An
     clear_scratch(unfinished)
     shutil.rmtree(inside)
     size = tar.stat().st_size
-    made = layout.pack(tar, "Debian, tshark, the harness' Python environment", commands)
+    made = layout.pack(tar, "Debian, tshark, the harness' Python environment", commands,
+                       level=LEVEL)
     return {"suite": root.SUITE, "packages": PACKAGES, "unpacked_bytes": size,
             "file": made.file.name, "digest": made.digest, "diff_id": made.diff_id,
             "made_by": made.made_by}

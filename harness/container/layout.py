@@ -22,7 +22,6 @@ _TYPE = "application/vnd.oci.image"
 #: Where podman, and docker's newer image store (containerd), look for an image's name.
 _NAMES = {"org.opencontainers.image.ref.name": "{}",
           "io.containerd.image.name": "docker.io/library/{}"}
-_LEVEL = "-15"
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Layer:
                 "size": self.file.stat().st_size}
 
 
-def pack(tar: Path, made_by: str, commands: Commands) -> Layer:
-    """Pack a tar into a layer beside it; the tar is gone then."""
+def pack(tar: Path, made_by: str, commands: Commands, *, level: int) -> Layer:
+    """Pack a tar into a layer beside it, by zstd's levels; the tar is gone then."""
     diff_id = _sha256(tar)
     packed = tar.with_suffix(".tar.zst")
-    commands.run(["zstd", "--quiet", "--rm", "-T0", _LEVEL, str(tar), "-o", str(packed)])
+    commands.run(["zstd", "--quiet", "--rm", "-T0", f"-{level}", str(tar), "-o", str(packed)])
     return Layer(packed, _sha256(packed), diff_id, made_by)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,7 @@ import doc_commands
 from conftest import PROJECT, checks
 from guest import box
 from guest.commands import BuildError
+from keyed import changing
 from qemu_box import Box, missing
 
 PAGE = "docs/vagrant.md"
@@ -56,11 +58,37 @@ def test_the_entry_points_packages_are_found() -> None:
 
 
 def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
-    """A file of the box, the role and the entry point each make another box."""
-    first = box.key()
-    assert box.key() == first
+    """The root, a file, a step, the lock and the set-up each make another box; words do not."""
+    for name in ("guest", "requirements"):
+        shutil.copytree(PROJECT / name, tmp_path / name)
+    shutil.copy(PROJECT / "qop", tmp_path)
+    for module, name, place in ((box, "PROJECT", ""), (box.root, "PROJECT", ""),
+                                (box, "HERE", "guest/vagrant")):
+        monkeypatch.setattr(module, name, tmp_path / place)
+    monkeypatch.setattr(box.root, "key", lambda: "root")
+    words = [
+        ("qop", "# The one entry point", "# The entry point"), ("qop", "'git chromium", "'git"),
+        ("qop", "# Another lock file", "# Another file"),
+        ("guest/box.py", "# A machine of its own", "# A machine"),
+        ("guest/box.py", '"""Leave `qop.box` in the folder', '"""Leave it in the folder'),
+        ("guest/box.py", '"wheels": 20', '"wheels": 21')]
+    deeds = [
+        ("qop", "packages='python3 ", "packages='python3 hello "),
+        ("qop", "-m venv", "-m venv --copies"), ("guest/box.py", '"rsync", ', ""),
+        ("guest/box.py", '"--version"', '"--help"'), ("guest/vagrant/finish.sh", "qop", "q"),
+        ("requirements/harness.lock", "sha256", "sha255")]
+    assert changing(tmp_path, box.key, words) == [False] * len(words)
+    assert changing(tmp_path, box.key, deeds) == [True] * len(deeds)
+    last = box.key()
     monkeypatch.setattr(box.root, "key", lambda: "another")
-    assert box.key() != first
+    assert box.key() != last
+
+
+def test_an_entry_point_of_another_form_is_noticed() -> None:
+    """One that sets itself up otherwise is not taken for the same."""
+    assert len(box.set_up((PROJECT / "qop").read_text())) == len(box.SET_UP)
+    with pytest.raises(BuildError, match="find_environment"):
+        box.set_up("")
 
 
 @pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")

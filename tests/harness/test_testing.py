@@ -123,7 +123,8 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
     [_, shareable, _] = testing.passes(())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *shareable, "--numprocesses=2"], cwd=tmp_path,
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": f"{PROJECT}:{conftest.TESTS}"})
     assert done.returncode == 0, done.stdout + done.stderr
     said = (tmp_path / "said").read_text().splitlines()
     assert sum(line.startswith("made") for line in said) == 1

@@ -1,0 +1,31 @@
+"""The container image's base: what makes another one, and what does not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.container import base
+from keyed import changing
+
+
+def test_the_key_follows_what_goes_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package, a step, a rule, the lock and how it is packed make another base; words do not."""
+    for path in [*base.HERE.glob("*.py"), base.LOCK]:
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(base, "HERE", tmp_path)
+    monkeypatch.setattr(base, "LOCK", tmp_path / base.LOCK.name)
+    words = [
+        ("base.py", "# Nobody can write there", "# Nobody writes there"),
+        ("base.py", '"""Leave the layer in the folder', '"""Leave it in the folder'),
+        ("base.py", '"wheels": 15', '"wheels": 16'), ("layout.py", "oci-layout", "layout"),
+        ("slimming.py", "#: Packages", "#: Those")]
+    deeds = [
+        ("base.py", '"openssl", ', ""), ("base.py", '"purge"', '"remove"'),
+        ("base.py", "LEVEL = 15", "LEVEL = 14"), ("layout.py", '"-T0"', '"-T1"'),
+        ("slimming.py", '"usr/share/perl", ', ""), ("slimming.py", "rmtree(path)", "rmtree()"),
+        (base.LOCK.name, "sha256", "sha255")]
+    assert changing(tmp_path, base.key, words) == [False] * len(words)
+    assert changing(tmp_path, base.key, deeds) == [True] * len(deeds)
