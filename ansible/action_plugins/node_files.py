@@ -3,18 +3,20 @@
 Why not ansible.builtin.template and file: each file costs two module processes, a third of a second
 of processor time, and a path to remove costs one. Twelve policies are rendered while measurements
 run on the same cores, and this was most of the whole. Rendering is always local here, so files are
-written directly: all are rendered, then all are checked by one command, then each is
+written directly: all are rendered, then all are checked in this process, then each is
 renamed into place. A file that is already right is not touched; one that is refused replaces none.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ansible.errors import AnsibleActionFail  # type: ignore[import-untyped,unused-ignore]
@@ -25,7 +27,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "dest": {"type": "path", "required": True},  # the node's folder; made with mode 0700
     "files": {"type": "list", "elements": "str", "default": []},  # A/NAME comes from NAME.j2
     "folders": {"type": "list", "elements": "str", "default": []},  # go with the files
-    "validate": {"type": "list", "elements": "str", "default": []},  # argv; the files are appended
+    "validate": {"type": "path"},  # a Python file with `complaints(folder, names)`
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
@@ -43,7 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if arguments["files"] and not arguments["validate"]:
-            raise AnsibleActionFail("files need a command that validates them")
+            raise AnsibleActionFail("files need a Python file that validates them")
         dest, stale, leftover = Path(arguments["dest"]), {}, []
         if arguments["state"] == "absent":
             leftover = [name for name in owned(arguments["files"], arguments["folders"])
@@ -103,7 +105,18 @@ def remove(dest: Path, names: list[str]) -> None:
         shutil.rmtree(dest)
 
 
-def replace(dest: Path, texts: dict[str, str], validate: list[str]) -> None:
+@functools.cache
+def checker(path: str) -> ModuleType:
+    """A Python file as a module, loaded once for all nodes."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise AnsibleActionFail(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def replace(dest: Path, texts: dict[str, str], validate: str) -> None:
     """Write `texts` below `dest`, all or none, once `validate` accepts them under their names."""
     make_folder(dest / SOCKETS)
     scratch = Path(tempfile.mkdtemp(prefix=".files.", dir=dest))
@@ -112,11 +125,9 @@ def replace(dest: Path, texts: dict[str, str], validate: list[str]) -> None:
             make_folder((scratch / name).parent)
             (scratch / name).touch(mode=FILE_MODE)
             (scratch / name).write_bytes(text.encode())
-        check = subprocess.run(
-            [*validate, *sorted(texts)], cwd=scratch, capture_output=True, text=True, check=False
-        )
-        if check.returncode:
-            raise AnsibleActionFail(f"refused, nothing written to {dest}: {check.stderr.strip()}")
+        if complaints := checker(validate).complaints(scratch, sorted(texts)):
+            said = "\n".join(complaints)
+            raise AnsibleActionFail(f"refused, nothing written to {dest}: {said}")
         for name in texts:
             make_folder((dest / name).parent)
             (scratch / name).rename(dest / name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -345,16 +345,24 @@ CHECKS: dict[str, Callable[[str], None]] = {
 }
 
 
-def main(arguments: list[str]) -> int:
-    """Check every file; one line on standard error for each that is wrong."""
-    wrong = 0
-    for path in map(Path, arguments):
+def complaints(folder: Path, names: Sequence[str]) -> list[str]:
+    """A line for each of a folder's files that is wrong: its name, the line there, and what."""
+    wrong = []
+    for name in names:
+        path = folder / name
         try:
             CHECKS.get(path.name, check_unknown)(path.read_text())
         except (ConfigError, OSError, UnicodeDecodeError) as error:
-            print(f"{path}:{error}", file=sys.stderr)
-            wrong = 1
+            wrong.append(f"{name}:{error}")
     return wrong
+
+
+def main(arguments: list[str]) -> int:
+    """Check every file; one line on standard error for each that is wrong."""
+    wrong = complaints(Path(), arguments)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return bool(wrong)
 
 
 if __name__ == "__main__":
