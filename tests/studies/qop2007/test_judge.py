@@ -191,6 +191,19 @@ def test_recordings_are_judged_whole(recording: str) -> None:
     assert all(check.ok for check in made.evidence)
 
 
+def test_a_phase_that_was_not_seen_is_not_counted_as_zero(
+        copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proven or not: without one of its components there is no authentication time."""
+    assert judged("P7", copied).status == "ok"
+    every = judge._phases
+    monkeypatch.setattr(judge, "_phases", lambda seen: [
+        phase for phase in every(seen) if phase.name != "dot1x"])
+    made = judged("P7", copied)
+    assert all(check.ok for check in made.evidence)
+    assert (made.status, made.reason) == ("failed", "not measured: no eap_home in the captures")
+    assert body_of(made).authentication_time_s is None
+
+
 def test_static_policy_with_another_key_fails() -> None:
     """The judge says which check failed, with its counts, and gives no authentication time."""
     made = judged("P7", wep_key="00" * 13)
