@@ -3,8 +3,8 @@
     python3 tests/recompute.py RESULTS [SHARE]
 
 reads the captures byte by byte with the standard library alone and prints, for each record, by
-which share its numbers differ from what is computed here. Status 1 where one differs by more than SHARE (0.01).
-Captures have to be whole (`--captures all`), and IPsec the paper's (3DES, HMAC of 96 bits).
+which share its numbers differ from what is computed here. Status 1 where one differs by more than
+SHARE (0.01). Captures have to be whole (`--captures all`), and IPsec the paper's (3DES, HMAC of 96 bits).
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def udp_bps(path: Path, begin: float, end: float) -> float:
 def tcp_bytes(folder: Path, begin: float, end: float, lasted: float) -> float:
     """What reached the peer in as long as iperf3 counted: full segments on the path's last hop.
 
-    A station's is the air, whose frames from the access point are captured when they arrive.
+    A station's is the air, whose frames from the access point are captured when they arrive, in the
+    order of the wire before it.
     """
     wire = folder / "traffic-far.pcap.gz"
     if not wire.exists():
@@ -124,7 +125,27 @@ def tcp_bytes(folder: Path, begin: float, end: float, lasted: float) -> float:
     long = [at for at, length in downlink if length > longest]
     if 2 * len(long) > len(times):
         times = long
-    return segment * sum(at <= times[0] + lasted for at in times)
+    arrived = sum(at <= times[0] + lasted for at in times)
+    if full[0][1].protocol == ESP:
+        return segment * arrived
+    numbers = [int.from_bytes(packet.payload[4:8], "big") for _, packet in full]
+    # What was sent again had been lost behind the access point: its last copy arrived.
+    last = {number: at for at, number in enumerate(numbers)}
+    return _readable([number for at, number in enumerate(numbers) if last[number] == at][:arrived],
+                     segment)
+
+
+def _readable(numbers: list[int], segment: float) -> float:
+    """Bytes up to the first gap, by the sequence numbers of full segments: what programs can read.
+
+    Short segments stand between full ones, so a gap is one that a full segment would fit into.
+    """
+    end = begin = min(numbers)
+    for number in sorted(set(numbers)):
+        if number >= end + segment:
+            break
+        end = number + segment
+    return end - begin
 
 
 def deviations(record: dict[str, Any], folder: Path) -> dict[str, float]:
