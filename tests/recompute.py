@@ -4,7 +4,8 @@
 
 reads the captures byte by byte with the standard library alone and prints, for each record, by
 which share its numbers differ from what is computed here. Status 1 where one differs by more than
-SHARE (0.01). Captures have to be whole (`--captures all`), and IPsec the paper's (3DES, HMAC of 96 bits).
+SHARE (0.01). Captures have to be whole (`--captures all`), and IPsec the paper's (3DES, an HMAC of
+96 bits).
 """
 
 from __future__ import annotations
