@@ -87,14 +87,19 @@ class Waits:
             self.sample()
 
     def shares(self, begin: float, end: float) -> tuple[float, float]:
-        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown."""
+        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown.
+
+        A kernel that has woken a program and not gone to sleep yet waits beside it, so that both
+        together may come to more than the time there is: what did not run waited, then.
+        """
         first = max(0, bisect.bisect_right(self.at, begin) - 1)
         last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
         lasted = self.at[last] - self.at[first] if last > first else 0.0
         if lasted <= 0:
             return 0.0, 0.0
-        return ((self.ran[last] - self.ran[first]) / lasted,
-                (self.waited[last] - self.waited[first]) / lasted)
+        ran = (self.ran[last] - self.ran[first]) / lasted
+        waited = (self.waited[last] - self.waited[first]) / lasted
+        return ran, min(waited, max(0.0, 1 - ran))
 
 
 def _schedstat(pid: int) -> tuple[int, int] | None:
