@@ -16,13 +16,15 @@ from analysis.statistics import Estimate
 from fabricated import cells_of, make, paper_run
 from studies.qop2007 import published
 from studies.qop2007.report import claims
-from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis, Place
+from studies.qop2007.report.basis import IN_BOTH_NETWORKS, KINDS, Basis, Place
 from studies.qop2007.report.claims.judge import FINDINGS, QUESTIONS
 from studies.qop2007.report.claims.questions import TIME
 from studies.qop2007.report.claims.reasons import REASONS
 from studies.qop2007.report.claims.traffic import TCP
 from studies.qop2007.report.from_paper import from_paper
 from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.recommendation import by_overhead, could_be
+from studies.qop2007.report.traffic_tables import table_5
 
 PRINTED = from_paper()
 HOME, ROAMING = ("N1", "N2", "N3"), ("R1", "R2")
@@ -164,6 +166,21 @@ def test_a_verdict_says_what_it_rests_on_and_other_readings() -> None:
 def plus(seen: Observation, more: float) -> Observation:
     blocks = {block: value + more for block, value in seen.blocks.items()}
     return replace(seen, estimate=statistics.mean(blocks.values()), blocks=blocks)
+
+
+def test_recommendations_say_whether_the_intervals_settle_them() -> None:
+    """Sure measurements leave the choice itself; noisy ones others, with the choice among them."""
+    sure, vague = world(noise=0.0005), world(noise=0.1, blocks=3)
+    for basis in (sure, vague):
+        for kind in KINDS:
+            chosen = by_overhead(basis, "tcp", kind)
+            for group, names in could_be(basis, "tcp", kind).items():
+                assert chosen[group] in names
+                assert len(names) == 1 or basis is vague
+    assert any(len(names) > 1 for names in could_be(vague, "tcp", "home").values())
+    assert could_be(PRINTED, "tcp", "home") == {}
+    assert not any("may be any" in note for note in table_5(sure).notes)
+    assert any("may be any of these" in note for note in table_5(vague).notes)
 
 
 def test_counts_of_packets_decide_without_an_interval() -> None:
