@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import in_force, points
+from measure.observed import Observed
 from measure.record import CheckRecord
 from policies import Policy
 from topologies.model import Scenario
@@ -47,8 +48,12 @@ def esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
     return keys
 
 
-def of_the_policy(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
-                  secrets: Mapping[str, Mapping[str, str]]) -> list[CheckRecord]:
-    """Every check of the network's layers and of Mobile IP. Raises MeasureError, OSError."""
-    seen = in_force.dissected(policy, scenario, out, part(raw), secrets).last()
+def observed(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+             secrets: Mapping[str, Mapping[str, str]]) -> Observed:
+    """The air, wires and kernels of a repetition. Raises MeasureError, OSError."""
+    return in_force.dissected(policy, scenario, out, part(raw), secrets).last()
+
+
+def proven(policy: Policy, seen: Observed) -> list[CheckRecord]:
+    """Every check of the network's layers and of Mobile IP."""
     return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
