@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis import standard_report
-from analysis.cells import Cells
 from analysis.clock import VIRTUAL
 from analysis.run_table import Beside
 from studies.adp1987 import published
-from studies.adp1987.report import claims, figures, paper_tables, ranking, side_by_side
+from studies.adp1987.report import (
+    claims,
+    figures,
+    on_air,
+    paper_tables,
+    ranking,
+    side_by_side,
+    wired,
+)
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -26,10 +33,11 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
     """Tables 2 to 6, Figures 3 to 7, claims."""
-    cells = Cells(results, options.get("baseline", ""))
+    cells = wired.cells(results, options.get("baseline", ""))
     paper = published.load()
+    air = on_air.table(cells)
     tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),
-              *side_by_side.tables(cells))
+              *side_by_side.tables(cells), *([air] if air else []))
     extras = standard_report.Extras(
         tables=tables, figures=tuple(figures.figures(cells, paper)),
         claims=claims.verdicts(cells), beside=Beside(published=paper.all),

@@ -117,6 +117,7 @@ def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
 def test_controls_are_the_studys() -> None:
     """Those that the issue asks for, each in words."""
     assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
-                           "unprotected-body", "relayed-owner", "beside-tunnel"}
+                           "unprotected-body", "relayed-owner", "beside-tunnel",
+                           "beside-channel", "messages-without-wep", "messages-around-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])
