@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis import standard_report
+from analysis.cells import Cells
 from analysis.clock import VIRTUAL
 from analysis.run_table import Beside
 from studies.adp1987 import published
@@ -16,7 +17,6 @@ from studies.adp1987.report import (
     paper_tables,
     ranking,
     side_by_side,
-    wired,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
     """Tables 2 to 6, Figures 3 to 7, claims."""
-    cells = wired.cells(results, options.get("baseline", ""))
+    cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     air = on_air.table(cells)
     tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),

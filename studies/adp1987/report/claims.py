@@ -15,7 +15,6 @@ from studies.adp1987 import published
 from studies.adp1987.body import ESTABLISHMENT, UTILISATION
 from studies.adp1987.design import TIMEOUTS_MS, URGENCY, ids
 from studies.adp1987.published import L, T, scope_ids
-from studies.adp1987.report import wired
 
 #: "Little", "halved", "ruinous" and "next to nothing" in numbers.
 _LITTLE, _HALVED, _RUINED, _NOTHING = 0.95, 0.55, 0.2, 0.01
@@ -40,7 +39,7 @@ def verdicts(cells: Cells) -> tuple[Verdict, ...]:
 
 def _observations(cells: Cells) -> Mapping[Key, Observation]:
     """The metrics', and the median and deviation of the latency."""
-    further = {(name, *wired.full(cell)): cells.value(name, cell) for cell in cells.results.cells
+    further = {(name, *cell): cells.value(name, cell) for cell in cells.results.cells
                for name in ("latency_median_s", "latency_deviation_s")}
     return {**cells.observations,
             **{key: value for key, value in further.items() if isinstance(value, Observation)}}
