@@ -84,8 +84,8 @@ class WiresAndAir:
     """The two factors of a study whose cells are over wires, or over a policy on the air.
 
     `wires` is the level of `scenario` that stands for them. Without a word of the user's a study
-    has the wires, and `policies` and `scenarios` beside them unless it `waits` to be asked. What is
-    chosen of one factor alone takes the study's own of the other.
+    has the wires, and `policies` and `scenarios` beside them unless it `waits` to be asked for
+    both.
     """
 
     wires: Level
@@ -116,7 +116,8 @@ class WiresAndAir:
         return [_WIRED, *chosen] if NO_POLICY in names or not is_asked else chosen
 
     def _scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        of_air = [name for name in names or self.scenarios if name != self.wires.id]
+        own = () if self.waits else self.scenarios
+        of_air = [name for name in names or own if name != self.wires.id]
         chosen = scenarios(of_air, files) if of_air or files else []
         return [self.wires, *chosen] if self.wires.id in names or not (names or files) else chosen
 

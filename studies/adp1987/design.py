@@ -158,12 +158,16 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, each once."""
+    """The design's cells of the levels that were chosen, each once. Raises StudyError."""
+    policies = [level for level in levels["policy"] if level.id != mobile.NO_POLICY]
+    places = [level for level in levels["scenario"] if level.id != WIRES]
+    if bool(policies) != bool(places):
+        raise StudyError("policies go with scenarios of the air: add "
+                         + ("--scenarios N2,R1" if policies else "--policies P1,P12"))
     traces = [level.id for level in levels["trace"]]
     rows = [*design(traces), *(
         row for trace in traces if trace in _ON_AIR or trace not in TRACES
-        for policy in levels["policy"] if policy.id != mobile.NO_POLICY
-        for scenario in levels["scenario"] if scenario.id != WIRES
+        for policy in policies for scenario in places
         for row in on_air(trace, policy.id, scenario.id, policy.value.layers.channel))]
     return chosen_cells(NAMES, rows, levels)
 

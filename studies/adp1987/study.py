@@ -54,6 +54,8 @@ class Adp1987(Study):
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
+    proof_sets: ClassVar[Mapping[str, str]] = {"messages": "200", "paced_messages": "200",
+                                               "proof_messages": "50"}
     inside: ClassVar[str] = "studies.adp1987.inside"
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 

@@ -141,6 +141,10 @@ def test_the_air_waits_to_be_asked_for(tmp_path: Path) -> None:
     assert (cell.ids["protocol"], cell.ids["scope"], cell.ids["queue"]) == ("of-policy", "FE", "ON")
     task = STUDY.task(cell, plan(asked, {}).asked)
     assert (task["protocol"], task["timeout_s"], task["has_port"]) == ("adp", 0.02, True)
+    with pytest.raises(UserError, match="go with scenarios of the air: add --scenarios N2,R1"):
+        cells(policy=["P12"])
+    with pytest.raises(UserError, match="go with scenarios of the air: add --policies P1,P12"):
+        cells(scenario=["R1"])
     with pytest.raises(UserError, match="not measured by the real clock"):
         plan(asked, {"clock": "real"})
 
