@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from studies import mobile
+from studies.adp1987 import design
 from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE
 from studies.study import Fault
 
 
-def _on(policy: str, protocol: str = "modern") -> dict[str, str]:
-    return {"trace": "ALL", "technology": "today", "protocol": protocol, "queue": "ON",
-            "policy": policy, "scenario": "N2"}
+def _on(policy: str) -> dict[str, str]:
+    """Modern ADP with queueing over a policy, at home."""
+    return dict(zip(design.NAMES, design.ids(
+        "ALL", technology="today", protocol="modern", scope="FE", policy=policy, scenario="N2"),
+        strict=True))
 
 
 ON_AIR: Mapping[str, Fault] = {
