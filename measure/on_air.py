@@ -36,7 +36,7 @@ def handoff(raw: Mapping[str, Any]) -> tuple[float, float]:
     return (stamps["handoff"], stamps["foreign_first_packet"]) if "handoff" in stamps else never
 
 
-def handoff_s(raw: Mapping[str, Any]) -> float | None:
+def handoff_took_s(raw: Mapping[str, Any]) -> float | None:
     """How long the handoff took; None if there was none."""
     left, answered = handoff(raw)
     return None if math.isinf(left) else answered - left

@@ -167,7 +167,7 @@ class ChannelLayer(BaseModel):
     timeout_ms: Annotated[int, AfterValidator(_milliseconds), Whole] = Field(
         default=40, description="How long messages that are not urgent wait for others; 0: no "
         "message does.")
-    bound_bytes: Annotated[int, AfterValidator(_bound), Whole] = Field(
+    queue_bytes: Annotated[int, AfterValidator(_bound), Whole] = Field(
         default=24_576, description="User data that makes a queue full.")
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from studies import mobile
 from studies.adp1987 import design
-from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE
+from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE, WITHOUT_WEP
 from studies.study import Fault
 
 
@@ -23,7 +23,7 @@ def _on(policy: str) -> dict[str, str]:
 ON_AIR: Mapping[str, Fault] = {
     BESIDE: Fault("on the air: the channel stands, and the messages go beside it", on=_on("P1"),
                   fails=["carried", "nothing-else", "private"]),
-    "messages-without-wep": Fault(
+    WITHOUT_WEP: Fault(
         "on the air: neither end has WEP", policy=mobile.without_link, on=_on("P2"),
         fails=["WEP-104 on every data frame", "initialisation vectors differ",
                "static WEP key in use"]),

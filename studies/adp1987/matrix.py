@@ -99,7 +99,7 @@ def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:
         layer: ChannelLayer = cell.value("policy").layers.channel
         return {"protocol": layer.protocol, "scope": layer.scope,
                 "trailer": layer.trailer or "sequence", "queue": layer.timeout_ms > 0,
-                "timeout_s": layer.timeout_ms / 1e3, "bound_bytes": layer.bound_bytes}
+                "timeout_s": layer.timeout_ms / 1e3, "bound_bytes": layer.queue_bytes}
     return {"protocol": PROTOCOLS[ids["protocol"]], "scope": SCOPES[ids["scope"]],
             "trailer": "sequence", "queue": ids["queue"] == "ON",
             "timeout_s": float(ids["timeout"]) / 1e3, "bound_bytes": asked.bound_bytes}

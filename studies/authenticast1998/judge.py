@@ -199,7 +199,7 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
                               for client in clients]),
         sent_pps=_mean([client.sent_pps for client in clients]),
         max_gap_packets=_mean([client.max_gap_packets for client in clients]),
-        handoff_s=on_air.handoff_s(raw), clients=clients,
+        handoff_s=on_air.handoff_took_s(raw), clients=clients,
         changes=timelines.changes(events, first.name, first.sent_ns),
         lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
         gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),

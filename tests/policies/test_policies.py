@@ -201,7 +201,7 @@ def test_a_streams_layer_is_checked(tmp_path: Path, stream: str, words: str) -> 
     ("{protocol: adp, trailer: checksum}", "adp ends with a tag of its own; leave out"),
     ("{protocol: adp, timeout_ms: -1}", "layers.channel.timeout_ms: -1 ms are below zero; write 0"),
     ("{protocol: adp, timeout_ms: 20000}", "20000 ms are too long; write 0 to 10000"),
-    ("{protocol: adp, bound_bytes: 100}", "a queue of 100 bytes is too small; write 8192, which"),
+    ("{protocol: adp, queue_bytes: 100}", "a queue of 100 bytes is too small; write 8192, which"),
     ("{protocol: adp-1986}", "'adp-1986' is not known; did you mean 'adp-1987'?"),
     ("{scope: all}", "layers.channel lacks the key 'protocol'; add protocol")])
 def test_a_channels_layer_is_checked(tmp_path: Path, channel: str, words: str) -> None:

@@ -83,7 +83,7 @@ def _measured(logged: AirPhases, seen: AirTraffic, raw: Mapping[str, Any],
         establishment_s=_establishment_s(seen), offered_bytes_per_s=offered,
         wire_bytes_per_byte=air_bytes / _bytes(latency.arrivals),
         overloaded=rate is not None and offered is not None and offered > rate,
-        handoff_s=on_air.handoff_s(raw), lost_by_handoff=by_handoff,
+        handoff_s=on_air.handoff_took_s(raw), lost_by_handoff=by_handoff,
         lost_otherwise=seen.messages(missing) - by_handoff, latencies_s=waits)
 
 

@@ -20,7 +20,7 @@ from measure.over_air import OverAir, Stay
 from measure.services.program import HostProgram
 from measure.workload import Session
 from protocols.adp.host import VERSIONS
-from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE
+from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE, CONTROLS
 from studies.adp1987.realtime.program import REPORT, WINDOW
 from studies.adp1987.sniffed import PROTOCOL
 from topologies.model import Scenario, from_json
@@ -43,8 +43,8 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
     task, site = hosts.task, hosts.site
     scenario: Scenario = from_json(Scenario, task["scenario"])
     fault = task.get("fault", site.fault)
-    if fault == BESIDE and task["protocol"] not in VERSIONS:
-        raise MeasureError("testbed", f"--fault {fault}: this cell has no channel")
+    if fault and (fault not in CONTROLS or task["protocol"] not in VERSIONS):
+        raise MeasureError("testbed", f"--fault {fault}: is not for {task['protocol']} on the air")
     with ExitStack() as stack:
         stay = stack.enter_context(air.connected(scenario, hosts.out, session,
                                                  has_port=task["has_port"]))
