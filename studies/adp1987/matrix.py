@@ -58,9 +58,11 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
     Raises StudyError for a trace of the user's own whose messages no queue would take.
     """
     largest = max((size for _, size, _ in cell.value("trace") or ()), default=0)
-    if largest > asked.bound_bytes:
+    if largest > _channel(cell, asked)["bound_bytes"]:
+        what_to_do = f"add --set bound_bytes={largest}" if cell.ids["protocol"] != OF_POLICY else \
+            f"write queue_bytes: {largest} in policy {cell.ids['policy']}"
         raise StudyError(f"--trace {cell.ids['trace']}: has a message of {largest} bytes, more "
-                         f"than the queue's bound; add --set bound_bytes={largest}")
+                         f"than the queue's bound; {what_to_do}")
     if mobile.is_on_air(cell):
         scenario: Scenario = cell.value("scenario")
         device = DEVICES[cell.ids["technology"]]
