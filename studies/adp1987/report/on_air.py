@@ -11,13 +11,14 @@ from studies.adp1987.report.paper_tables import column
 from studies.adp1987.report.ranking import mean
 from studies.mobile import NO_POLICY
 
-_METRICS = (THROUGHPUT, LATENCY, ESTABLISHMENT, WIRE_BYTES)
+_METRICS = {THROUGHPUT: "throughput", LATENCY: "latency", ESTABLISHMENT: "establishment",
+            WIRE_BYTES: "air bytes a byte"}
 _NAMED = ("trace", "policy", "scenario", "protocol", "queue")
 _LOST = {"lost_by_handoff": "Lost by the handoff", "lost_otherwise": "otherwise"}
 _NOTES = (
     ("Throughput: as fast as the other end counts, after the handoff where there is one, with two "
-     "messages of ADP under way, or 16 of UDP. None: a datagram a message, by UDP. Bytes on the "
-     "wire: of the air's data frames, on every hop, a byte of user data."),
+     "messages of ADP under way, or 16 of UDP. None: a datagram a message, by UDP. Latency: of "
+     "urgent messages. Air bytes: of data frames, on every hop, a byte of user data."),
     ("Lost: user messages in datagrams that the capture at the peer has, and the one at the mobile "
      "node has not; by the handoff are those sent between leaving home and the first packet "
      "answered away. The rest found no room at an access point, or no way through the air."))
@@ -30,7 +31,8 @@ def table(cells: Cells) -> Table | None:
     if not rows:
         return None
     return Table("table-on-air", "The channel over policies on the air", (
-        *(Column(name, name.capitalize()) for name in _NAMED), *map(column, _METRICS),
+        *(Column(name, name.capitalize()) for name in _NAMED), *(
+            column(metric, title=title) for metric, title in _METRICS.items()),
         Column("throughput_share", "throughput, of none's", "%", 100, 0),
         *(Column(name, title, "messages", digits=1) for name, title in _LOST.items()),
         Column("handoff_s", "Handoff", "ms", 1e3, 0)), tuple(rows),

@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 import studies
+from analysis import results as loading
 from conftest import PROJECT, Qop
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from measure.pcap import CapturedFrame
+from measure.record import CheckRecord, Record, StudyRecord
 from protocols.adp.packets import HEADER, Flag
 from studies.adp1987.air import BESIDE, phases
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.evidence import AirTraffic, checks
 from studies.adp1987.air.phases import AirPhase, AirPhases
+from studies.adp1987.body import Measured
 from studies.adp1987.controls import ON_AIR
 from studies.adp1987.payload import Payload
 from studies.adp1987.sniffed import PROTOCOL
@@ -155,6 +158,30 @@ def test_a_layer_that_nothing_here_runs_is_refused(tmp_path: Path) -> None:
         "channel: {protocol: adp, scope: all, timeout_ms: 20}", "stream: {scheme: tree}"))
     with pytest.raises(UserError, match=r"layers.stream is above the network's.*it runs channel"):
         plan(RunRequest(STUDY, files={"policy": [tmp_path / "s.yml"]}), {})
+
+
+def test_the_report_puts_each_protocol_beside_none() -> None:
+    """Throughput as a share of none's in the same place; no claim of the paper's is about it."""
+    made = plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["P1"],
+                                          "scenario": ["N2", "R1"]}), {})
+    rates = {"none": 500.0, "modern": 600.0, "1987": 550.0}
+    records = [Record(
+        schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version), cell=cell.ids,
+        repetition=repetition, status="ok", reason="", digests={}, asked={}, captures=[],
+        measured=Measured(throughput_bytes_per_s=rates[cell.ids["protocol"]] * (
+            1 + (cell.ids["scenario"] == "R1")), latency_s=0.01, lost_otherwise=0,
+            lost_by_handoff=3).model_dump(),
+        evidence=[CheckRecord(check="owner", ok=True, detail="made up")],
+        environment={"medium": "", "clock": "virtual", "machine": "guest", "fault": None})
+        for cell in made.cells for repetition in (1, 2)]
+    report = STUDY.report(loading.from_records(records, STUDY, made.manifest), {})
+    [table] = [table for table in report.tables if table.id == "table-on-air"]
+    place = [column.key for column in table.columns].index("throughput_share")
+    shares = {(row[3].text, round(number.value, 6)) for row in table.rows
+              if (number := row[place].number) is not None}
+    assert shares == {("none", 1.0), ("modern", 1.2), ("1987", 1.1)}
+    assert len(table.rows) == 8
+    assert not report.claims
 
 
 SMALL = ("--traces", "ALL", "--repetitions", "1", "--messages", "150", "--set",
