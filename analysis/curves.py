@@ -26,16 +26,20 @@ def curves(cells: Cells, beside: Beside | None = None) -> Iterator[Figure]:
 
 
 def curve(cells: Cells, metric: Metric, factor: FactorRecord, beside: Beside) -> Figure | None:
-    """A metric over one factor, a line for each combination of the others; None if empty."""
-    measured = _series(cells, factor, {
-        ids: quantity(value.estimate) for ids in cells.results.cells
-        if isinstance(value := cells.value(metric.name, ids), Observation)}, "measured")
+    """A metric over one factor, a line for each combination of the others; None if empty.
+
+    One factor at a time makes many combinations that were measured once: those are no lines.
+    """
+    values = {ids: quantity(value.estimate) for ids in cells.results.cells
+              if isinstance(value := cells.value(metric.name, ids), Observation)}
+    measured = [line for line in _series(cells, factor, values, "measured") if _is_line(line)]
     if not measured:
         return None
-    series = [*measured]
-    for origin, values in (("published", beside.published), ("modelled", beside.modelled)):
-        series += _series(cells, factor, {key[1:]: Quantity(value) for key, value in values.items()
-                                          if key[0] == metric.name}, origin)
+    series, names = [*measured], {line.name for line in measured}
+    for origin, others in (("published", beside.published), ("modelled", beside.modelled)):
+        lines = _series(cells, factor, {key[1:]: Quantity(value) for key, value in others.items()
+                                        if key[0] == metric.name}, origin)
+        series += [line for line in lines if line.name in names or _is_line(line)]
     panel = figures.line(metric.sentence, series, figures.Axis(factor.title, factor.unit),
                          figures.Axis(metric.title, metric.unit, metric.scale))
     known = [origin for origin in ("published", "modelled")
@@ -46,6 +50,10 @@ def curve(cells: Cells, metric: Metric, factor: FactorRecord, beside: Beside) ->
                   f"Means with 95 % intervals.{dashed}",
                   f"Lines of {metric.title} over {factor.title.lower()}; the run's table has all "
                   "numbers.", (panel,))
+
+
+def _is_line(series: figures.Series) -> bool:
+    return len({at for at, _ in series.points}) > 1
 
 
 def _series(cells: Cells, factor: FactorRecord, values: dict[tuple[str, ...], Quantity],

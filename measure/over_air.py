@@ -76,6 +76,20 @@ class OverAir:
             arrival.finish()
 
 
+    def around_the_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
+        """A negative control's: what the peer sends of this kind passes both tunnel ends in clear.
+
+        `selector` is in the words of `ip xfrm policy`.
+        """
+        nodes = scenario.network.nodes
+        source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
+        for node, directions in ((scenario.agent, ("out", "fwd")), (scenario.mobile_node, ("in",))):
+            for direction in directions:
+                self._site.testbed.run(node, [
+                    "ip", "xfrm", "policy", "update", "src", source, "dst", target, *selector,
+                    "dir", direction, "priority", "1"])
+
+
 class Stay:
     """The mobile node on the network: where it is, and its move where the scenario has one."""
 

@@ -7,10 +7,11 @@ from policies.link import LinkLayer
 from policies.loader import load, load_all, load_named, named
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
-from policies.upper import KerberosLayer, StreamLayer
+from policies.upper import ChannelLayer, KerberosLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
+    "ChannelLayer",
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",

@@ -25,6 +25,9 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _MOST_PACKETS = 1024
 #: Packets that are signed together unless a policy says how many.
 _BUNDLES = {"delayed": 3, "tree": 16}
+_LONGEST_MS = 10_000
+#: From the largest messages of a page and their like to what a datagram of IP holds.
+_BOUNDS = (8192, 57_344)
 
 
 def _percent(value: int) -> int:
@@ -135,6 +138,49 @@ class KerberosLayer(BaseModel):
         "out: the library's own 1465.")
 
 
+def _milliseconds(value: int) -> int:
+    if not 0 <= value <= _LONGEST_MS:
+        raise fault(f"{value} ms are {'below zero' if value < 0 else 'too long'}",
+                    f"write 0 to {_LONGEST_MS}")
+    return value
+
+
+def _bound(value: int) -> int:
+    low, high = _BOUNDS
+    if not low <= value <= high:
+        raise fault(f"a queue of {value} bytes is too {'small' if value < low else 'large'}",
+                    f"write {low}, which takes the largest messages, to {high}")
+    return value
+
+
+class ChannelLayer(BaseModel):
+    """How user messages are protected from host to host, below transport; by our own programs."""
+
+    model_config = _CONFIG
+
+    protocol: Literal["adp", "adp-1987"] = Field(
+        description="Today's means, or those of 1987.")
+    scope: Literal["none", "trailer", "all"] = Field(
+        default="all", description="How much of a message is encrypted.")
+    trailer: Literal["sequence", "checksum"] | None = Field(
+        default=None, description="What ends a message of 1987. Left out: its number alone.")
+    timeout_ms: Annotated[int, AfterValidator(_milliseconds), Whole] = Field(
+        default=40, description="How long messages that are not urgent wait for others; 0: no "
+        "message does.")
+    queue_bytes: Annotated[int, AfterValidator(_bound), Whole] = Field(
+        default=24_576, description="User data that makes a queue full.")
+
+    @model_validator(mode="after")
+    def _means_fit(self) -> Self:
+        if self.protocol == "adp" and self.scope == "none":
+            raise fault("scope: adp always authenticates", "write trailer or all, or protocol: "
+                        "adp-1987", ("scope",), ("protocol",))
+        if self.protocol == "adp" and self.trailer is not None:
+            raise fault("trailer: a message of adp ends with a tag of its own", "leave out "
+                        "trailer, or write protocol: adp-1987", ("trailer",), ("protocol",))
+        return self
+
+
 class UpperLayers(BaseModel):
     """The layers above the network's; one that is absent or null is switched off."""
 
@@ -144,6 +190,9 @@ class UpperLayers(BaseModel):
         default=None, description="How a stream's packets are authenticated; absent: they are not.")
     kerberos: KerberosLayer | None = Field(
         default=None, description="Realms and logins; absent: none.")
+    channel: ChannelLayer | None = Field(
+        default=None, description="How messages are protected from host to host; absent: they are "
+        "not.")
 
     @property
     def upper(self) -> list[str]:

@@ -1,7 +1,8 @@
 """The mobile world as studies vary it: policies and scenarios, the project's and the user's.
 
 Two factors, the air, and how a results folder's levels are made again. A study says which policies
-it takes by itself, and which layers above the network's its programs run.
+it takes by itself, and which layers above the network's its programs run. One that measures over
+wires, too, has a level of either factor for them (`WiresAndAir`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
-from studies.parts import Level, LevelError, StudyError
+from studies.parts import Cell, Factor, Level, LevelError, StudyError
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
 
 NO_MEDIUM = "none"
+#: The level of `policy` that goes with wires.
+NO_POLICY = "no-policy"
 #: Secrets of a run that a policy on the air is proven with.
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
                "mobile_ip.key_hex")
 _FILES = (".yml", ".yaml")
+
+
+_WIRED = Level(NO_POLICY, "no policy",
+               digest=hashlib.sha256(json.dumps({}).encode()).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,63 @@ class Policies:
             raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
                              f"this study does not run it ({runs} of these); leave it out, or "
                              "choose a study that does")
+
+
+@dataclass(frozen=True)
+class WiresAndAir:
+    """The two factors of a study whose cells are over wires, or over a policy on the air.
+
+    `wires` is the level of `scenario` that stands for them. Without a word of the user's a study
+    has the wires, and `policies` and `scenarios` beside them unless it `waits` to be asked for
+    both.
+    """
+
+    wires: Level
+    policies: Policies
+    scenarios: Sequence[str]
+    waits: bool = False
+
+    def factors(self) -> tuple[Factor, Factor]:
+        """`policy` and `scenario`."""
+        own, places = ",".join(self.policies.own), ",".join(self.scenarios)
+        beside = {True: "", False: f",{own}"}, {True: "", False: f",{places}"}
+        return (
+            Factor("policy", "Policy", self._policies, plural="policies", option="--policies",
+                   file_option="--policy", help="What else protects it: "
+                   f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files; default: "
+                   f"{NO_POLICY}{beside[0][self.waits]}.",
+                   file_help="A policy file of your own; may be repeated."),
+            Factor("scenario", "Scenario", self._scenarios, option="--scenarios",
+                   help=f"Where it goes: {self.wires.id}, or from the peer of a scenario to its "
+                   "mobile node: names or .yml files; default: "
+                   f"{self.wires.id}{beside[1][self.waits]}."))
+
+    def _policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        of_air = [name for name in names if name != NO_POLICY]
+        is_asked = bool(names or files)
+        chosen = self.policies(of_air, files) if of_air or files or not (
+            is_asked or self.waits) else []
+        return [_WIRED, *chosen] if NO_POLICY in names or not is_asked else chosen
+
+    def _scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        own = () if self.waits else self.scenarios
+        of_air = [name for name in names or own if name != self.wires.id]
+        chosen = scenarios(of_air, files) if of_air or files else []
+        return [self.wires, *chosen] if self.wires.id in names or not (names or files) else chosen
+
+    def is_wired(self, factor: str, name: str) -> bool:
+        """Whether this is the level of one of the two factors that goes with wires."""
+        return (factor, name) in {("policy", NO_POLICY), ("scenario", self.wires.id)}
+
+
+def is_on_air(cell: Cell) -> bool:
+    """Whether a cell of `WiresAndAir` is over a policy on the air."""
+    return cell.ids.get("policy", NO_POLICY) != NO_POLICY
+
+
+def without_link(policy: Policy) -> Policy:
+    """A negative control's: the same policy where neither end of the air protects frames."""
+    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
 
 
 def policy_level(policy: Policy) -> Level:

@@ -7,6 +7,9 @@ import socket
 
 _BUFFER_BYTES = 1 << 20
 _LARGEST = 65_535
+#: Of Linux: fragments are made wherever a link is too small, instead of dropping the datagram there
+#: and saying so. Their user knows no links.
+IP_MTU_DISCOVER, IP_PMTUDISC_DONT = 10, 0
 
 
 class Datagrams:
@@ -23,6 +26,7 @@ class Datagrams:
         try:
             for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+            self._socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
             self._socket.bind((address, self._port))
             self._socket.settimeout(0)
             # One for all datagrams: finding 64 kB anew takes longer than many a datagram.

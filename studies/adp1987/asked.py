@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from studies import study
+from studies import mobile, study
+from topologies.loader import medium_names
 
 
 class Asked(study.Asked):
@@ -16,8 +17,8 @@ class Asked(study.Asked):
         10_000, ge=100, le=10_000, json_schema_extra={"option": "--messages"},
         description="Messages of a trace, 100 to 10000; the paper's had 10000.")
     paced_messages: int = Field(
-        2000, ge=50, le=10_000, description="In real time, messages of the phase in which the "
-        "trace goes in its own time.")
+        2000, ge=50, le=10_000, description="In real time and on the air, messages of the phase in "
+        "which the trace goes in its own time.")
     proof_messages: int = Field(
         200, ge=20, le=1000,
         description="Messages of the phase that is captured whole, for evidence.")
@@ -27,3 +28,10 @@ class Asked(study.Asked):
         512, description="Size of the RSA keys that are charged; the paper says none.")
     bound_bytes: int = Field(24_576, ge=8192, le=57_344,
                              description="User data that makes a queue full.")
+    medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
+                        description=f"The air: {', '.join(medium_names())}, a .yml file, or none.")
+
+    def kept(self) -> dict[str, Any]:
+        """The path of a user's air is of this machine only; its name is kept."""
+        medium = mobile.air(self.medium)
+        return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM}

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
+from measure.errors import MeasureError
 from measure.workload import Session
+from studies.adp1987.air import CONTROLS
 
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
@@ -21,7 +23,9 @@ Capturing = Callable[[str], AbstractContextManager[None]]
 
 
 def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session) -> None:
-    """One attack, in a short phase that is captured whole."""
+    """One attack, in a short phase that is captured whole. Raises MeasureError."""
+    if fault in CONTROLS:
+        raise MeasureError("testbed", f"--fault {fault}: is for cells on the air")
     session.raw["attack"] = fault
     attack = _ATTACKS.get(fault, _on_the_way)
     with capturing("proof"):

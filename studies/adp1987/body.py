@@ -63,6 +63,9 @@ class Measured(RecordPart):
     messages_per_s: float | None = None
     messages_per_processor_s: float | None = None
     overloaded: bool = False
+    handoff_s: float | None = None
+    lost_by_handoff: int | None = None
+    lost_otherwise: int | None = None
     causes: dict[str, int] = Field(default_factory=dict)
     latencies_s: list[float] = Field(default_factory=list)
     prefixes: list[PrefixRecord] = Field(default_factory=list)

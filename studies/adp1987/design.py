@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from policies import ChannelLayer
+from studies import mobile
 from studies.adp1987.traces import TRACES, TraceKind
 from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed
 
@@ -25,9 +27,17 @@ REAL_TIME = "real"
 PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp": "esp",
              "none": "none"}
 BESIDE = ("wireguard", "esp", "none")
+#: The level of scenario that stands for wires, and the protocol of a policy with a layer for it.
+WIRES, OF_POLICY = "three-hosts", "of-policy"
+#: On the air: whose processors both ends have, and what is measured of each policy.
+ON_AIR_TECHNOLOGY = "today"
+ON_AIR = (("none", "NE", "OFF"), ("modern", "FE", "OFF"), ("modern", "FE", "ON"),
+          ("1987", "FE", "ON"))
 #: Traces of Figures 4 to 6.
 _BY_RATE, _BY_TIMEOUT = ("ALL", "ND"), ("ALL", "TCP", "ND")
 _FIGURE_4_MS = 40
+#: Traces of the air.
+_ON_AIR = ("ALL", "ND")
 
 
 def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
@@ -42,6 +52,11 @@ def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
             raise StudyError(f"--trace {level.id}: is a trace of the paper's; call the file "
                              "something else")
     return [*(known(names, ()) if names or not files else ()), *own]
+
+
+PLACES = mobile.WiresAndAir(
+    Level(WIRES, "two hosts on an Ethernet, and a third one for attacks"),
+    mobile.Policies(("P1", "P2", "P8", "P12"), runs={"channel"}), ("N2", "R1"), waits=True)
 
 
 def _number(value: float) -> str:
@@ -74,11 +89,13 @@ FACTORS = (
            read=fixed([Level("ON"), Level("OFF")])),
     Factor("timeout", "Timeout", is_number=True, unit="ms", read=fixed(
         [Level(str(value), number=value) for value in TIMEOUTS_MS])),
-    Factor("protocol", "Protocol", read=_unless_asked(*BESIDE, levels=[
+    Factor("protocol", "Protocol", read=_unless_asked(*BESIDE[:-1], levels=[
         Level("1987", "as published"), Level("modern", "X25519, Ed25519, ChaCha20-Poly1305"),
         Level("wireguard", "UDP through the kernel's WireGuard"),
         Level("esp", "UDP in the kernel's ESP, keys by IKEv2"),
-        Level("none", "UDP without protection")])),
+        Level("none", "UDP without protection"),
+        Level(OF_POLICY, "as the policy's layer says")])),
+    *PLACES.factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
@@ -87,7 +104,7 @@ def ids(trace: str, **changes: str) -> tuple[str, ...]:
     """A cell's ids: a trace's nominal levels (Table 1) but for `changes`."""
     nominal = {"trace": trace, "urgency": NOMINAL_URGENCY, "rate": "1", "scope": "PE",
                "technology": "HW", "queue": "ON", "timeout": nominal_timeout(trace),
-               "protocol": "1987"}
+               "protocol": "1987", "policy": mobile.NO_POLICY, "scenario": WIRES}
     return tuple((nominal | changes).values())
 
 
@@ -106,8 +123,19 @@ def beside(trace: str) -> Iterator[tuple[str, ...]]:
                   scope="NE" if protocol == "none" else "FE")
 
 
+def on_air(trace: str, policy: str, scenario: str,
+           layer: ChannelLayer | None) -> Iterator[tuple[str, ...]]:
+    """The cells of a trace over a policy: each protocol beside none, or as its own layer says."""
+    rows = ON_AIR if layer is None else ((
+        OF_POLICY, next(name for name, scope in SCOPES.items() if scope == layer.scope),
+        "ON" if layer.timeout_ms else "OFF"),)
+    for protocol, scope, queue in rows:
+        yield ids(trace, technology=ON_AIR_TECHNOLOGY, protocol=protocol, scope=scope, queue=queue,
+                  policy=policy, scenario=scenario)
+
+
 def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Every cell of these traces, each as often as a table or figure has it."""
+    """Every cell over wires of these traces, each as often as a table or figure has it."""
     for trace in traces:
         yield ids(trace)
         yield from beside(trace)
@@ -130,8 +158,18 @@ def design(traces: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, each once."""
-    return chosen_cells(NAMES, design([level.id for level in levels["trace"]]), levels)
+    """The design's cells of the levels that were chosen, each once. Raises StudyError."""
+    policies = [level for level in levels["policy"] if level.id != mobile.NO_POLICY]
+    places = [level for level in levels["scenario"] if level.id != WIRES]
+    if bool(policies) != bool(places):
+        raise StudyError("policies go with scenarios of the air: add "
+                         + ("--scenarios N2,R1" if policies else "--policies P1,P12"))
+    traces = [level.id for level in levels["trace"]]
+    rows = [*design(traces), *(
+        row for trace in traces if trace in _ON_AIR or trace not in TRACES
+        for policy in policies for scenario in places
+        for row in on_air(trace, policy.id, scenario.id, policy.value.layers.channel))]
+    return chosen_cells(NAMES, rows, levels)
 
 
 def is_paced(row: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from protocols.adp.crypto import Operation
 from protocols.adp.effects import Effect
 from protocols.adp.network import Datagrams
 from protocols.adp.program import HostEndpoint
-from studies.adp1987.processor import DatagramWire, PacedProcessor, sharp_timers
+from studies.adp1987.processor import AnyWay, DatagramWire, PacedProcessor, sharp_timers
 
 #: Sequence number and check in 1987, the tag today: what stands behind the last user message.
 _TRAILER_BYTES = 16
@@ -45,7 +45,7 @@ class PacedDatagrams(Datagrams):
     With a `fault`, somebody is on the way.
     """
 
-    def __init__(self, config: Config, processor: PacedProcessor, wire: DatagramWire,
+    def __init__(self, config: Config, processor: PacedProcessor, wire: DatagramWire | AnyWay,
                  fault: str = "") -> None:
         super().__init__(config.network.kind, config.network.number,
                          config.addresses[config.host])
@@ -92,6 +92,7 @@ def on_the_way(payload: bytes, fault: str) -> list[bytes]:
 class PacedEndpoint(HostEndpoint):
     """A host with a modelled processor, at whose exact time everything is done.
 
+    Without a `wire` in its job, datagrams take what the machine's clock says that they take.
     `heard` gets what it reports, with the time (ns).
     """
 
@@ -100,7 +101,8 @@ class PacedEndpoint(HostEndpoint):
         config = load(Path(job["config"]))
         sharp_timers()
         self.processor = PacedProcessor(costs(job["work"], job["rsa_bits"]))
-        self.wire = DatagramWire(job["wire"], Path(job["stamps"]), Path(job["peer_stamps"]))
+        self.wire = DatagramWire(job["wire"], Path(job["stamps"]), Path(job["peer_stamps"])) \
+            if job["wire"] else AnyWay()
         self.datagrams = PacedDatagrams(config, self.processor, self.wire, job.get("fault", ""))
         self._peer = job["peer"]
         self._is_receiving = False

@@ -23,6 +23,7 @@ from protocols.adp.keys import generate
 from studies.adp1987 import attacks, traces
 
 if TYPE_CHECKING:
+    from measure.over_air import OverAir
     from studies.adp1987.realtime.tunnels import Tunnels
 
 PROTOCOL = 253
@@ -43,15 +44,27 @@ class Workload:
         self._keys: dict[str, Path] = {}
         self._is_still = False
         self._tunnels = _tunnels(site)
+        self._air = _over_air(site)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """The IKE daemons where tunnels are measured beside; kernel sessions are a repetition's."""
-        return [self._tunnels.charon] if self._tunnels else []
+        """What the air takes, and the IKE daemons where tunnels are measured beside.
+
+        Kernel sessions are a repetition's.
+        """
+        return [*(self._air.services() if self._air else ()),
+                *([self._tunnels.charon] if self._tunnels else [])]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """Establish, prove, replay twice."""
         session.raw["captures"] = []
+        if self._air is not None:
+            from studies.adp1987.air import workload as air
+
+            air.measure(self._air, HostPrograms(
+                self._site, task, out, self._key_folder(task["protocol"], out),
+                air.nodes(task["scenario"])), session)
+            return
         if not self._is_still:
             _quiet(self._site)
             self._is_still = True
@@ -112,10 +125,15 @@ class Workload:
 
 
 class HostPrograms:
-    """Configurations and jobs of a repetition's hosts, as files in its folder."""
+    """Configurations and jobs of a repetition's hosts, as files in its folder.
 
-    def __init__(self, site: Site, task: Mapping[str, Any], out: Path, keys: Path) -> None:
+    `nodes` says which node each host is, where they are not called the same.
+    """
+
+    def __init__(self, site: Site, task: Mapping[str, Any], out: Path, keys: Path,
+                 nodes: Mapping[str, str] | None = None) -> None:
         self.site, self.task, self.out, self.keys = site, task, out, keys
+        self.nodes = nodes or {host: host for host in OWNERS}
         #: Of the repetition: each has a trace of its own, and the same one each time.
         number = out.name.rpartition("-")[2]
         self.seed = task["seed"] * 1000 + (int(number) if number.isdigit() else 0)
@@ -134,7 +152,7 @@ class HostPrograms:
         path = self.out / f"{role}-job.json"
         path.write_text(json.dumps({
             "config": str(self.config(host, forged=forged)), "owner": OWNER, "seed": self.seed,
-            "work": self.site.devices[host]["work"], "rsa_bits": self.task["rsa_bits"],
+            "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
             "wire": self.task["wire"], "log": str(self.out / f"{role}.json.gz"),
             "stamps": self._stamps(host), "peer": _PEERS[host],
             "peer_stamps": self._stamps(_PEERS[host]),
@@ -151,7 +169,7 @@ class HostPrograms:
         task = self.task
         owners = [{"name": owner, **({"private_key": f"{owner}.pem"} if place == host else
                                      {"public_key": f"{owner}.pub.pem"})}
-                  for place, names in OWNERS.items() for owner in names]
+                  for place, names in OWNERS.items() if place in self.nodes for owner in names]
         if forged:
             owners = [{"name": OWNER, "private_key": "mallory.pem"} if owner["name"] == OWNER
                       else owner for owner in owners]
@@ -159,11 +177,21 @@ class HostPrograms:
         path.write_text(json.dumps({
             "protocol": task["protocol"], "host": host,
             "network": {"kind": "ip", "protocol": PROTOCOL}, "owners": owners,
-            "hosts": [{"name": place, "address": self.site.network.nodes[place].address,
-                       "kernel_owner": names[0]} for place, names in OWNERS.items()],
-            "scope": task["scope"], "queue": task["queue"], "timeout_s": task["timeout_s"],
+            "hosts": [{"name": place, "address": self.address(place), "kernel_owner": names[0]}
+                      for place, names in OWNERS.items() if place in self.nodes],
+            "scope": task["scope"], "trailer": task["trailer"], "queue": task["queue"],
+            "timeout_s": task["timeout_s"],
             "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S}))
         return path
+
+    def lasts_s(self, phase: str) -> float:
+        """From a phase's first message to its last, in the trace's own time."""
+        last_s: float = json.loads((self.out / f"{phase}.json").read_text())["messages"][-1][0]
+        return last_s
+
+    def address(self, host: str) -> str:
+        """Of a host, as the others know it."""
+        return self.site.network.nodes[self.nodes[host]].address
 
     def program(self, role: str, host: str, **changes: Any) -> HostProgram:
         """A program of the study's on a host."""
@@ -179,6 +207,15 @@ def _tunnels(site: Site) -> Tunnels | None:
     from studies.adp1987.realtime.tunnels import Tunnels
 
     return Tunnels(site)
+
+
+def _over_air(site: Site) -> OverAir | None:
+    """What gets hosts onto a network with radios, loaded where there are some."""
+    if not site.network.has_radios:
+        return None
+    from measure.over_air import OverAir
+
+    return OverAir(site)
 
 
 def _quiet(site: Site) -> None:

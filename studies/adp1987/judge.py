@@ -9,7 +9,9 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from measure import judging
+from studies import mobile
 from studies.adp1987 import attacked, evidence, logs, matrix
+from studies.adp1987.air import judge as on_air
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 from studies.adp1987.design import REAL_TIME
 from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
@@ -29,6 +31,8 @@ def judge(repetition: Repetition) -> Judged:
     """What the repetition came to. Raises MeasureError, OSError."""
     out = repetition.out
     task = matrix.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
+    if mobile.is_on_air(repetition.cell):
+        return on_air.judge(repetition, task)
     if repetition.cell.ids["technology"] == REAL_TIME:
         return realtime.judge(repetition, task)
     raw = json.loads((out / "raw.json").read_text())

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from policies import ChannelLayer
+from studies import mobile
 from studies.adp1987.asked import Asked
 from studies.adp1987.design import (
     DEVICES,
     NOMINAL_URGENCY,
+    OF_POLICY,
     PROTOCOLS,
     REAL_TIME,
     SCOPES,
@@ -19,8 +22,8 @@ from studies.adp1987.design import (
 from studies.study import Cell, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies import shapes
-from topologies.loader import load_wire
-from topologies.model import Interface, Network, Node, Wire
+from topologies.loader import load_wire, to_json
+from topologies.model import Interface, Network, Node, Scenario, Wire
 
 #: The paper's Ethernet, and for today's processors today's.
 _TODAYS_WIRE = str(Path(__file__).parent / "wires" / "lan-1g.yml")
@@ -55,9 +58,16 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
     Raises StudyError for a trace of the user's own whose messages no queue would take.
     """
     largest = max((size for _, size, _ in cell.value("trace") or ()), default=0)
-    if largest > asked.bound_bytes:
+    if largest > _channel(cell, asked)["bound_bytes"]:
+        what_to_do = f"add --set bound_bytes={largest}" if cell.ids["protocol"] != OF_POLICY else \
+            f"write queue_bytes: {largest} in policy {cell.ids['policy']}"
         raise StudyError(f"--trace {cell.ids['trace']}: has a message of {largest} bytes, more "
-                         f"than the queue's bound; add --set bound_bytes={largest}")
+                         f"than the queue's bound; {what_to_do}")
+    if mobile.is_on_air(cell):
+        scenario: Scenario = cell.value("scenario")
+        device = DEVICES[cell.ids["technology"]]
+        return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+                    {scenario.peer: device, scenario.mobile_node: device}, clocks=("virtual",))
     if cell.ids["technology"] == REAL_TIME:
         return Spec(network(wire_of(cell)), options={"real_time": True},
                     clocks=("real", "processor"))
@@ -69,16 +79,29 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 def task(cell: Cell, asked: Asked) -> Mapping[str, Any]:
     """The protocol's settings, the wire as its driver knows it, and the trace."""
     ids, wire = cell.ids, wire_of(cell)
-    urgency = ids["urgency"]
+    urgency, on_air = ids["urgency"], mobile.is_on_air(cell)
     return {
-        "protocol": PROTOCOLS[ids["protocol"]], "scope": SCOPES[ids["scope"]],
-        "queue": ids["queue"] == "ON", "timeout_s": float(ids["timeout"]) / 1e3,
-        "bound_bytes": asked.bound_bytes, "rsa_bits": asked.rsa_bits,
+        **_channel(cell, asked), "rsa_bits": asked.rsa_bits,
         "wire": {"rate_bps": wire.rate_bps, "overhead_bytes": wire.overhead_bytes},
         "trace": ids["trace"], "own_trace": cell.value("trace"), "rate": float(ids["rate"]),
         "urgent": None if urgency == NOMINAL_URGENCY else URGENCY[urgency],
         "messages": asked.messages, "proof_messages": asked.proof_messages,
-        "paced_messages": (asked.paced_messages if ids["technology"] == REAL_TIME else
+        "paced_messages": (asked.paced_messages if on_air or ids["technology"] == REAL_TIME else
                            asked.messages),
         "seed": asked.trace_seed, "is_quick": ids["technology"] in WIRES,
-        "saturated": not is_paced(ids)}
+        "saturated": not is_paced(ids),
+        "scenario": to_json(cell.value("scenario")) if on_air else None,
+        "has_port": on_air and cell.value("policy").uses_eap}
+
+
+def _channel(cell: Cell, asked: Asked) -> Mapping[str, Any]:
+    """The protocol's settings: those of the levels, or of the policy's layer."""
+    ids = cell.ids
+    if ids["protocol"] == OF_POLICY:
+        layer: ChannelLayer = cell.value("policy").layers.channel
+        return {"protocol": layer.protocol, "scope": layer.scope,
+                "trailer": layer.trailer or "sequence", "queue": layer.timeout_ms > 0,
+                "timeout_s": layer.timeout_ms / 1e3, "bound_bytes": layer.queue_bytes}
+    return {"protocol": PROTOCOLS[ids["protocol"]], "scope": SCOPES[ids["scope"]],
+            "trailer": "sequence", "queue": ids["queue"] == "ON",
+            "timeout_s": float(ids["timeout"]) / 1e3, "bound_bytes": asked.bound_bytes}

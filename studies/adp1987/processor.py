@@ -78,6 +78,23 @@ class PacedProcessor:
             time.sleep(left_ns / 1e9)
 
 
+class AnyWay:
+    """Whatever is between two hosts: what it takes is only known by the machine's clock."""
+
+    arrived = early = late = 0
+
+    def takes_ns(self, size: int) -> int:
+        """None of the sender's time, who goes on."""
+        return 0
+
+    def sent(self, at_ns: int) -> None:
+        """Nothing to note."""
+
+    def arrived_ns(self, size: int, free_ns: int) -> int:
+        """Now."""
+        return time.monotonic_ns()
+
+
 class DatagramWire:
     """What a link takes for a datagram, and when those of one host to another were sent.
 

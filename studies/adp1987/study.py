@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure import manifest
+from studies import mobile
 from studies.adp1987 import body, design
 from studies.adp1987.asked import Asked
 from studies.adp1987.body import Measured
@@ -16,6 +17,7 @@ from studies.study import (
     Clock,
     Expected,
     Factor,
+    Fault,
     Judged,
     Level,
     Metric,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 #: Seconds of a processor that a message takes, as seen, and what a repetition takes beside.
 _MESSAGE_S, _REPETITION_S = 0.0006, 2.0
+_AIR_MESSAGE_S = 0.003
 
 
 class Adp1987(Study):
@@ -47,16 +50,24 @@ class Adp1987(Study):
     #: Traces are surroundings; all else is compared with the nominal levels of ALL.
     baseline: ClassVar[Mapping[str, str]] = dict(
         list(zip(design.NAMES, design.ids("ALL"), strict=True))[1:])
-    faults: ClassVar[Mapping[str, str]] = FAULTS
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
+    proof_sets: ClassVar[Mapping[str, str]] = {"messages": "200", "paced_messages": "200",
+                                               "proof_messages": "50"}
     inside: ClassVar[str] = "studies.adp1987.inside"
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
-        """A trace of the user's own without its messages: the judge asks the hosts' logs."""
+        """Policies and scenarios of their content, which may be the user's.
+
+        A trace of the user's own without its messages: the judge asks the hosts' logs.
+        """
+        if factor.name in ("policy", "scenario") and not design.PLACES.is_wired(factor.name, name):
+            return mobile.level(factor.name, name, entry)
         is_own = factor.name == "trace" and name not in TRACES
         return Level(name, entry.title, digest=entry.digest) if is_own else super().level(
             factor, name, entry)
@@ -66,7 +77,10 @@ class Adp1987(Study):
         return design.cells(levels)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Two hosts of the cell's device on an Ethernet, and a third one for attacks."""
+        """Two hosts of the cell's device on an Ethernet, and a third one for attacks.
+
+        On the air, a policy in a scenario: its peer sends to its mobile node.
+        """
         from studies.adp1987 import matrix
 
         return matrix.testbed(cell, asked)
@@ -80,6 +94,9 @@ class Adp1987(Study):
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the number of messages."""
         phases = 1 if design.is_paced(cell.ids) else 2
+        if mobile.is_on_air(cell):
+            count = asked.messages + asked.paced_messages
+            return Expected(_REPETITION_S, 2 * _REPETITION_S + count * _AIR_MESSAGE_S, 900 * count)
         took_s = _REPETITION_S + phases * asked.messages * _MESSAGE_S
         return Expected(took_s, took_s, 200 * asked.messages)
 

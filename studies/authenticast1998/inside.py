@@ -96,8 +96,9 @@ class Workload:
                     self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             raw["middle"] = stack.enter_context(self._middle(task, seed, out))
-            if scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
-                self._go_around(scenario)
+            if self._air and scenario and self._site.fault == programs.AROUND_THE_TUNNEL:
+                self._air.around_the_tunnel(
+                    scenario, ["proto", "udp", "dport", str(programs.DATA_PORT)])
             before = self._kernel_drops(names)
             self._stream(task, seed, logs, session, stay)
             raw["kernel_drops"] = {name: count - before[name]
@@ -105,16 +106,6 @@ class Workload:
             settle()
         session.stamp("end")
         raw["events"] = {name: _events(log) for name, log in logs.items()}
-
-    def _go_around(self, scenario: Scenario) -> None:
-        """The control: at both ends of the tunnel, packets of the stream pass in clear."""
-        nodes = scenario.network.nodes
-        source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
-        for node, directions in ((scenario.agent, ("out", "fwd")), (scenario.mobile_node, ("in",))):
-            for direction in directions:
-                self._testbed.run(node, [
-                    "ip", "xfrm", "policy", "update", "src", source, "dst", target, "proto", "udp",
-                    "dport", str(programs.DATA_PORT), "dir", direction, "priority", "1"])
 
     # --- programs ----------------------------------------------------------------------------
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import in_force, judging, points
-from measure.record import CheckRecord
+from measure import judging, on_air
+from studies import mobile
 from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
@@ -117,64 +116,38 @@ def judge(repetition: Repetition) -> Judged:
     raw_kept = judging.kept(raw, _RAW)
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=_captures(raw), raw=raw_kept)
+                      captures=on_air.captures(raw), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=_captures(raw), raw=raw_kept,
+        return Judged(None, reason="; ".join(said), captures=on_air.captures(raw), raw=raw_kept,
                       status="failed")
-    heads = list(captures.read(repetition.out / "heads-server.pcap", _esp_keys(raw)))
+    heads = list(captures.read(repetition.out / "heads-server.pcap", on_air.esp_keys(raw)))
     seen = list(_seen(raw, repetition.out, heads))
     heuristic, load = factors.heuristic(repetition.cell), repetition.cell.value("load")
     evidence = checks.evidence(seen, heads, raw["addresses"],
                                checks.Expectation.of(heuristic, load))
-    if factors.is_on_air(repetition.cell):
-        evidence += _of_the_policy(repetition, raw)
+    if mobile.is_on_air(repetition.cell):
+        policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
+        evidence += on_air.proven(policy, on_air.observed(
+            policy, scenario, repetition.out, raw, repetition.secrets))
     unproven = judging.unproven(evidence)
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
     if measured is None and not unproven:
         unproven = ["not proven: streams end (a client has no account)"]
     reason = "; ".join(unproven)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=_captures(raw), raw=raw_kept,
+                  status="failed" if reason else "ok", captures=on_air.captures(raw), raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
-
-
-def _of_the_policy(repetition: Repetition, raw: dict[str, Any]) -> list[CheckRecord]:
-    """What today's checks say of the layers below."""
-    policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
-    seen = in_force.dissected(policy, scenario, repetition.out, raw["parts"][points.PART],
-                              repetition.secrets).last()
-    return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
-
-
-def _captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The study's own, and those of the air."""
-    return [*raw.get("captures", ()), *raw.get("parts", {}).get(points.PART, {}).get(
-        "captures", ())]
-
-
-def _handoff(raw: Mapping[str, Any]) -> tuple[float, float]:
-    """When the mobile node left home, and when a packet was answered again; never, if it stayed."""
-    stamps = raw.get("parts", {}).get(points.PART, {}).get("stamps", {})
-    never = (math.inf, math.inf)
-    return (stamps["handoff"], stamps["foreign_first_packet"]) if "handoff" in stamps else never
-
-
-def _esp_keys(raw: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
-    """Of the IPsec SAs at both ends, if there are any."""
-    keys: Sequence[Mapping[str, str]] = raw.get("parts", {}).get(points.PART, {}).get(
-        "esp_keys", ())
-    return keys
 
 
 def _seen(raw: Mapping[str, Any], out: Path, said: Sequence[WireDatagram]) -> Iterator[Seen]:
     heads = [datagram for datagram in said if datagram.kind == captures.DATA]
-    server, moving = Key(raw["keys"]["server"]), _handoff(raw)
+    server, moving = Key(raw["keys"]["server"]), on_air.handoff(raw)
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        every = list(captures.read(out / f"whole-{name}.pcap", _esp_keys(raw)))
+        every = list(captures.read(out / f"whole-{name}.pcap", on_air.esp_keys(raw)))
         whole = [datagram for datagram in every if not datagram.is_far_ahead]
         arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
@@ -226,17 +199,12 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
                               for client in clients]),
         sent_pps=_mean([client.sent_pps for client in clients]),
         max_gap_packets=_mean([client.max_gap_packets for client in clients]),
-        handoff_s=_handoff_s(raw), clients=clients,
+        handoff_s=on_air.handoff_took_s(raw), clients=clients,
         changes=timelines.changes(events, first.name, first.sent_ns),
         lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed}),
         gap_packets=timelines.reported(events, first.name, first.sent_ns, "delta"),
         level_now_share=timelines.reported(events, first.name, first.sent_ns, "level"),
         retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
-
-
-def _handoff_s(raw: Mapping[str, Any]) -> float | None:
-    left, answered = _handoff(raw)
-    return None if math.isinf(left) else answered - left
 
 
 def _client(one: Seen) -> ClientRecord:

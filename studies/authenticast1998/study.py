@@ -45,10 +45,10 @@ _PACKETS_PER_FRAME = 3.9
 _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
-_LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": factors.NO_POLICY,
+_LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": mobile.NO_POLICY,
             "scenario": factors.WIRES},
            node=lambda cell: str(cell.value("scenario").mobile_node)
-           if factors.is_on_air(cell) else network.client(1))
+           if mobile.is_on_air(cell) else network.client(1))
 
 
 class Authenticast1998(Study):
@@ -84,8 +84,8 @@ class Authenticast1998(Study):
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Of its content, where it may be the user's: policies and scenarios."""
-        if factor.name in ("policy", "scenario") and name not in (
-                factors.NO_POLICY, factors.WIRES):
+        if factor.name in ("policy", "scenario") and not factors.PLACES.is_wired(
+                factor.name, name):
             return mobile.level(factor.name, name, entry)
         return super().level(factor, name, entry)
 
@@ -96,7 +96,7 @@ class Authenticast1998(Study):
         """
         for setting in DEVICES:
             _check_device(setting, getattr(asked, setting))
-        if factors.is_on_air(cell):
+        if mobile.is_on_air(cell):
             scenario: Scenario = cell.value("scenario")
             return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
                         {scenario.peer: asked.server_device,
@@ -111,7 +111,7 @@ class Authenticast1998(Study):
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Heuristic, clients, load, and what was asked."""
-        on_air = factors.is_on_air(cell)
+        on_air = mobile.is_on_air(cell)
         scenario = to_json(cell.value("scenario")) if on_air else None
         said = asked.model_dump(mode="json")
         if scenario is not None:

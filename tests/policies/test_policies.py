@@ -196,6 +196,24 @@ def test_a_streams_layer_is_checked(tmp_path: Path, stream: str, words: str) -> 
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(("channel", "words"), [
+    ("{protocol: adp, scope: none}", "scope: adp always authenticates; write trailer or all"),
+    ("{protocol: adp, trailer: checksum}", "adp ends with a tag of its own; leave out"),
+    ("{protocol: adp, timeout_ms: -1}", "layers.channel.timeout_ms: -1 ms are below zero; write 0"),
+    ("{protocol: adp, timeout_ms: 20000}", "20000 ms are too long; write 0 to 10000"),
+    ("{protocol: adp, queue_bytes: 100}", "a queue of 100 bytes is too small; write 8192, which"),
+    ("{protocol: adp-1986}", "'adp-1986' is not known; did you mean 'adp-1987'?"),
+    ("{scope: all}", "layers.channel lacks the key 'protocol'; add protocol")])
+def test_a_channels_layer_is_checked(tmp_path: Path, channel: str, words: str) -> None:
+    """A timeout below zero, a bound that a message does not fit, what one protocol has not."""
+    file = tmp_path / "x.yml"
+    file.write_text(HEAD + f"  channel: {channel}\n")
+    with pytest.raises(PolicyError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}:{HEAD.count(chr(10)) + 1}: ")
+    assert words in str(caught.value)
+
+
 def test_the_layers_below_are_a_policy_of_their_own(tmp_path: Path) -> None:
     """What daemons are rendered from has nothing of the layers above, and digests as without."""
     file = tmp_path / "x.yml"

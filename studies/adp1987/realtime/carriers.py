@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from protocols.adp.config import load
+from protocols.adp.config import Config, load
 from protocols.adp.crypto import Operation
 from protocols.adp.effects import Deliver, Effect, Message, Note
-from protocols.adp.network import Datagrams
+from protocols.adp.host import VERSIONS
+from protocols.adp.network import IP_MTU_DISCOVER, IP_PMTUDISC_DONT, Datagrams
 from protocols.adp.program import HostEndpoint
+from studies.adp1987.endpoint import PacedEndpoint
 
 PORT = 4987
 _BUFFER_BYTES = 1 << 20
@@ -59,6 +61,8 @@ class UdpCarrier:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         for option in (_RCVBUFFORCE, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+        # As ADP's own datagrams: what is larger than a link on the way is fragmented there.
+        self._socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
         self._socket.bind((address, PORT))
         self._socket.connect((peer, PORT))
         self.fileno = self._socket.fileno
@@ -88,17 +92,21 @@ class UdpCarrier:
 
 
 class AdpCarrier:
-    """A host of modern ADP, with the one owner's messages on its channel."""
+    """A host of ADP, with the one owner's messages on its channel."""
 
-    def __init__(self, config: Path) -> None:
-        loaded = load(config)
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        loaded = load(Path(job["config"]))
         self._source, self._host, self._destination = _NAMES[loaded.host]
         self._arrived: list[bytes] = []
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
-        datagrams = Datagrams(loaded.network.kind, loaded.network.number,
-                              loaded.addresses[loaded.host])
-        self._endpoint = HostEndpoint(loaded, datagrams, _unmetered, self._heard)
+        self._endpoint = self._made(job, loaded)
+
+    def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
+        """The host, whose computing takes what it takes."""
+        datagrams = Datagrams(config.network.kind, config.network.number,
+                              config.addresses[config.host])
         self.fileno = datagrams.fileno
+        return HostEndpoint(config, datagrams, _unmetered, self._heard)
 
     def establish(self) -> None:
         """Ask for the channel, and have the owner known to the other end."""
@@ -135,6 +143,63 @@ class AdpCarrier:
             self.notes.append((effect.event, effect.fields))
 
 
+class ChargedAdpCarrier(AdpCarrier):
+    """The same on a modelled processor, which charges each operation what its device says."""
+
+    def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
+        self._paced = PacedEndpoint(job, lambda effect, _at_ns: self._heard(effect))
+        self.fileno = self._paced.datagrams.fileno
+        return self._paced
+
+    def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
+        """A user message, paid for when its process hands it over."""
+        processor = self._paced.processor
+        processor.reach(time.monotonic_ns())
+        processor.charge("user-message-send")
+        processor.settle()
+        super().send(data, self._paced.now_s, urgent=urgent)
+
+    def receive(self) -> list[bytes]:
+        """What has arrived, once the processor is done with it."""
+        arrived = super().receive()
+        self._paced.processor.wait()
+        return arrived
+
+    def tick(self, now_s: float) -> None:
+        """Send what is due."""
+        self._paced.processor.reach(round(now_s * 1e9))
+        super().tick(self._paced.now_s)
+
+
+class BesideAdpCarrier(UdpCarrier):
+    """A negative control's: the channel is established, and the messages go beside it by UDP."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__(job["address"], job["peer_address"])
+        self._channel = AdpCarrier(job)
+        both = select.epoll()
+        for descriptor in (self.fileno(), self._channel.fileno()):
+            both.register(descriptor, select.EPOLLIN)
+        self.fileno = both.fileno
+        self.notes = self._channel.notes
+
+    def establish(self) -> None:
+        """Ask for the channel, as ever."""
+        self._channel.establish()
+
+    def receive(self) -> list[bytes]:
+        """What came beside the channel; nothing comes on it."""
+        return [*super().receive(), *self._channel.receive()]
+
+    def due_s(self) -> float | None:
+        """When the channel has something to say."""
+        return self._channel.due_s()
+
+    def tick(self, now_s: float) -> None:
+        """Have the channel say it."""
+        self._channel.tick(now_s)
+
+
 def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> bool:
     """Until something arrives, is due, or the time is over; whether a file has something."""
     due = [at for at in (until_s, carrier.due_s()) if at is not None]
@@ -146,9 +211,11 @@ def wait(carrier: Carrier, until_s: float | None, files: Sequence[Any] = ()) -> 
 
 def make(job: Mapping[str, Any]) -> Carrier:
     """The carrier of a job."""
-    if job["protocol"] == "adp":
-        return AdpCarrier(Path(job["config"]))
-    return UdpCarrier(job["address"], job["peer_address"])
+    if job["protocol"] not in VERSIONS:
+        return UdpCarrier(job["address"], job["peer_address"])
+    if job.get("beside_channel"):
+        return BesideAdpCarrier(job)
+    return ChargedAdpCarrier(job) if "work" in job else AdpCarrier(job)
 
 
 def _unmetered(_operation: Operation, _size: int) -> None:

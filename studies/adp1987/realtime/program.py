@@ -3,6 +3,8 @@
 `python3 -m studies.adp1987.realtime.program JOB.json`: the source does what standard input says,
 the sink counts what arrives and says so, and both write their log when the input ends. The sender
 has no more under way than a window: what the other end has not counted yet must fit its buffers.
+Where messages may be lost on the way (`may_lose`), nobody waits for them long: the sink is told
+when a phase is over, and notes how many have arrived.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from studies.adp1987.payload import Payload
 from studies.adp1987.processor import sharp_timers
 from studies.adp1987.realtime.carriers import Carrier, make, wait
 
-#: What may be under way, what the sink counts before it says so, and how often that is late.
-WINDOW_MESSAGES, WINDOW_BYTES = 128, 65_536
-REPORT_MESSAGES, REPORT_BYTES = 32, 16_384
+#: Messages and bytes that may be under way, and what the sink counts before it says so.
+WINDOW, REPORT = (128, 65_536), (32, 16_384)
 _COUNT_BYTES = 4
 _PATIENCE_S = 20.0
 _QUIET_S = 0.2
+#: By then, what is under way has arrived, or is lost: of a window, and at the end.
+_LOST_S, _LATE_S = 0.5, 3.0
 
 
 class TraceSource:
@@ -45,13 +48,16 @@ class TraceSource:
     def replay(self, name: str) -> None:
         """A phase: in the trace's own time, or as fast as the other end counts."""
         phase = json.loads(Path(self._job["phases"][name]).read_text())
-        messages, base = phase["messages"], self._sent
+        if self._job["may_lose"]:
+            self._rest(_QUIET_S)  # what the sink has to say of the phase before
+        messages, base = phase["messages"], self._counted
         start_s = time.monotonic()
         due_ns = self._saturated(messages) if phase["saturated"] else self._paced(
             messages, start_s)
-        self._until(base + len(messages))
+        if not self._job["may_lose"]:
+            self._until(base + len(messages))
         self.log["phases"][name] = {"due_ns": due_ns}
-        self._rest(_QUIET_S)
+        self._rest(_LATE_S if self._job["may_lose"] else _QUIET_S)
 
     def _paced(self, messages: list[Any], start_s: float) -> list[int]:
         for number, (at_s, size, urgent) in enumerate(messages):
@@ -60,12 +66,15 @@ class TraceSource:
         return [round((start_s + at_s) * 1e9) for at_s, _, _ in messages]
 
     def _saturated(self, messages: list[Any]) -> list[int]:
-        handed, ends, total = [], [0], 0
-        base = self._counted
+        handed, ends, total, given_up = [], [0], 0, 0
+        base, (most, most_bytes) = self._counted, self._job["window"]
         for number, (_, size, urgent) in enumerate(messages):
-            while (number - (self._counted - base) >= WINDOW_MESSAGES
-                   or total - ends[self._counted - base] + size > WINDOW_BYTES):
-                self._hear(time.monotonic() + _PATIENCE_S)
+            while True:
+                over = min(number, self._counted - base + given_up)
+                if number - over < most and total - ends[over] + size <= most_bytes:
+                    break
+                if not self._hear():
+                    given_up = number - (self._counted - base)
             now_s = time.monotonic()
             handed.append(round(now_s * 1e9))
             self._send(number, size, now_s, urgent=urgent)
@@ -81,15 +90,24 @@ class TraceSource:
     def _until(self, count: int) -> None:
         """Until the other end has counted so many."""
         while self._counted < count:
-            self._hear(time.monotonic() + _PATIENCE_S)
+            self._hear()
 
-    def _hear(self, until_s: float) -> None:
-        """Wait for the other end's count. Raises TimeoutError."""
-        wait(self._carrier, until_s)
-        self._take()
-        if time.monotonic() >= until_s:
-            raise TimeoutError(f"{self._sent - self._counted} of {self._sent} messages did not "
-                               "arrive")
+    def _hear(self) -> bool:
+        """Wait for the other end's count; whether it came before all seems lost.
+
+        Raises TimeoutError where nothing can be.
+        """
+        may_lose, before = self._job["may_lose"], self._counted
+        until_s = time.monotonic() + (_LOST_S if may_lose else _PATIENCE_S)
+        while self._counted == before:
+            wait(self._carrier, until_s)
+            self._take()
+            if time.monotonic() >= until_s:
+                if may_lose:
+                    return False
+                raise TimeoutError(f"{self._sent - self._counted} of {self._sent} messages did "
+                                   "not arrive")
+        return True
 
     def _rest(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds
@@ -108,14 +126,29 @@ class TraceCounter:
     def __init__(self, job: dict[str, Any], carrier: Carrier) -> None:
         self._carrier = carrier
         self._totals = set(job["totals"])
-        self._counts_from = job["counts_from"]
-        self.log: dict[str, Any] = {"delivered": []}
+        self._counts_from, self._counts_after = job["counts_from"], job["counts_after"]
+        self._report_messages, self._report_bytes = job["report"]
+        self.log: dict[str, Any] = {"delivered": [], "ends": {}}
         self._reported = self._bytes = 0
 
     def serve(self) -> None:
-        """Take what arrives until nobody wants anything any more."""
-        while not wait(self._carrier, None, [sys.stdin]):
+        """Take what arrives, and note the ends of phases, until nobody wants anything any more."""
+        while True:
+            if wait(self._carrier, None, [sys.stdin]):
+                name = sys.stdin.readline().strip()
+                if not name:
+                    return
+                self._end(name)
             self._take()
+
+    def _end(self, phase: str) -> None:
+        """A phase is over: so much has arrived, on which the other end counts if it is to."""
+        self._take()
+        count = self.log["ends"][phase] = len(self.log["delivered"])
+        if phase == self._counts_after:
+            self._counts_from = count
+        self._report(count, time.monotonic())
+        print(f"done {phase}", flush=True)
 
     def _take(self) -> None:
         arrived = self._carrier.receive()
@@ -126,9 +159,13 @@ class TraceCounter:
             self._bytes += len(data)
             count = len(delivered)
             if count in self._totals or (count > self._counts_from and (
-                    count - self._reported >= REPORT_MESSAGES or self._bytes >= REPORT_BYTES)):
-                self._carrier.send(count.to_bytes(_COUNT_BYTES), now_s, urgent=True)
-                self._reported, self._bytes = count, 0
+                    count - self._reported >= self._report_messages
+                    or self._bytes >= self._report_bytes)):
+                self._report(count, now_s)
+
+    def _report(self, count: int, now_s: float) -> None:
+        self._carrier.send(count.to_bytes(_COUNT_BYTES), now_s, urgent=True)
+        self._reported, self._bytes = count, 0
 
 
 def main(path: str) -> int:

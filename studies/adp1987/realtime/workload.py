@@ -18,6 +18,7 @@ from measure.errors import MeasureError
 from measure.services.program import HostProgram
 from measure.wireguard import PORT
 from measure.workload import Session, Site
+from studies.adp1987.realtime.program import REPORT, WINDOW
 from studies.adp1987.realtime.tunnels import Tunnels, addresses
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def _program(hosts: HostPrograms, role: str, host: str) -> HostProgram:
         "config": str(hosts.config(host)) if task["protocol"] == "adp" else "",
         "phases": {phase: str(out / f"{phase}.json") for phase in hosts.phases},
         "totals": [sum(counts[:place + 1]) for place in range(len(counts))],
-        "counts_from": sum(counts[:-1])}))
+        "counts_from": sum(counts[:-1]), "counts_after": "",
+        "window": WINDOW, "report": REPORT, "may_lose": False}))
     argv = [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)]
     return HostProgram(role, hosts.site.testbed.command(host, argv), hosts.site.log(role, host))

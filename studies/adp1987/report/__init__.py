@@ -9,8 +9,16 @@ from analysis import standard_report
 from analysis.cells import Cells
 from analysis.clock import VIRTUAL
 from analysis.run_table import Beside
-from studies.adp1987 import published
-from studies.adp1987.report import claims, figures, paper_tables, ranking, side_by_side
+from studies.adp1987 import design, published
+from studies.adp1987.report import (
+    claims,
+    figures,
+    on_air,
+    paper_tables,
+    ranking,
+    side_by_side,
+)
+from studies.adp1987.traces import TRACES
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from studies.study import Study
 
 _CAVEAT = ("Virtual time on modelled processors: operations take what the device's file says, "
-           "packets what the wire says, and nothing else takes any.")
+           "packets what the wire or the air says, and nothing else takes any.")
 _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, that of its DES "
           "routine to ALL's in Table 5; the traces' burstiness and urgent shares are chosen by "
           "Tables 2 and 3. Tables 4 and 6, ND in Table 5 and the utilisations are predictions.")
@@ -28,11 +36,14 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     """Tables 2 to 6, Figures 3 to 7, claims."""
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
+    air = on_air.table(cells)
+    has_papers = any(ids in results.cells for ids in design.design(list(TRACES))
+                     if design.REAL_TIME not in ids)
     tables = (*paper_tables.tables(cells, paper), *ranking.tables(cells, paper),
-              *side_by_side.tables(cells))
+              *side_by_side.tables(cells), *([air] if air else []))
     extras = standard_report.Extras(
         tables=tables, figures=tuple(figures.figures(cells, paper)),
-        claims=claims.verdicts(cells), beside=Beside(published=paper.all),
+        claims=claims.verdicts(cells) if has_papers else (), beside=Beside(published=paper.all),
         caveat=_CAVEAT * (results.clock == VIRTUAL), claimant="the 1987 paper's", prints=True,
         facts=[("Fit and prediction", _SPLIT),
                ("Inconsistent in print", " ".join(paper.inconsistent))])

@@ -41,6 +41,13 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
             tuple(ranked), "Pairs of cells of one table with different printed latencies. A "
             "contradicted cell is one that other figures of the paper rule out.",
             clock=cells.results.clock)
+        yield Table("table-contradicted", "Latencies that other figures of the paper rule out", (
+            Column("table", "Table"), Column("cell", "Cell"), Column("pairs", "pairs with it",
+                                                                     digits=0),
+            Column("why", "Why")), tuple(
+            row for table in _RANKED for row in _contradicted(cells, paper, table)),
+            "Trace, urgency, encryption, technology and queueing of each. Their pairs say nothing "
+            "about who is right.", source="the 1987 paper")
     if any(row[0].text == "6" for row in ranked):
         yield _consistency(paper)
 
@@ -61,11 +68,24 @@ def _near(cells: Cells, table: str, key: Key, printed: float) -> tuple[Entry, ..
             exact(deviation), Entry("yes" if abs(deviation) <= _NEAR else "no"))
 
 
-def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] | None:
+def _decided(cells: Cells, paper: PaperValues, table: str) -> list[tuple[Key, Key]]:
+    """Pairs of measured cells of one table with different printed latencies."""
     printed = {key: value for key, value in paper.tables[table].items()
                if key[0] == LATENCY.name and mean(cells, key) is not None}
-    decided = [(one, other) for one, other in itertools.combinations(printed, 2)
-               if printed[one] != printed[other]]
+    return [(one, other) for one, other in itertools.combinations(printed, 2)
+            if printed[one] != printed[other]]
+
+
+def _contradicted(cells: Cells, paper: PaperValues, table: str) -> Iterator[tuple[Entry, ...]]:
+    decided = _decided(cells, paper, table)
+    for ids, why in consistency.contradicted(paper, table).items():
+        pairs = sum(any(key[1:] == ids for key in pair) for pair in decided)
+        if pairs:
+            yield Entry(table), Entry(_short((LATENCY.name, *ids))), exact(pairs), Entry(why)
+
+
+def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] | None:
+    printed, decided = paper.tables[table], _decided(cells, paper, table)
     if not decided:
         return None
 
@@ -76,7 +96,7 @@ def _ranked(cells: Cells, paper: PaperValues, table: str) -> tuple[Entry, ...] |
 
     others = [pair for pair in decided if not agrees(pair)]
     doubtful = consistency.contradicted(paper, table)
-    sound = [pair for pair in decided if not doubtful.intersection(key[1:] for key in pair)]
+    sound = [pair for pair in decided if not any(key[1:] in doubtful for key in pair)]
     return (Entry(table), exact(len(decided)), exact(len(decided) - len(others)),
             exact(len(sound)), exact(sum(map(agrees, sound))), Entry("; ".join(
                 f"{_short(one)} and {_short(other)}" for one, other in others) or "none"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from analysis.cells import Cells
 from analysis.numbers import observed
 from analysis.table import Column, Entry, Table
-from studies.authenticast1998.factors import NO_POLICY
 from studies.authenticast1998.metrics import DELAY_P99, LEVEL, RETENTION
+from studies.mobile import NO_POLICY
 
 _LOST = {"air": "Lost on the air", "handoff": "by the handoff", "buffer": "at the buffer",
          "shed": "shed"}

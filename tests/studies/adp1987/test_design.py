@@ -88,6 +88,11 @@ def test_a_trace_whose_messages_no_queue_takes_is_refused(tmp_path: Path) -> Non
                        "bound; add --set bound_bytes=30000"):
         plan(asked, {})
     assert plan(dataclasses.replace(asked, sets={"bound_bytes": "30000"}), {}).cells
+    (tmp_path / "c1.yml").write_text(
+        "id: C1\nname: a channel\nlayers:\n  channel: {protocol: adp}\n")
+    with pytest.raises(UserError, match="write queue_bytes: 30000 in policy C1"):
+        plan(dataclasses.replace(asked, levels={"scenario": ["N2"]}, files={
+            **asked.files, "policy": [tmp_path / "c1.yml"]}), {})
 
 
 def test_testbeds_are_shared_by_what_they_compute_on() -> None:
@@ -117,6 +122,7 @@ def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
 def test_controls_are_the_studys() -> None:
     """Those that the issue asks for, each in words."""
     assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
-                           "unprotected-body", "relayed-owner", "beside-tunnel"}
+                           "unprotected-body", "relayed-owner", "beside-tunnel",
+                           "beside-channel", "messages-without-wep", "messages-around-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])

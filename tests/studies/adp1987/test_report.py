@@ -26,7 +26,7 @@ def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
     hair = 1 + repetition / 1e6
     fields = {metric: PAPER.all.get((metric, *cell), 1.0) * hair for metric in (
         "throughput_bytes_per_s", "latency_s", "utilisation_share", "adp_message_bytes")}
-    if cell[4] == design.REAL_TIME and cell[-1] == "modern":
+    if cell[4] == design.REAL_TIME and cell[7] == "modern":
         fields["throughput_bytes_per_s"] *= 0.5
     return Measured(
         **fields, latency_median_s=0.010 * hair, latency_deviation_s=0.00608 * hair,

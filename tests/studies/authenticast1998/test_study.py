@@ -14,6 +14,7 @@ from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from policies import load
 from protocols.authenticast.source import Frames, read_frames
+from studies import mobile
 from studies.authenticast1998 import checks, factors, judge, programs
 from topologies.loader import load_device
 from topologies.reading import ROOT
@@ -31,7 +32,7 @@ def planned(**levels: list[str]):
 def test_the_cells_are_those_behind_something():
     """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
     made = plan(RunRequest(STUDY, profile="paper"), {})
-    wired = [cell for cell in made.cells if not factors.is_on_air(cell)]
+    wired = [cell for cell in made.cells if not mobile.is_on_air(cell)]
     names = [cell.name.removesuffix("-no-policy-star-155") for cell in wired]
     assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
     assert {f"{heuristic}-{count}-idle" for heuristic in ("delayed", "adaptive-1998")

@@ -1,0 +1,78 @@
+"""Datagrams between two hosts are put together of a capture's fragments, opened where a tunnel is.
+
+Of each only its head is needed, and whether all of it was there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from measure.pcap import CapturedFrame
+
+_IPV4, _ESP = 0x0800, 50
+_MORE, _OFFSET = 0x2000, 0x1FFF
+
+
+@dataclass
+class HostDatagram:
+    """An IP datagram by its fragments: when the first came, whose it is, and how it begins.
+
+    `bytes` are those behind the IP headers that came, `length` what there is of them in all (0:
+    unknown, the last fragment is missing).
+    """
+
+    at_s: float
+    source: str
+    target: str
+    protocol: int
+    number: int
+    head: bytes = b""
+    bytes: int = 0
+    length: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every fragment came."""
+        return bool(self.length) and self.bytes == self.length
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Of UDP or TCP, from and to."""
+        return int.from_bytes(self.head[:2]), int.from_bytes(self.head[2:4])
+
+
+def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterator[HostDatagram]:
+    """All datagrams from one of the hosts (by name, their addresses) to the other, in order."""
+    made: dict[bytes, HostDatagram] = {}
+    ends = {ipaddress.IPv4Address(address).packed for address in hosts.values()}
+    for frame in frames:
+        packet = frame.payload
+        if frame.kind != _IPV4 or packet[9] == _ESP or {packet[12:16], packet[16:20]} != ends:
+            continue
+        key = packet[4:6] + packet[9:10] + packet[12:20]
+        place = int.from_bytes(packet[6:8])
+        # A number is used again only when the datagram before is long over.
+        if not place & _OFFSET and (key not in made or made[key].head):
+            if key in made:
+                yield made.pop(key)
+            made[key] = HostDatagram(frame.at_s, _text(packet[12:16]), _text(packet[16:20]),
+                                     packet[9], int.from_bytes(packet[4:6]))
+        if key in made:
+            _take(made[key], packet, place)
+    yield from made.values()
+
+
+def _take(datagram: HostDatagram, packet: bytes, place: int) -> None:
+    start, offset = (packet[0] & 15) * 4, 8 * (place & _OFFSET)
+    size = int.from_bytes(packet[2:4]) - start
+    datagram.bytes += size
+    if not offset:
+        datagram.head = packet[start:]
+    if not place & _MORE:
+        datagram.length = offset + size
+
+
+def _text(address: bytes) -> str:
+    return str(ipaddress.IPv4Address(address))

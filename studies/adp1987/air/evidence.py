@@ -1,0 +1,151 @@
+"""What must hold over the air: the channel is there, through a move too, and nothing is beside it.
+
+From captures at both ends, opened where a tunnel hides what is in it. What came, and what did not,
+both programs' logs and both captures have to say alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import esp, on_air, pcap
+from measure.observed import Check
+from protocols.adp.packets import HEADER, Flag
+from studies.adp1987.air.datagrams import HostDatagram, between
+from studies.adp1987.air.phases import AirPhases
+from studies.adp1987.evidence import OWNER, shows
+from studies.adp1987.payload import PIECE_BYTES, Payload
+from studies.adp1987.realtime.carriers import PORT
+from studies.adp1987.sniffed import PROTOCOL
+
+_TCP, _UDP = 6, 17
+
+
+@dataclass(frozen=True)
+class AirTraffic:
+    """Both ends' captures: datagrams of alpha's and of beta's, where they were captured.
+
+    `showing` of the `frames` of the proof's capture at beta have a piece of a payload in them.
+    """
+
+    protocol: str
+    at_alpha: Sequence[HostDatagram]
+    at_beta: Sequence[HostDatagram]
+    alpha: str
+    showing: int
+    frames: int
+
+    def own(self, datagram: HostDatagram) -> bool:
+        """Whether it is the protocol's that is judged."""
+        return datagram.protocol == _UDP and PORT in datagram.ports if self.protocol == "none" \
+            else datagram.protocol == PROTOCOL
+
+    @property
+    def sent(self) -> list[HostDatagram]:
+        """Alpha's, as she sent them."""
+        return [one for one in self.at_alpha if one.source == self.alpha and self.own(one)]
+
+    @property
+    def missing(self) -> list[HostDatagram]:
+        """Of them those that did not come to beta, or not wholly."""
+        came = {one.number for one in self.at_beta
+                if one.source == self.alpha and self.own(one) and one.is_whole}
+        return [one for one in self.sent if one.number not in came]
+
+    @property
+    def shaking(self) -> list[HostDatagram]:
+        """Both ends' that ask for the channel or acknowledge it, at alpha."""
+        return [] if self.protocol == "none" else [
+            one for one in self.at_alpha if self.own(one) and _establishes(one)]
+
+    def messages(self, datagrams: Sequence[HostDatagram]) -> int:
+        """User messages in datagrams: what an ADP message's header counts, or one in each."""
+        return len(datagrams) if self.protocol == "none" else sum(
+            int.from_bytes(one.head[2:4]) for one in datagrams)
+
+
+def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
+           hosts: Mapping[str, str]) -> AirTraffic:
+    """Read the captures; `hosts` are their addresses. Raises MeasureError."""
+    keys, pieces = on_air.esp_keys(raw), payload.pieces()
+    ends = {host: [frame for part in ("proof", "later")
+                   for frame in esp.opened(pcap.frames(out / f"{part}-{host}.pcap"), keys)]
+            for host in hosts}
+    proof = list(esp.opened(pcap.frames(out / "proof-beta.pcap"), keys))
+    return AirTraffic(protocol, list(between(ends["alpha"], hosts)),
+                      list(between(ends["beta"], hosts)), hosts["alpha"],
+                      sum(shows(frame.payload, pieces) for frame in proof), len(proof))
+
+
+def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
+    """All that must hold of the layer; the network's layers are `on_air`'s to check."""
+    yield _intact(phases)
+    yield _accounted(seen, phases)
+    yield _carried(seen, phases)
+    beside = [one for end in (seen.at_alpha, seen.at_beta) for one in end
+              if not seen.own(one) and _is_beside(one)]
+    yield Check("nothing-else", bool(seen.sent) and not beside, (
+        f"{len(seen.sent)} datagrams of its own captured where they are sent, {len(beside)} others "
+        "that carry data"))
+    if seen.protocol != "none":
+        yield from _channel(seen, phases)
+    yield Check("private", (seen.showing > 0) is (scope != "all"), (
+        f"{seen.showing} of {seen.frames} packets captured whole show {PIECE_BYTES} bytes of a "
+        "payload"))
+
+
+def _establishes(datagram: HostDatagram) -> bool:
+    return bool(datagram.head[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE))
+
+
+def _is_beside(datagram: HostDatagram) -> bool:
+    """Whether it could carry messages: the network's own signalling is known by its ports."""
+    return datagram.protocol in (_TCP, PROTOCOL) or (
+        datagram.protocol == _UDP and PORT in datagram.ports)
+
+
+def _intact(phases: AirPhases) -> Check:
+    """What arrives is what was handed over, in its order; what does not is `_accounted`'s."""
+    lost = {name: len(phase.lost) for name, phase in phases.by_name.items()}
+    return Check("intact", not phases.wrong and sum(lost.values()) < phases.count, (
+        f"{phases.count} messages handed over, {phases.wrong} arrived as others or out of order; "
+        + ", ".join(f"{count} lost of {name}" for name, count in lost.items())))
+
+
+def _accounted(seen: AirTraffic, phases: AirPhases) -> Check:
+    """What the logs lack is what the captures lack at the other end."""
+    missing = seen.missing
+    lost = sum(len(phase.lost) for phase in phases.by_name.values())
+    return Check("accounted", lost == seen.messages(missing), (
+        f"{lost} messages did not arrive, {seen.messages(missing)} were in the {len(missing)} "
+        f"datagrams of {len(seen.sent)} that the capture at the other end lacks"))
+
+
+def _carried(seen: AirTraffic, phases: AirPhases) -> Check:
+    """All messages, and all of their bytes, are in the protocol's own datagrams."""
+    carried = sum(one.bytes for one in seen.sent)
+    counted = seen.messages(seen.sent)
+    return Check("carried", carried >= phases.user_bytes and counted == phases.count, (
+        f"{carried} bytes and {counted} messages in its datagrams, {phases.user_bytes} and "
+        f"{phases.count} of the trace"))
+
+
+def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
+    later = [one for one in seen.shaking if one.at_s >= phases.latency_s]
+    yield Check("handshake", len(seen.shaking) > 1 and not later, (
+        f"{len(seen.shaking)} packets with a request or an acknowledgement captured, {len(later)} "
+        "of them after the first phase"))
+    channels = {one.head[4:12] for one in seen.at_beta if seen.own(one)}
+    # In 1987 the number is at the end, encrypted.
+    numbers = [int.from_bytes(one.head[HEADER:HEADER + 8]) for one in seen.sent
+               if not _establishes(one)] if seen.protocol == "adp" else []
+    again = sum(after <= before for before, after in itertools.pairwise(numbers))
+    yield Check("sessions", len(channels) == 1 and not again, (
+        f"{len(channels)} channel captured, {again} sequence numbers that did not rise"))
+    known = [note for note in phases.notes if note[0] == "authenticated"
+             and note[1]["owner"] == OWNER]
+    yield Check("owner", len(known) == 1, f"{OWNER} was authenticated {len(known)} times")

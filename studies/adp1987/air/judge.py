@@ -1,0 +1,97 @@
+"""The judge of cells over the air: times from logs, bytes and losses from captures, and proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from measure import judging, on_air, points
+from measure.observed import Observed
+from measure.record import CheckRecord
+from studies.adp1987.air import evidence, phases
+from studies.adp1987.air.evidence import AirTraffic
+from studies.adp1987.air.phases import AirPhases
+from studies.adp1987.body import Measured
+from studies.adp1987.payload import Payload
+from studies.study import Judged, Repetition
+from topologies.model import Scenario
+
+_RECORDED_RAW = ("stamps", "processor_s", "failure", "parts")
+_FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
+          "throughput.json")
+
+
+def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
+    """What the repetition came to. Raises MeasureError, OSError."""
+    out, cell = repetition.out, repetition.cell
+    raw = json.loads((out / "raw.json").read_text())
+    circumstances: dict[str, Any] = {
+        "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
+        "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
+    scenario: Scenario = cell.value("scenario")
+    payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
+    logged = phases.read(out, raw, payload)
+    seen = evidence.gather(out, task["protocol"], raw, payload, _addresses(scenario))
+    checks = [CheckRecord(**asdict(check))
+              for check in evidence.checks(seen, logged, task["scope"])]
+    policy = cell.value("policy")
+    network = on_air.observed(policy, scenario, out, raw, repetition.secrets)
+    checks += on_air.proven(policy, network)
+    reasons = [*judging.unproven(checks),
+               *judging.lost({"captures": circumstances["captures"]})]
+    measured = _measured(logged, seen, raw, _air_bytes(network, raw))
+    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
+                  **circumstances)
+
+
+def _addresses(scenario: Scenario) -> Mapping[str, str]:
+    nodes = scenario.network.nodes
+    return {"alpha": nodes[scenario.peer].address, "beta": nodes[scenario.mobile_node].address}
+
+
+def _air_bytes(network: Observed, raw: Mapping[str, Any]) -> int:
+    """Bytes of the air's data frames, headers and repetitions included, of the second phase."""
+    stamps = raw["stamps"]
+    return sum(packet.length - packet.radiotap_bytes
+               for packet in network.packets(f"{points.TRAFFIC}-air")
+               if packet.is_data and stamps["latency"] <= packet.time_s < stamps["throughput"])
+
+
+def _measured(logged: AirPhases, seen: AirTraffic, raw: Mapping[str, Any],
+              air_bytes: int) -> Measured:
+    latency, throughput = logged.by_name["latency"], logged.by_name["throughput"]
+    waits = latency.waits_s
+    came_ns = [at_ns for at_ns in throughput.delivered_ns if at_ns is not None]
+    lasted_s = (max(came_ns) - throughput.due_ns[0]) / 1e9 if came_ns else None
+    came = _bytes(throughput.arrivals) - sum(throughput.arrivals[n][1] for n in throughput.lost)
+    rate = came / lasted_s if lasted_s else None
+    span_s = latency.arrivals[-1][0]
+    offered = _bytes(latency.arrivals) / span_s if span_s else None
+    left_s, answered_s = on_air.handoff(raw)
+    missing = seen.missing
+    by_handoff = seen.messages([one for one in missing if left_s <= one.at_s <= answered_s])
+    return Measured(
+        throughput_bytes_per_s=rate, messages_per_s=len(came_ns) / lasted_s if lasted_s else None,
+        latency_s=fmean(waits) if waits else None,
+        latency_median_s=median(waits) if waits else None,
+        latency_deviation_s=pstdev(waits) if waits else None,
+        establishment_s=_establishment_s(seen), offered_bytes_per_s=offered,
+        wire_bytes_per_byte=air_bytes / _bytes(latency.arrivals),
+        overloaded=rate is not None and offered is not None and offered > rate,
+        handoff_s=on_air.handoff_took_s(raw), lost_by_handoff=by_handoff,
+        lost_otherwise=seen.messages(missing) - by_handoff, latencies_s=waits)
+
+
+def _establishment_s(seen: AirTraffic) -> float | None:
+    """From the first to the last datagram that establishes, at who asked; None without any."""
+    shaking = seen.shaking
+    return shaking[-1].at_s - shaking[0].at_s if len(shaking) > 1 else None
+
+
+def _bytes(arrivals: Sequence[Any]) -> int:
+    return sum(size for _, size, _ in arrivals)

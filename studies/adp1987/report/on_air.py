@@ -1,0 +1,61 @@
+"""The channel over policies on the air: what each protocol takes and gives beside none."""
+
+from __future__ import annotations
+
+from analysis.cells import Cells, Ids
+from analysis.numbers import NOTHING, exact, observed
+from analysis.table import Column, Entry, Table
+from studies.adp1987 import design
+from studies.adp1987.body import ESTABLISHMENT, LATENCY, THROUGHPUT, WIRE_BYTES
+from studies.adp1987.report.paper_tables import column
+from studies.adp1987.report.ranking import mean
+from studies.mobile import NO_POLICY
+
+_METRICS = {THROUGHPUT: "throughput", LATENCY: "latency", ESTABLISHMENT: "establishment",
+            WIRE_BYTES: "air bytes a byte"}
+_NAMED = ("trace", "policy", "scenario", "protocol", "queue")
+_LOST = {"lost_by_handoff": "Lost by the handoff", "lost_otherwise": "otherwise"}
+_NOTES = (
+    ("Throughput: as fast as the other end counts, after the handoff where there is one, with two "
+     "messages of ADP under way, or 16 of UDP. None: a datagram a message, by UDP. Latency: of "
+     "urgent messages. Air bytes: of data frames, on every hop, a byte of user data."),
+    ("Lost: user messages in datagrams that the capture at the peer has, and the one at the mobile "
+     "node has not; by the handoff are those sent between leaving home and the first packet "
+     "answered away. The rest found no room at an access point, or no way through the air."))
+
+
+def table(cells: Cells) -> Table | None:
+    """A row a cell on the air; None where there is none."""
+    rows = [_row(cells, ids) for ids in cells.results.cells
+            if _levels(cells, ids).get("policy", NO_POLICY) != NO_POLICY]
+    if not rows:
+        return None
+    return Table("table-on-air", "The channel over policies on the air", (
+        *(Column(name, name.capitalize()) for name in _NAMED), *(
+            column(metric, title=title) for metric, title in _METRICS.items()),
+        Column("throughput_share", "throughput, of none's", "%", 100, 0),
+        *(Column(name, title, "messages", digits=1) for name, title in _LOST.items()),
+        Column("handoff_s", "Handoff", "ms", 1e3, 0)), tuple(rows),
+        "From a scenario's peer to its mobile node, which moves amid the trace where the scenario "
+        "roams.", _NOTES, clock=cells.results.clock)
+
+
+def _levels(cells: Cells, ids: Ids) -> dict[str, str]:
+    return dict(zip(cells.results.names, ids, strict=True))
+
+
+def _row(cells: Cells, ids: Ids) -> tuple[Entry, ...]:
+    levels = _levels(cells, ids)
+    named = [Entry(levels[name]) for name in _NAMED]
+    further = [observed(cells.mean_of_any(metric.name, ids)) for metric in _METRICS]
+    lost = [observed(cells.mean_of_any(name, ids)) for name in (*_LOST, "handoff_s")]
+    return (*named, *further, _share(cells, ids), *lost)
+
+
+def _share(cells: Cells, ids: Ids) -> Entry:
+    """The throughput of that without protection, under the same policy in the same scenario."""
+    levels = _levels(cells, ids)
+    [beside] = [row for row in design.on_air(
+        levels["trace"], levels["policy"], levels["scenario"], None) if "none" in row]
+    reference, own = mean(cells, (THROUGHPUT.name, *beside)), mean(cells, (THROUGHPUT.name, *ids))
+    return exact(own / reference) if own is not None and reference else NOTHING
