@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CENTRE = [130, 122], RADIUS = 88, FROM = 135, SWEEP = 270;
-const STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
+const PARTS = 100, STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
 
 const angle = (level) => (FROM + SWEEP * level) * Math.PI / 180;
 const point = (level, radius) => [CENTRE[0] + radius * Math.cos(angle(level)),
@@ -53,7 +53,10 @@ export class Dial {
       const [x, y] = point(level, RADIUS - 37);
       made(this.svg, "text", { class: "scale", x, y: y + 3.5 }).textContent = String(100 * level);
     }
-    this.reached = made(this.svg, "path", { class: "reached" });
+    // In parts: of one arc, all would be drawn anew for each per cent.
+    this.reached = Array.from({ length: PARTS }, (_, part) => made(this.svg, "path", {
+      class: "reached", d: arc(part / PARTS, (part + 1.1) / PARTS, RADIUS - 9), visibility: "hidden" }));
+    this.reachedTo = 0;
     this.floor = made(this.svg, "line", { class: "floor" });
     this.floorWord = made(this.svg, "text", { class: "floor-word" });
     this.floorWord.textContent = "floor";
@@ -148,14 +151,22 @@ export class Dial {
     if (this.below.textContent !== below) this.below.textContent = below;
     const visibility = level === null ? "hidden" : "visible";
     set(this.needle, { visibility });
-    set(this.reached, { visibility });
+    this.reach(level ?? 0);
     if (level !== null) {
       const [x, y] = point(level, RADIUS - 11);
       const [x1, y1] = point(level - 0.022, RADIUS - 27), [x2, y2] = point(level + 0.022, RADIUS - 27);
       set(this.needle, { d: `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z` });
-      set(this.reached, { d: arc(0, level, RADIUS - 9) });
     }
     this.place();
+  }
+
+  // Show the arc up to a level: only what has been passed since changes.
+  reach(level) {
+    const to = Math.round(PARTS * level), [from, end] = [this.reachedTo, to].sort((a, b) => a - b);
+    for (const part of this.reached.slice(from, end)) {
+      part.setAttribute("visibility", to > this.reachedTo ? "visible" : "hidden");
+    }
+    this.reachedTo = to;
   }
 
   place() {
