@@ -47,6 +47,8 @@ class Serving:
         self._later: list[tuple[int, int, list[Effect]]] = []
         self._order = itertools.count()
         self._started = False
+        #: When the server has to be reminded of the time, as it was before the last wait.
+        self._tick_ns: int | None = None
         self._loop = Loop(self._clock, self._obey)
 
     def run(self) -> None:
@@ -62,8 +64,7 @@ class Serving:
                 self._feed()
                 self._work(self._clock.now_ns())
                 self._perform_due()
-                due_ns = self._server.deadline_ns()
-                if due_ns is not None and due_ns <= self._clock.now_ns():
+                if self._tick_ns is not None and self._tick_ns <= self._clock.now_ns():
                     self._perform(self._server.tick(self._clock.now_ns()))
 
     def _obey(self, command: dict[str, Any]) -> None:
@@ -73,7 +74,8 @@ class Serving:
             self._loop.say("error", reason=f"unknown command {command!r}")
 
     def _due_ns(self) -> int | None:
-        times = [self._server.deadline_ns()]
+        self._tick_ns = self._server.deadline_ns()
+        times = [self._tick_ns]
         times += [feed.due_ns for name, feed in self._feeds.items()
                   if feed.item is not None and self._server.has_room(name)]
         times += [self._later[0][0]] if self._later else []
