@@ -108,10 +108,10 @@ export class Card {
         percent(this.dial.isHeld ? this.dial.wish.high : wish.high)}` });
     this.settings(wish, setting, isEnabled);
     for (const { strip, value, drawn } of this.strips) {
+      if (now === null || !drawn.draw(client.history, now)) continue;
       const latest = point?.[strip.key] ?? null;
       const shown = latest === null ? "–" : strip.unit === "share" ? percent(latest) : String(latest);
       if (value.textContent !== shown) value.textContent = shown;
-      if (now !== null) drawn.draw(client.history, now);
     }
   }
 

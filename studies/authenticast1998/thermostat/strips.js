@@ -1,9 +1,9 @@
-// Strips: what a client's level, lag and retention were over the last minute, in columns of half a
-// second. Each is drawn once a column: nothing of it changes between, and drawing is what a page costs.
+// Strips: what a client's level, lag and retention were over the last minute, in columns of a second.
+// Each is drawn once a column: drawing is what a page costs, and dials show what is now.
 
 import { WINDOW_S } from "./model.js";
 
-const COLUMN_S = 0.5, COLUMNS = WINDOW_S / COLUMN_S, HEIGHT = 40, PAD = 3;
+const COLUMN_S = 1, COLUMNS = WINDOW_S / COLUMN_S, HEIGHT = 40, PAD = 3;
 const column = (at) => Math.floor(at / COLUMN_S);
 const last = (points, key) => points.at(-1)[key];
 
@@ -21,11 +21,12 @@ export class Strip {
     for (const name of ["band", "limit", "line", "latest"]) this[name] = svg.querySelector(`.${name}`);
   }
 
+  // Whether there was something new.
   draw(history, now) {
     const end = column(now);
     // What is past may become another one: in a replay, and where a page comes back.
     const seen = `${end} ${history.length ? column(history[0].at) : ""}`;
-    if (this.drawn === seen) return;
+    if (this.drawn === seen) return false;
     this.drawn = seen;
     const columns = this.columns(history, end);
     const values = columns.map(({ points }) => this.strip.of(points, this.strip.key));
@@ -35,9 +36,11 @@ export class Strip {
     const y = (value) => (HEIGHT - PAD - value / top * (HEIGHT - 2 * PAD)).toFixed(1);
     const line = columns.map(({ x }, place) => `${x} ${y(values[place])}`);
     put(this.line, line.length ? `M${line.join("L")}` : "");
-    put(this.latest, line.length ? `M${line.at(-1)}h0` : "");
+    // Within the strip, whose end cuts it off.
+    put(this.latest, line.length ? `M${columns.at(-1).x - 1} ${y(values.at(-1))}h0` : "");
     put(this.limit, limit ? `M0 ${y(limit)}H${COLUMNS}` : "");
     if (this.strip.has_range) put(this.band, range(columns, y));
+    return true;
   }
 
   // Where there is something to show: the column's place, and its points.
