@@ -27,7 +27,6 @@ from studies.authenticast1998 import programs
 from studies.authenticast1998.thermostat.watching import Watching
 from topologies.model import Scenario, from_json
 
-_TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
 #: Whole packets at the clients; at the server, what tells packets apart and whose they are.
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
@@ -164,7 +163,7 @@ class Workload:
         """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            task["trace"] or _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+            task["trace"] or programs.TRACE.read_text().split(), task["asked"]["frames"], seed)))
         address = self._address("server")
         server = programs.server(
             task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+#: Frames of the video that ships.
+TRACE = Path(__file__).parent / "mpeg1.csv"
 PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
 #: The negative control that the workload does in the machine, on the air.
 AROUND_THE_TUNNEL = "around-the-tunnel"
