@@ -69,13 +69,14 @@ def signed_pps(asked: Mapping[str, Any], device: Mapping[str, Any]) -> float:
         else work["dsa-512-sign"]["seconds"]
     packet_s: float = sign_s + asked["payload_bytes"] / work["sha1"]["bytes_per_s"]
     processors: int = device.get("processors", 1)
-    return float(processors / packet_s)
+    return processors / packet_s
 
 
 def demand_pps(asked: Mapping[str, Any]) -> float:
     """Packets a second of the video that ships."""
     sizes = [int(line.partition(",")[2]) for line in TRACE.read_text().split()]
-    packets = sum(-(-size // asked["payload_bytes"]) for size in sizes)
+    payload_bytes: int = asked["payload_bytes"]
+    packets = sum(-(-size // payload_bytes) for size in sizes)
     return FRAMES_PER_S * packets / len(sizes)
 
 
