@@ -170,7 +170,7 @@ def test_the_floor_holds_at_once():
 
 
 def test_the_level_now_is_of_the_setting_now():
-    """Two trees after a change it is 1, though most packets of the last second were not verified."""
+    """Two trees after a change it is 1, whatever was verified in the second before."""
     ends = Ends(wish(level=0.05)).start()
     ends.stream(90)
     account = ends.client.receiver.account
