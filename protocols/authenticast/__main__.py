@@ -8,7 +8,7 @@ from pathlib import Path
 from protocols.authenticast import receive, serve
 from protocols.authenticast.config import ALGORITHMS
 from protocols.authenticast.crypto import UnusableKey, generate
-from protocols.authenticast.loop import say
+from protocols.authenticast.events import say
 from protocols.authenticast.processor import MissingCost
 from protocols.fields import ConfigError
 

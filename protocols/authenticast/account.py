@@ -162,6 +162,7 @@ class Account:
     _last: int = -1
     _recent: deque[tuple[int, bool]] = field(default_factory=deque)
     _recent_verified: int = 0
+    _last_level: float = 1.0
 
     @property
     def processed(self) -> int:
@@ -170,8 +171,17 @@ class Account:
 
     @property
     def level(self) -> float:
-        """The share of the last second's packets that was verified before they were processed."""
-        return self._recent_verified / len(self._recent) if self._recent else 1.0
+        """The share of the last second's packets that was verified before they were processed.
+
+        Since the last change of setting, where that was less than a second ago.
+        """
+        return self._recent_verified / len(self._recent) if self._recent else self._last_level
+
+    def begin_level(self) -> None:
+        """Another setting is in force: what was verified by the last one says nothing of it."""
+        self._last_level = self.level
+        self._recent.clear()
+        self._recent_verified = 0
 
     def settle(self, packet: Data, fate: Fate, now_ns: int) -> int:
         """Book a packet's fate; returns the width of the hole before it (a gap of type 2)."""

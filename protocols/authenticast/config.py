@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from protocols.authenticast.asking import ClientPolicy
+from protocols.authenticast.clock import WallClock, take_clock
 from protocols.authenticast.controllers.balance import Balanced
 from protocols.authenticast.controllers.blend1998 import (
     Blend1998,
@@ -81,6 +82,7 @@ class ServerConfig:
     device: ModelledProcessor
     start_with: int
     seed: int | None
+    clock: Callable[[], WallClock]
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class ClientConfig:
     series: Path | None
     device: ModelledProcessor
     seed: int | None
+    clock: Callable[[], WallClock]
 
 
 def load_server(path: Path) -> ServerConfig:
@@ -119,7 +122,7 @@ def load_server(path: Path) -> ServerConfig:
         reader.take("address", address), reader.take("port", _PORT), policy,
         _controller(reader), _source(reader.inner("source"), path.parent),
         _device(reader.inner("device", {})), reader.take("start_with", whole(1, 1000), 1),
-        _seed(reader))
+        _seed(reader), take_clock(reader.inner("clock", {})))
     reader.end()
     return config
 
@@ -138,7 +141,7 @@ def load_client(path: Path) -> ClientConfig:
         (server.take("address", address), server.take("port", whole(1, 65535))), policy,
         reader.take("receive_buffer_bytes", none_or(whole(2048, 1 << 30)), None),
         reader.take("series", none_or(lambda value: path.parent / text(value)), None),
-        _device(reader.inner("device", {})), _seed(reader))
+        _device(reader.inner("device", {})), _seed(reader), take_clock(reader.inner("clock", {})))
     server.end()
     reader.end()
     return config

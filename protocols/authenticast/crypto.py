@@ -7,6 +7,7 @@ signature of a message is charged as `hash` of its bytes and the operation on th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ class SigningKey:
     bits: int
     private: Private
 
-    @property
+    @functools.cached_property
     def public(self) -> VerifyingKey:
         """The other half."""
         return VerifyingKey(self.algorithm, self.bits, self.private.public_key())

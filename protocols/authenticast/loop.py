@@ -6,65 +6,22 @@ import json
 import os
 import random
 import secrets
-import selectors
+import select
 import signal
 import socket
 import stat
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_EPOCH_NS = time.time_ns() - time.monotonic_ns()
-_MAX_WAIT_S = 3600.0
-
-
-def now_ns() -> int:
-    """Nanoseconds since 1970 that never jump: wall clock at the start plus what has passed."""
-    return _EPOCH_NS + time.monotonic_ns()
+from protocols.authenticast.clock import WallClock
+from protocols.authenticast.events import say
+from protocols.authenticast.port import Port
 
 
 def random_bytes(seed: int | None) -> Callable[[int], bytes]:
     """The system's random bytes; those of a seed are repeatable, and so no secret."""
     return secrets.token_bytes if seed is None else random.Random(seed).randbytes  # noqa: S311
-
-
-def wait_until(due_ns: int) -> None:
-    """Sleep; not at all where the time is past."""
-    left_ns = due_ns - now_ns()
-    if left_ns > 0:
-        time.sleep(left_ns / 1e9)
-
-
-def say(event: str, **fields: object) -> None:
-    """One event to who started the program, with the wall clock's time."""
-    try:
-        sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody listens any more; the stream goes on.
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the program's end
-
-
-def bind(address: str, port: int) -> socket.socket:
-    """A UDP socket that never blocks. Raises OSError."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    try:
-        bound.bind((address, port))
-    except OSError:
-        bound.close()
-        raise
-    return bound
-
-
-def send(through: socket.socket, payload: bytes, to: tuple[str, int]) -> None:
-    """A datagram; one that the system refuses is lost, as any may be."""
-    try:
-        through.sendto(payload, to)
-    except OSError as error:
-        say("error", reason=f"{to[0]}: {error.strerror}")
 
 
 def _is_conversation(descriptor: int) -> bool:
@@ -77,12 +34,12 @@ def _is_conversation(descriptor: int) -> bool:
 
 
 class Loop:
-    """Waits for what is readable and for the next time; signals and the end of input end it."""
+    """Waits for ports and for the next time; signals and the end of input end it."""
 
-    def __init__(self, command: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, clock: WallClock, command: Callable[[dict[str, Any]], None]) -> None:
+        self._clock = clock
         self._command = command
-        # To the microsecond: epoll and poll wait for whole milliseconds.
-        self._selector = selectors.SelectSelector()
+        self._ports: list[Port] = []
         self._buffer = b""
         self.ended = False
         self._wake, self._wakes = socket.socketpair()
@@ -91,11 +48,8 @@ class Loop:
         signal.set_wakeup_fd(self._wakes.fileno())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.end())
-        self._selector.register(self._wake, selectors.EVENT_READ)
         # A file or /dev/null has no commands, and would always seem to be at its end.
         self._has_input = _is_conversation(0)
-        if self._has_input:
-            self._selector.register(0, selectors.EVENT_READ)
 
     def __enter__(self) -> Self:
         return self
@@ -103,27 +57,38 @@ class Loop:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         signal.set_wakeup_fd(-1)
-        self._selector.close()
         self._wake.close()
         self._wakes.close()
 
-    def watch(self, readable: socket.socket) -> None:
+    def watch(self, port: Port) -> None:
         """Return from `wait` when this can be read."""
-        self._selector.register(readable, selectors.EVENT_READ)
+        self._ports.append(port)
 
     def end(self) -> None:
         """Leave after what is being done."""
         self.ended = True
 
-    def wait(self, due_ns: int | None) -> set[object]:
-        """What is readable, at the latest when a time has come; commands are obeyed here."""
-        wait_s = _MAX_WAIT_S if due_ns is None else max(0.0, (due_ns - now_ns()) / 1e9)
-        ready: set[object] = {key.fileobj for key, _ in self._selector.select(wait_s)}
-        if self._wake in ready:
+    def say(self, event: str, at_ns: int | None = None, **fields: object) -> None:
+        """An event, with the clock's time."""
+        say(event, (self._clock.now_ns() if at_ns is None else at_ns) / 1e9, **fields)
+
+    def wait(self, due_ns: int | None) -> set[Port]:
+        """What can be read, at the latest when a time has come; commands are obeyed here."""
+        times = [due_ns, *(port.due_ns() for port in self._ports)]
+        due_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
+        watched = [port for port in self._ports if not port.is_ahead]
+        # To the microsecond: epoll and poll wait for whole milliseconds.
+        sources: list[socket.socket | int] = [self._wake, *(port.socket for port in watched)]
+        sources += [0] if self._has_input else []
+        readable, _, _ = select.select(sources, [], [], self._clock.wait_s(due_ns))
+        self._clock.look()
+        if self._wake in readable:
             self._wake.recv(64)
-        if self._has_input and 0 in ready:
+        if self._has_input and 0 in readable:
             self._read()
-        return ready
+        for port in self._ports:
+            port.flush()
+        return {port for port in self._ports if port.is_ahead or port.socket in readable}
 
     def _read(self) -> None:
         data = os.read(0, 65536)
@@ -139,4 +104,4 @@ class Loop:
             if isinstance(command, dict):
                 self._command(command)
             else:
-                say("error", reason="a command is a JSON object on a line of its own")
+                self.say("error", reason="a command is a JSON object on a line of its own")

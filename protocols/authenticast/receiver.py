@@ -104,6 +104,7 @@ class Receiver:
         self.exposure.change(self.level, self._permitted, now_ns)
         if change.setting.scheme is not Scheme.PERCENTAGE:
             return []
+        self.account.begin_level()
         # Each packet of a bundle is signed, too: whoever lags catches up with these at once.
         released = [packet for opener in self._epochs.openers()
                     if isinstance(opener, DelayedOpener) for packet in opener.release()]
@@ -264,10 +265,13 @@ class Receiver:
         effects: list[Effect] = []
         for packet, judged in verdicts:
             fate = self._believe(packet, judged)
+            is_first = fate is Fate.VERIFIED and self._epochs.confirm(packet)
+            if is_first and packet.scheme is not Scheme.PERCENTAGE:
+                self.account.begin_level()
             hole = self.account.settle(packet, fate, now_ns)
             if hole:
                 effects.append(Note("hole", {"before": packet.sequence, "missing": hole}))
-            if fate is Fate.VERIFIED and self._epochs.confirm(packet):
+            if is_first:
                 effects.append(Note("epoch", {
                     "epoch": packet.epoch, "sequence": packet.sequence,
                     "scheme": packet.scheme.name.lower(),

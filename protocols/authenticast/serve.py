@@ -12,14 +12,14 @@ from typing import Any
 from protocols.authenticast.config import ServerConfig, load_server
 from protocols.authenticast.crypto import Crypto
 from protocols.authenticast.effects import Effect, Note, Send
-from protocols.authenticast.loop import Loop, bind, now_ns, random_bytes, say, send
+from protocols.authenticast.loop import Loop, random_bytes
+from protocols.authenticast.port import Port
 from protocols.authenticast.processor import Processor
 from protocols.authenticast.server import Server
 from protocols.authenticast.source import Item
 
-_MAX_DATAGRAM = 65535
 # Datagrams read before the streams get their turn again.
-_AT_ONCE = 16
+_AT_ONCE = 64
 
 
 @dataclass
@@ -36,41 +36,46 @@ class Serving:
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
+        self._clock = config.clock()
         self._processor = Processor(config.device.costs, config.device.count, config.device.steal,
-                                    now_ns())
+                                    self._clock.now_ns())
         self._server = Server(config.policy, Crypto(self._processor.charge,
                                                     config.device.charged_as),
                               random_bytes(config.seed), config.controller)
-        self._socket = bind(config.address, config.port)
+        self._port = Port(self._clock, config.address, config.port)
         self._feeds: dict[str, _Feed] = {}
         self._later: list[tuple[int, int, list[Effect]]] = []
         self._order = itertools.count()
         self._started = False
-        self._loop = Loop(self._obey)
+        #: When the server has to be reminded of the time, as it was before the last wait.
+        self._tick_ns: int | None = None
+        self._loop = Loop(self._clock, self._obey)
 
     def run(self) -> None:
         """Until a signal, `stop` or the end of input."""
-        with self._loop as loop, self._socket:
-            loop.watch(self._socket)
-            say("ready", address=self._config.address, port=self._socket.getsockname()[1])
+        with self._loop as loop, self._port:
+            loop.watch(self._port)
+            loop.say("ready", address=self._config.address, port=self._port.number)
             while not loop.ended:
-                if self._socket in loop.wait(self._due_ns()):
+                if self._port in loop.wait(self._due_ns()):
                     self._read()
+                # What waited goes first, and began when a processor was free for it.
+                self._work(self._processor.free_ns())
                 self._feed()
-                self._work()
+                self._work(self._clock.now_ns())
                 self._perform_due()
-                due_ns = self._server.deadline_ns()
-                if due_ns is not None and due_ns <= now_ns():
-                    self._perform(self._server.tick(now_ns()))
+                if self._tick_ns is not None and self._tick_ns <= self._clock.now_ns():
+                    self._perform(self._server.tick(self._clock.now_ns()))
 
     def _obey(self, command: dict[str, Any]) -> None:
         if command == {"do": "stop"}:
             self._loop.end()
         else:
-            say("error", reason=f"unknown command {command!r}")
+            self._loop.say("error", reason=f"unknown command {command!r}")
 
     def _due_ns(self) -> int | None:
-        times = [self._server.deadline_ns()]
+        self._tick_ns = self._server.deadline_ns()
+        times = [self._tick_ns]
         times += [feed.due_ns for name, feed in self._feeds.items()
                   if feed.item is not None and self._server.has_room(name)]
         times += [self._later[0][0]] if self._later else []
@@ -78,30 +83,31 @@ class Serving:
         return min((time for time in times if time is not None), default=None)
 
     def _read(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                datagram, source = self._socket.recvfrom(_MAX_DATAGRAM)
-            except BlockingIOError:
-                return
-            except ConnectionRefusedError:
-                continue  # a client is gone; its silence will end the stream
-            self._after(self._server.message(datagram, source, now_ns()))
+        arrivals = list(itertools.takewhile(
+            lambda arrival: arrival is not None,
+            (self._port.receive() for _ in range(_AT_ONCE))))
+        # Of several that arrived at once, the kernel may have any first.
+        for arrival in sorted(filter(None, arrivals),
+                              key=lambda arrival: (arrival.arrived_ns, arrival.source)):
+            self._after(self._server.message(arrival.datagram, arrival.source,
+                                             self._clock.now_ns()), self._clock.now_ns())
 
-    def _after(self, effects: list[Effect]) -> None:
+    def _after(self, effects: list[Effect], started_ns: int) -> None:
         """Carry out when the processor is done with it."""
-        due_ns = self._processor.settle(now_ns())
+        due_ns = self._processor.settle(started_ns)
         heapq.heappush(self._later, (due_ns, next(self._order), effects))
 
     def _perform_due(self) -> None:
-        while self._later and self._later[0][0] <= now_ns():
-            self._perform(heapq.heappop(self._later)[2])
+        while self._later and self._later[0][0] <= self._clock.now_ns():
+            due_ns, _, effects = heapq.heappop(self._later)
+            self._perform(effects, self._clock.since(due_ns))
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def _perform(self, effects: list[Effect], at_ns: int | None = None) -> None:
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.to, tuple):
-                send(self._socket, effect.payload, effect.to)
+                self._port.send(effect.payload, effect.to)
             elif isinstance(effect, Note):
-                say(effect.event, **effect.fields)
+                self._loop.say(effect.event, at_ns, **effect.fields)
 
     # --- the streams -------------------------------------------------------------------------
 
@@ -111,34 +117,38 @@ class Serving:
         self._started = self._started or len(clients) >= self._config.start_with
         if not self._started:
             return
+        now_ns = self._clock.now_ns()
         for name in clients:
             if name not in self._feeds:
                 items = self._config.source.items()
-                self._feeds[name] = _Feed(items, next(items, None), now_ns())
+                self._feeds[name] = _Feed(items, next(items, None), now_ns)
         for name in self._feeds.keys() - set(clients):
             del self._feeds[name]
         for name, feed in self._feeds.items():
             self._offer(name, feed)
 
     def _offer(self, name: str, feed: _Feed) -> None:
-        while feed.item is not None and feed.due_ns <= now_ns() and self._server.has_room(name):
+        while feed.item is not None and feed.due_ns <= self._clock.now_ns() and (
+                self._server.has_room(name)):
             item = feed.item
             self._server.offer(name, item.payload, item.frame, item.flags)
             # A source that had to wait does not make up for it: it has become slower.
-            late_ns = max(0, now_ns() - feed.due_ns - item.gap_ns)
+            late_ns = max(0, self._clock.now_ns() - feed.due_ns - item.gap_ns)
             feed.due_ns += item.gap_ns + late_ns
             feed.item = next(feed.items, None)
             if feed.item is None:
-                feed.due_ns = now_ns() + 1
+                feed.due_ns = self._clock.now_ns() + 1
 
-    def _work(self) -> None:
-        while self._server.has_work() and self._processor.free_ns() <= now_ns():
-            self._after(self._server.work(now_ns()))
+    def _work(self, since_ns: int) -> None:
+        """Seal what waits since then, as long as a processor is free for it."""
+        while self._server.has_work() and self._processor.free_ns() <= self._clock.now_ns():
+            started_ns = self._clock.since(since_ns, self._processor.free_ns())
+            self._after(self._server.work(started_ns), started_ns)
         for name, feed in self._feeds.items():
             if feed.item is None and feed.due_ns and name in self._server.clients and (
                     not self._server.waiting(name)):
                 feed.due_ns = 0
-                self._after(self._server.finish(name, now_ns()))
+                self._after(self._server.finish(name, self._clock.now_ns()), self._clock.now_ns())
 
 
 def run(path: Path) -> None:

@@ -16,7 +16,8 @@ class ClientRecord(RecordPart):
     """One client's packets. All counts are of packets, `lost` by cause; they add up to `sent`.
 
     `sent`, `arrived` and `altered` are from captures, `processed` from what the application got,
-    the rest from the receiver's account. Of those altered on the wire, some got as far as a
+    the rest from the receiver's account; `contended_pps` is the rate while all clients' streams
+    lasted. Of those altered on the wire, some got as far as a
     verdict, and of these some were processed as they came. Times are seconds.
     """
 
@@ -38,6 +39,7 @@ class ClientRecord(RecordPart):
     max_gap_packets: int
     signatures_verified: int
     sent_pps: float = 0.0
+    contended_pps: float | None = None
 
 
 class ChangeRecord(RecordPart):

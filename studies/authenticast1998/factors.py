@@ -127,7 +127,8 @@ POLICIES, SCENARIOS = ("P1", "P2", "P8", "P12"), ("N2", "R1")
 #: Loads of devices; those of the wire are somebody's between server and client.
 _AIR_LOADS = ("idle", "half", "most", "free")
 #: What a flood is seen to do to, and whose rate is held against signing each packet.
-FLOODED = ("p20", "delayed-8", "adaptive-1998", "bounded", "bounded-tree", "floor")
+FLOODED = ("p20", "delayed-8", "adaptive-1998", "tree-16", "bounded", "bounded-tree", "floor",
+           "lyapunov")
 RATES = (("p100", "rate-19"), ("p100", "rate-220"), ("tree-16", "rate-220"))
 #: Clients whose server has too little for all, with and without weights.
 SHARED = ("p15", "5")

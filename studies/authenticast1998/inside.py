@@ -27,7 +27,6 @@ from studies.authenticast1998 import programs
 from studies.authenticast1998.thermostat.watching import Watching
 from topologies.model import Scenario, from_json
 
-_TRACE = Path(__file__).parent / "mpeg1.csv"
 _READY = r'"event": "ready"'
 #: Whole packets at the clients; at the server, what tells packets apart and whose they are.
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
@@ -37,7 +36,7 @@ _SLOWER, _SPARE_S = 8.0, 60.0
 #: A client that knows another key waits in vain.
 _NO_ANSWER_S = 10.0
 #: Programs start one after the other, the server first.
-_SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 51_200_000, 256
+_SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
 #: What a negative control has the middle of the wire do.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
@@ -123,11 +122,14 @@ class Workload:
         A mobile node that is to move does so in the middle of the stream.
         """
         clients = [name for name in logs if name != "server"]
+        begin_ns = _begin_ns()
         documents = self._documents(task, seed, clients, logs["server"].parent)
+        if self._site.clock == "virtual":
+            for document in documents.values():
+                document["clock"] = programs.in_steps(begin_ns)
         is_stranger = self._site.fault == "wrong-server-key"
         deadline_s = _NO_ANSWER_S if is_stranger else (
             _SPARE_S + _SLOWER * task["asked"]["frames"] / programs.FRAMES_PER_S)
-        begin_ns = _begin_ns()
         with ExitStack() as stack:
             for place, (name, document) in enumerate(documents.items()):
                 stack.enter_context(self._launcher.running(
@@ -152,7 +154,7 @@ class Workload:
         """The configurations of all programs by their nodes, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in programs.rotated(
-            task["trace"] or _TRACE.read_text().split(), task["asked"]["frames"], seed)))
+            task["trace"] or programs.TRACE.read_text().split(), task["asked"]["frames"], seed)))
         address = self._address("server")
         server = programs.server(
             task, self._site.devices[self._nodes["server"]], trace=trace, clients=clients,

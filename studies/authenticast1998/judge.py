@@ -183,7 +183,9 @@ def _rows(file: Path) -> Iterator[Row]:
 
 
 def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
-    clients = [_client(one) for one in seen]
+    together_ns = (max(min(one.sent_ns.values()) for one in seen),
+                   min(max(one.sent_ns.values()) for one in seen))
+    clients = [_client(one, together_ns) for one in seen]
     first, events = seen[0], raw["events"]["server"]
     verified, processed = (sum(getattr(client, name) for client in clients)
                            for name in ("verified", "processed"))
@@ -207,7 +209,7 @@ def _measured(seen: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
         retained_share=timelines.retained(first.sent_ns, {row.place for row in first.processed}))
 
 
-def _client(one: Seen) -> ClientRecord:
+def _client(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
     account = one.account or {}
     processed = one.processed
     delays_s = sorted((row.settled_ns - row.sent_ns) / 1e9 for row in processed)
@@ -223,12 +225,21 @@ def _client(one: Seen) -> ClientRecord:
         delay_median_s=_quantile(delays_s, 0.5), delay_p99_s=_quantile(delays_s, 0.99),
         exposure_s=account["exposure_s"], below_floor_s=account["below_floor_s"],
         max_gap_packets=max(one.gaps, default=0),
-        signatures_verified=account["signatures_verified"], sent_pps=_sent_pps(one))
+        signatures_verified=account["signatures_verified"], sent_pps=_sent_pps(one),
+        contended_pps=_pps_within(one, *together_ns))
 
 
 def _sent_pps(one: Seen) -> float:
     """Packets a second, from the first to the last."""
     return 1e9 * (len(one.sent) - 1) / (max(one.sent_ns.values()) - min(one.sent_ns.values()))
+
+
+def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
+    """Packets a second in a part of the stream; none where there is no such part."""
+    if end_ns <= begin_ns:
+        return None
+    return 1e9 * sum(begin_ns <= stamp_ns < end_ns for stamp_ns in one.sent_ns.values()) / (
+        end_ns - begin_ns)
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -5,10 +5,13 @@ Runs inside the machine: standard library only.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+#: Frames of the video that ships.
+TRACE = Path(__file__).parent / "mpeg1.csv"
 PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
 #: The negative control that the workload does in the machine, on the air.
 AROUND_THE_TUNNEL = "around-the-tunnel"
@@ -16,6 +19,11 @@ FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.
 TRUESIZE_BYTES = 2304
+#: In virtual time, programs act every millisecond. A burst of half of what the wire carries in one
+#: is at a client before the next begins, two hops of 0.1 ms away.
+STEP_NS, BURST_BYTES = 1_000_000, 8_000
+#: A stream begins in 1998 there, whatever the date: so the same seed makes the same files.
+BEGIN_1998_NS = 883_612_800_000_000_000
 #: The paper's keys; the library refuses them, so that real ones of 1024 bits are charged as these.
 CHARGED_AS = {"DSA": "dsa-512", "RSA": "rsa-512"}
 
@@ -81,6 +89,12 @@ def client(task: Mapping[str, Any], device: Mapping[str, Any], *, name: str, add
         "series": str(series), "seed": seed,
         "device": {"count": device.get("processors", 1), "charged_as": CHARGED_AS, "steal": stolen,
                    "costs": charged if load["has_security"] else without_security(charged)}}
+
+
+def in_steps(begin_ns: int) -> dict[str, int]:
+    """A program's clock for virtual time, whose first step begins then by the machine's own."""
+    return {"step_ns": STEP_NS, "burst_bytes": BURST_BYTES, "start_ns": BEGIN_1998_NS,
+            "origin_ns": time.time_ns() - time.monotonic_ns() + begin_ns}
 
 
 def sign_with(documents: Mapping[str, dict[str, Any]], keys: Path, names: Sequence[str]) -> None:

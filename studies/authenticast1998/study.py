@@ -140,7 +140,8 @@ class Authenticast1998(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """The metrics, and what Table 1 and the claims ask for, summed over the clients."""
         clients = measured.clients
-        rates = [client.sent_pps for client in clients]
+        # A stream that is favoured ends first, and what it leaves is the others'.
+        rates = [client.contended_pps or client.sent_pps for client in clients]
         lost = Counter[str]()
         for client in clients:
             lost.update(client.lost)

@@ -169,6 +169,20 @@ def test_the_floor_holds_at_once():
     assert all(delivered.verified for delivered in ends.delivered)
 
 
+def test_the_level_now_is_of_the_setting_now():
+    """Two trees after a change it is 1, whatever was verified in the second before."""
+    ends = Ends(wish(level=0.05)).start()
+    ends.stream(90)
+    account = ends.client.receiver.account
+    assert account.level < 0.3
+    ends.turn(wish(Scheme.TREE, ED, 8))
+    ends.stream(16)
+    assert account.level == 1.0
+    ends.turn(wish(level=0.05))
+    ends.stream(40)
+    assert account.level < 0.3
+
+
 def test_a_dial_that_contradicts_itself():
     """A level below the floor is refused before anything is sent."""
     ends = Ends(wish()).start()

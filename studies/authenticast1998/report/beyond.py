@@ -19,7 +19,7 @@ from studies.authenticast1998.factors import (
     SHARED,
 )
 from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, LEVEL, RETENTION, SENT
-from studies.authenticast1998.report import bound, wired
+from studies.authenticast1998.report import against, bound, wired
 
 _SHOWN = (RETENTION, LEVEL, EXPOSURE, DELAY_P99)
 _COMPARED = ("idle", "half", "most", "loss", "flood")
@@ -33,7 +33,8 @@ _NOTES = (
 
 def all_of(cells: Cells) -> Iterator[Table]:
     """The tables whose cells were measured."""
-    for made in (*(_compared(cells, load) for load in _COMPARED), _rates(cells), _fair(cells)):
+    for made in (*(_compared(cells, load) for load in _COMPARED),
+                 against.table(cells, (*BESIDE, *FLOODED), _COMPARED), _rates(cells), _fair(cells)):
         if made is not None:
             yield made
 
@@ -59,9 +60,10 @@ def _compared(cells: Cells, load: str) -> Table | None:
 
 def _at_most(cells: Cells, load: str) -> Entry:
     """The bound of a load, from the rate that the server sent at; a dash where that is unknown."""
-    manifest = cells.results.manifest
-    rates = [observation.estimate.mean for heuristic in BESIDE if (
+    heuristics = (*BESIDE, *(heuristic for heuristic, _ in RATES))
+    rates = [observation.estimate.mean for heuristic in heuristics if (
         observation := cells.mean_of_any(SENT.name, wired.cell(cells, (heuristic, "1", load))))]
+    manifest = cells.results.manifest
     if manifest is None or not rates:
         return Entry("-")
     asked = manifest.asked
@@ -83,6 +85,7 @@ def _rates(cells: Cells) -> Table | None:
         first = first or values[0].estimate.mean
         rows.append((Entry(heuristic, note=HEURISTICS[heuristic].title),
                      *(observed(value) for value in values),
+                     _at_most(cells, load),
                      Entry(number=Quantity(values[0].estimate.mean / first))))
     if len(rows) < 2:
         return None
@@ -91,6 +94,7 @@ def _rates(cells: Cells) -> Table | None:
                Column(RETENTION.name, RETENTION.sentence, "%", 100.0, 1),
                Column(SENT.name, "Sent", "1/s", digits=1),
                Column(DELAY_P99.name, DELAY_P99.sentence, "ms", 1e3, 0),
+               Column("clairvoyant_share", "Clairvoyant", "%", 100.0, 1),
                Column("times", "Times the first", digits=1))
     return Table("rates", "The rate of trees against signing each packet, at 2 % loss", columns,
                  tuple(rows), "One client, one device. The first row is what the receiver can "
@@ -106,13 +110,30 @@ def _fair(cells: Cells) -> Table | None:
     for load in ("idle", "weighted"):
         values = [cells.mean_of_any(name, wired.cell(cells, (*SHARED, load))) for name in names]
         if values[0] is not None:
-            rows.append((Entry(DISTURBANCES[load].title), *map(observed, values)))
+            rows.append((Entry(DISTURBANCES[load].title), *map(observed, values),
+                         *_fair_at_most(cells, load)))
     if not rows:
         return None
     columns = (Column("load", "Load"), Column("first_sent_pps", "First client", "1/s", digits=1),
                Column("others_sent_pps", "Others, mean", "1/s", digits=1),
                Column("worst_sent_pps", "Worst of all", "1/s", digits=1),
-               Column("fairness_share", "Jain's index", digits=3))
+               Column("fairness_share", "Jain's index", digits=3),
+               Column("first_at_most_pps", "First, max-min", "1/s", digits=1),
+               Column("others_at_most_pps", "Others, max-min", "1/s", digits=1))
     return Table("fair-signing", "Fair signing: 5 clients of a server that cannot sign for all",
-                 columns, tuple(rows), "Packets signed and sent a second; each video asks for 117.",
+                 columns, tuple(rows), "Packets signed and sent a second; each video asks for 117. "
+                 "Max-min fair shares are of all that the server's processors can sign.",
                  ("Jain's index of the rates is 1 where all are alike: without weights.",))
+
+
+def _fair_at_most(cells: Cells, load: str) -> tuple[Entry, Entry]:
+    """What weighted max-min fairness gives the first client and each other one."""
+    manifest = cells.results.manifest
+    if manifest is None:
+        return Entry("-"), Entry("-")
+    weights = [DISTURBANCES[load].weight, *(1.0 for _ in range(int(SHARED[1]) - 1))]
+    demand_pps = bound.demand_pps(manifest.asked)
+    shares = bound.max_min(bound.signed_pps(
+        manifest.asked, manifest.devices[manifest.asked["server_device"]]),
+        [demand_pps] * len(weights), weights)
+    return Entry(number=Quantity(shares[0])), Entry(number=Quantity(shares[1]))

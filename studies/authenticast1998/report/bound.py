@@ -7,12 +7,12 @@ loses a packet only on the way, or when room and processor are exhausted: the qu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from studies.authenticast1998.factors import Disturbance
-from studies.authenticast1998.programs import FRAMES_PER_S
+from studies.authenticast1998.programs import FRAMES_PER_S, TRACE
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,35 @@ def _phases(load: Disturbance, asked: Mapping[str, Any]) -> Iterator[tuple[float
         yield end_s - begin_s, load.share
     if length_s > end_s:
         yield length_s - end_s, 0.0
+
+
+def signed_pps(asked: Mapping[str, Any], device: Mapping[str, Any]) -> float:
+    """Packets a second that a server's processors can sign one by one."""
+    work = device["work"]
+    sign_s: float = asked["precomputed_ms"] / 1e3 if asked["signing"] == "precomputed" \
+        else work["dsa-512-sign"]["seconds"]
+    packet_s: float = sign_s + asked["payload_bytes"] / work["sha1"]["bytes_per_s"]
+    processors: int = device.get("processors", 1)
+    return processors / packet_s
+
+
+def demand_pps(asked: Mapping[str, Any]) -> float:
+    """Packets a second of the video that ships."""
+    sizes = [int(line.partition(",")[2]) for line in TRACE.read_text().split()]
+    payload_bytes: int = asked["payload_bytes"]
+    packets = sum(-(-size // payload_bytes) for size in sizes)
+    return FRAMES_PER_S * packets / len(sizes)
+
+
+def max_min(capacity: float, demands: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Weighted max-min fair shares: nobody gets more than asked for, what is left is shared on."""
+    shares = [0.0] * len(demands)
+    open_ = [number for number, demand in enumerate(demands) if demand > 0]
+    while open_ and capacity > 1e-9:
+        level = min(capacity / sum(weights[number] for number in open_), *(
+            (demands[number] - shares[number]) / weights[number] for number in open_))
+        for number in open_:
+            shares[number] += level * weights[number]
+        capacity -= level * sum(weights[number] for number in open_)
+        open_ = [number for number in open_ if demands[number] - shares[number] > 1e-9]
+    return shares

@@ -43,11 +43,11 @@ export class Card {
       limit.textContent = `LIMIT ${this.about.limit}`;
       row.querySelector(".what").append(limit);
     }
-    row.querySelector(".mark").style.background = `var(${strip.colour})`;
+    row.dataset.strip = strip.key;
     this.root.querySelector(".strips").append(row);
-    const canvas = row.querySelector("canvas");
-    canvas.setAttribute("aria-label", `${strip.title} of ${this.name} over the last minute`);
-    return { strip, value: row.querySelector(".value"), drawn: new Strip(canvas, strip) };
+    const svg = row.querySelector("svg");
+    svg.setAttribute("aria-label", `${strip.title} of ${this.name} over the last minute`);
+    return { strip, value: row.querySelector(".value"), drawn: new Strip(svg, strip, this.about) };
   }
 
   // --- what the user says --------------------------------------------------------------------------
@@ -108,10 +108,10 @@ export class Card {
         percent(this.dial.isHeld ? this.dial.wish.high : wish.high)}` });
     this.settings(wish, setting, isEnabled);
     for (const { strip, value, drawn } of this.strips) {
+      if (now === null || !drawn.draw(client.history, now)) continue;
       const latest = point?.[strip.key] ?? null;
       const shown = latest === null ? "–" : strip.unit === "share" ? percent(latest) : String(latest);
       if (value.textContent !== shown) value.textContent = shown;
-      if (now !== null) drawn.draw(client.history, now, this.about);
     }
   }
 

@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CENTRE = [130, 122], RADIUS = 88, FROM = 135, SWEEP = 270;
-const STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
+const PARTS = 10, STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
 
 const angle = (level) => (FROM + SWEEP * level) * Math.PI / 180;
 const point = (level, radius) => [CENTRE[0] + radius * Math.cos(angle(level)),
@@ -39,28 +39,25 @@ export class Dial {
     this.hasSetPoint = this.isEnabled = false;
     this.svg = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial", role: "group",
                                      "aria-label": `Dial of ${name}` });
+    // What changes with each reading lies above what does not, which is then not drawn anew.
+    this.above = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial above" });
     this.draw(name);
+    this.drawAbove();
   }
 
   draw(name) {
     made(this.svg, "path", { class: "track", d: arc(0, 1, RADIUS) });
     this.band = made(this.svg, "path", { class: "band" });
-    for (let tick = 0; tick <= 20; tick += 1) {
-      const [x1, y1] = point(tick / 20, RADIUS - 15), [x2, y2] = point(tick / 20, RADIUS - (tick % 5 ? 19 : 24));
-      made(this.svg, "line", { class: "tick", x1, y1, x2, y2 });
-    }
+    const ticks = Array.from({ length: 21 }, (_, tick) => `M${point(tick / 20, RADIUS - 15)}L${
+      point(tick / 20, RADIUS - (tick % 5 ? 19 : 24))}`);
+    made(this.svg, "path", { class: "ticks", d: ticks.join("") });
     for (const level of [0, 0.5, 1]) {
       const [x, y] = point(level, RADIUS - 37);
       made(this.svg, "text", { class: "scale", x, y: y + 3.5 }).textContent = String(100 * level);
     }
-    this.reached = made(this.svg, "path", { class: "reached" });
     this.floor = made(this.svg, "line", { class: "floor" });
     this.floorWord = made(this.svg, "text", { class: "floor-word" });
     this.floorWord.textContent = "floor";
-    this.needle = made(this.svg, "path", { class: "needle" });
-    const value = made(this.svg, "text", { class: "value", x: CENTRE[0], y: CENTRE[1] + 10 });
-    this.value = made(value, "tspan");
-    this.unit = made(value, "tspan", { class: "unit", dx: 3 });
     this.caption = made(this.svg, "text", { class: "caption", x: CENTRE[0], y: CENTRE[1] + 29 });
     this.caption.textContent = "verified now";
     this.below = made(this.svg, "text", { class: "below", x: CENTRE[0], y: 213 });
@@ -69,6 +66,18 @@ export class Dial {
       level: this.handle("level", `${name}: level`, RADIUS, "M0 -10 L8 0 L0 10 L-8 0Z"),
       high: this.handle("high", `${name}: highest level permitted`, RADIUS, ""),
     };
+  }
+
+  drawAbove() {
+    // In parts: of one arc, all would be drawn anew for each per cent. The last part is of any length.
+    this.reached = Array.from({ length: PARTS }, (_, part) => made(this.above, "path", {
+      class: "reached", d: arc(part / PARTS, (part + 1.02) / PARTS, RADIUS - 9), visibility: "hidden" }));
+    this.reachedTo = 0;
+    this.tail = made(this.above, "path", { class: "reached" });
+    this.needle = made(this.above, "path", { class: "needle" });
+    const value = made(this.above, "text", { class: "value", x: CENTRE[0], y: CENTRE[1] + 10 });
+    this.value = made(value, "tspan");
+    this.unit = made(value, "tspan", { class: "unit", dx: 3 });
   }
 
   handle(which, label, radius, shape) {
@@ -148,14 +157,23 @@ export class Dial {
     if (this.below.textContent !== below) this.below.textContent = below;
     const visibility = level === null ? "hidden" : "visible";
     set(this.needle, { visibility });
-    set(this.reached, { visibility });
+    this.reach(level ?? 0);
     if (level !== null) {
       const [x, y] = point(level, RADIUS - 11);
       const [x1, y1] = point(level - 0.022, RADIUS - 27), [x2, y2] = point(level + 0.022, RADIUS - 27);
       set(this.needle, { d: `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z` });
-      set(this.reached, { d: arc(0, level, RADIUS - 9) });
     }
     this.place();
+  }
+
+  // Show the arc up to a level: only what has been passed since changes.
+  reach(level) {
+    const to = Math.floor(PARTS * level + 1e-9), [from, end] = [this.reachedTo, to].sort((a, b) => a - b);
+    for (const part of this.reached.slice(from, end)) {
+      part.setAttribute("visibility", to > this.reachedTo ? "visible" : "hidden");
+    }
+    this.reachedTo = to;
+    set(this.tail, { d: level > to / PARTS ? arc(to / PARTS, level, RADIUS - 9) : "" });
   }
 
   place() {

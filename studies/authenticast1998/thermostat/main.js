@@ -4,7 +4,6 @@ import { Card } from "./card.js";
 import { Link } from "./live/link.js";
 import { Player } from "./live/player.js";
 import { Model } from "./model.js";
-import { repaint } from "./strips.js";
 
 const SHOWN_EVENTS = 300;
 const SURE_MS = 4000;
@@ -204,6 +203,4 @@ async function start() {
   else live();
 }
 
-addEventListener("resize", show);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { repaint(); show(); });
 start();

@@ -1,103 +1,72 @@
-// Strips: what a client's level, lag and retention were over the last minute, drawn on a canvas.
+// Strips: what a client's level, lag and retention were over the last minute, in columns of a second.
+// Each is drawn once a column: drawing is what a page costs, and dials show what is now.
 
 import { WINDOW_S } from "./model.js";
 
+const COLUMN_S = 1, COLUMNS = WINDOW_S / COLUMN_S, HEIGHT = 40, PAD = 3;
+const column = (at) => Math.floor(at / COLUMN_S);
+const last = (points, key) => points.at(-1)[key];
+
 export const STRIPS = [
-  { key: "level", title: "Level", colour: "--level", top: () => 1, unit: "share" },
-  { key: "delta", title: "Lag", colour: "--lag", unit: "packets",
-    top: (history, about) => Math.max((about.limit ?? about.buffer) * 1.25,
-                                      ...history.map((point) => point.delta)) },
-  { key: "retained", title: "Retained", colour: "--retained", top: () => 1, unit: "share" },
+  { key: "level", title: "Level", unit: "share", has_range: true, of: last },
+  // The largest of a column: a gap over LIMIT is not to be missed.
+  { key: "delta", title: "Lag", unit: "packets",
+    of: (points, key) => Math.max(...points.map((point) => point[key])) },
+  { key: "retained", title: "Retained", unit: "share", of: last },
 ];
 
-// A canvas knows no variables of the style sheet: they are read once for each colour scheme.
-let inks = {};
-const read = () => {
-  const style = getComputedStyle(document.documentElement);
-  inks = Object.fromEntries(["--level", "--lag", "--retained", "--line", "--muted", "--band", "--bad"]
-    .map((name) => [name, style.getPropertyValue(name).trim()]));
-};
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", read);
-
 export class Strip {
-  constructor(canvas, strip) {
-    Object.assign(this, { canvas, strip, width: 0, height: 0 });
-    if (!inks["--level"]) read();
-    // Asking for a size each time would lay out the page each time.
-    new ResizeObserver(() => this.fit()).observe(canvas);
+  constructor(svg, strip, about) {
+    Object.assign(this, { strip, about, drawn: null });
+    for (const name of ["band", "limit", "line", "latest"]) this[name] = svg.querySelector(`.${name}`);
   }
 
-  fit() {
-    const { canvas } = this, ratio = devicePixelRatio || 1;
-    this.width = canvas.clientWidth;
-    this.height = canvas.clientHeight;
-    canvas.width = Math.round(this.width * ratio);
-    canvas.height = Math.round(this.height * ratio);
-    this.pen = canvas.getContext("2d");
-    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    if (this.last) this.draw(...this.last);
+  // Whether there was something new.
+  draw(history, now) {
+    const end = column(now);
+    // What is past may become another one: in a replay, and where a page comes back.
+    const seen = `${end} ${history.length ? column(history[0].at) : ""}`;
+    if (this.drawn === seen) return false;
+    this.drawn = seen;
+    const columns = this.columns(history, end);
+    const values = columns.map(({ points }) => this.strip.of(points, this.strip.key));
+    const limit = this.strip.key === "delta" ? this.about.limit : null;
+    const top = this.strip.unit === "share" ? 1
+      : Math.max((this.about.limit ?? this.about.buffer) * 1.25, ...values);
+    const y = (value) => (HEIGHT - PAD - value / top * (HEIGHT - 2 * PAD)).toFixed(1);
+    const line = columns.map(({ x }, place) => `${x} ${y(values[place])}`);
+    put(this.line, line.length ? `M${line.join("L")}` : "");
+    // Within the strip, whose end cuts it off.
+    put(this.latest, line.length ? `M${columns.at(-1).x - 1} ${y(values.at(-1))}h0` : "");
+    put(this.limit, limit ? `M0 ${y(limit)}H${COLUMNS}` : "");
+    if (this.strip.has_range) put(this.band, range(columns, y));
+    return true;
   }
 
-  draw(history, now, about) {
-    this.last = [history, now, about];
-    const { pen, strip, width, height } = this;
-    if (!width) return;
-    pen.clearRect(0, 0, width, height);
-    const top = strip.top(history, about), pad = 3;
-    const x = (at) => width - (now - at) / WINDOW_S * width;
-    const y = (value) => height - pad - value / top * (height - 2 * pad);
-    this.grid(pen, width, height, x, now);
-    if (strip.key === "level") this.range(pen, history, x, y);
-    if (strip.key === "delta" && about.limit) this.limit(pen, width, y(about.limit));
-    this.line(pen, history, x, y);
-  }
-
-  grid(pen, width, height, x, now) {
-    pen.strokeStyle = inks["--line"];
-    pen.lineWidth = 1;
-    pen.beginPath();
-    for (let back = 15; back < WINDOW_S; back += 15) {
-      const at = Math.round(x(now - back)) + 0.5;
-      pen.moveTo(at, 0);
-      pen.lineTo(at, height);
+  // Where there is something to show: the column's place, and its points.
+  columns(history, end) {
+    const made = new Map();
+    for (const point of history) {
+      const x = COLUMNS - (end - column(point.at));
+      if (point[this.strip.key] === null || x < 0 || x > COLUMNS) continue;
+      if (made.has(x)) made.get(x).push(point);
+      else made.set(x, [point]);
     }
-    pen.stroke();
-  }
-
-  range(pen, history, x, y) {
-    if (!history.length) return;
-    pen.fillStyle = inks["--band"];
-    pen.beginPath();
-    for (const point of history) pen.lineTo(x(point.at), y(point.high));
-    for (const point of history.toReversed()) pen.lineTo(x(point.at), y(point.low));
-    pen.fill();
-  }
-
-  limit(pen, width, at) {
-    pen.strokeStyle = inks["--bad"];
-    pen.setLineDash([4, 3]);
-    pen.beginPath();
-    pen.moveTo(0, at);
-    pen.lineTo(width, at);
-    pen.stroke();
-    pen.setLineDash([]);
-  }
-
-  line(pen, history, x, y) {
-    const points = history.filter((point) => point[this.strip.key] !== null);
-    if (!points.length) return;
-    pen.strokeStyle = inks[this.strip.colour];
-    pen.lineWidth = 1.75;
-    pen.lineJoin = "round";
-    pen.beginPath();
-    for (const point of points) pen.lineTo(x(point.at), y(point[this.strip.key]));
-    pen.stroke();
-    const last = points.at(-1);
-    pen.fillStyle = inks[this.strip.colour];
-    pen.beginPath();
-    pen.arc(Math.min(x(last.at), this.width - 2.5), y(last[this.strip.key]), 2.5, 0, 7);
-    pen.fill();
+    return [...made].map(([x, points]) => ({ x, points }));
   }
 }
 
-export const repaint = read;
+// A rectangle for as long as the range stays the same.
+function range(columns, y) {
+  const parts = [];
+  for (const { x, points } of columns) {
+    const { low, high } = points.at(-1), part = parts.at(-1);
+    if (part) part.to = x;
+    if (!part || part.low !== low || part.high !== high) parts.push({ low, high, from: x, to: x });
+  }
+  return parts.map((part) => `M${part.from} ${y(part.low)}H${part.to}V${y(part.high)}H${part.from}Z`).join("");
+}
+
+function put(path, d) {
+  if (path.getAttribute("d") !== d) path.setAttribute("d", d);
+}

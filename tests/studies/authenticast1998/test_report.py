@@ -139,6 +139,35 @@ def test_controllers_stand_beside_what_could_be_had(report: Report) -> None:
     assert entries(report, "rates", 2)["heuristic"] == "tree-16"
 
 
+def test_where_the_blend_wins_is_said(report: Report) -> None:
+    """By paired differences in retention and in what is verified; only what varies is undecided."""
+    table = next(each for each in report.tables if each.id == "blend")
+    rows = {(row[0].text, row[1].text): row for row in table.rows}
+    retained, words = rows["idle", "delayed"][2].number, rows["idle", "delayed"][4].text
+    assert retained is not None
+    assert retained.value == pytest.approx(0.5, abs=0.01)
+    assert words == "wins in retention, wins in what is verified"
+    assert rows["half", "delayed-8"][4].text.startswith("undecided")
+    assert ("flood", "tree-16") in rows and ("flood", "lyapunov") in rows
+
+
+def test_shares_stand_beside_those_that_are_fair(report: Report) -> None:
+    """Max-min fair shares of the server's 426 signatures a second, weighted and not."""
+    even, weighted = (entries(report, "fair-signing", row) for row in (0, 1))
+    assert even["first_at_most_pps"] == even["others_at_most_pps"] == pytest.approx(84.7, abs=0.2)
+    assert weighted["first_at_most_pps"] == pytest.approx(116.8, abs=0.2)
+    assert weighted["others_at_most_pps"] == pytest.approx(76.7, abs=0.2)
+
+
+@pytest.mark.parametrize(("capacity", "weights", "shares"), [
+    (30.0, [1.0, 1.0, 1.0], [10.0, 10.0, 10.0]), (60.0, [1.0, 1.0, 1.0], [10.0, 20.0, 30.0]),
+    (30.0, [1.0, 2.0, 2.0], [6.0, 12.0, 12.0]), (100.0, [1.0, 5.0, 1.0], [10.0, 20.0, 30.0]),
+    (0.0, [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])])
+def test_max_min_fairness(capacity: float, weights: list[float], shares: list[float]) -> None:
+    """Three that ask for 10, 20 and 30: nobody gets more, what is left is shared by weight."""
+    assert bound.max_min(capacity, [10.0, 20.0, 30.0], weights) == pytest.approx(shares)
+
+
 ASKED = {"delay_bound_ms": 1000.0, "packet_ms": 1.0, "payload_bytes": 1400, "buffer_packets": 100,
          "frames": 300, "load_from_s": 2.0, "load_to_s": 6.0}
 WORK = {"sha1": {"bytes_per_s": 7.1e6}, "dsa-512-verify": {"seconds": 0.05}}

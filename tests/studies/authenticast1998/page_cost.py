@@ -1,0 +1,96 @@
+"""Program: what a whole browser takes of a processor while seven made-up streams are watched.
+
+In a checkout's test environment: `PYTHONPATH=.:tests:tests/studies/authenticast1998 python -m
+page_cost [SECONDS]`. Counted are all processes and threads of a headless Chromium that draws in
+software, 1600 x 1200 points; neither the page's server nor who makes the streams up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chromium
+from conftest import wait_until
+from harness.live.door import Door
+from harness.live.serving import PageServer
+from harness.live.shown import ShownRun
+from made_up_streams import PAGE, MadeUpRun
+
+_KINDS = {"--renderer-client-id": "renderer", "--gpu-preferences": "drawing",
+          "--type=utility": "utility"}
+_COUNT = ("window.updates = 0; new MutationObserver(() => { window.updates += 1; }).observe("
+          "document.body, {subtree: true, childList: true, attributes: true, characterData: true})")
+
+
+class SteadyRun(MadeUpRun):
+    """Streams whose settings change when they are switched, as those of real ones."""
+
+    @staticmethod
+    def _client(wish: Mapping[str, Any], passed_s: float) -> dict[str, Any]:
+        said = MadeUpRun._client(wish, passed_s)
+        return {**said, "setting": {**said["setting"], "level": 0.1 if passed_s % 20 < 6 else 0.9}}
+
+
+def taken_s(root: int) -> dict[tuple[str, int], float]:
+    """Seconds of processor of each thread below a process, by its process's kind and its number."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(entry.parent.name))
+    taken, below = {}, [root]
+    while below:
+        for process in children.get(below.pop(), []):
+            below.append(process)
+            for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
+                try:
+                    words = Path(f"/proc/{process}/cmdline").read_text()
+                    taken[_kind(words), int(thread.parent.name)] = int(
+                        thread.read_text().split()[0]) / 1e9
+                except OSError:
+                    continue
+    return taken
+
+
+def _kind(command: str) -> str:
+    return next((kind for word, kind in _KINDS.items() if word in command), "browser")
+
+
+def main(seconds: float) -> None:
+    """Print shares of a core."""
+    with tempfile.TemporaryDirectory() as folder, chromium.started() as browser:
+        run = SteadyRun(Path(folder) / "run", 7, past_s=70)
+        with run, PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder,
+                             Door()) as server, shown:
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+                "width": 1600, "height": 1200, "deviceScaleFactor": 1, "mobile": False})
+            browser.get(server.address)
+            wait_until(lambda: browser.execute_script(
+                "return document.querySelectorAll('article[data-state=streaming]').length") == 7)
+            time.sleep(4)
+            browser.execute_script(_COUNT)
+            before, begin_s = taken_s(browser.service.process.pid), time.monotonic()
+            time.sleep(seconds)
+            after, passed_s = taken_s(browser.service.process.pid), time.monotonic() - begin_s
+            updates = browser.execute_script("return window.updates")
+    shares: Counter[str] = Counter()
+    for (kind, thread), at_s in after.items():
+        shares[kind] += at_s - before.get((kind, thread), 0.0)
+    print(f"{passed_s:.0f} s, {updates / passed_s:.1f} updates a second, load "
+          f"{os.getloadavg()[0]:.0f}: {100 * shares.total() / passed_s:.1f} % of a core, "
+          f"{1000 * shares.total() / max(1, updates):.1f} ms an update; "
+          + ", ".join(f"{kind} {100 * share / passed_s:.1f} %"
+                      for kind, share in shares.most_common()))
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 20)
