@@ -7,7 +7,7 @@ that the policy calls for is made of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from measure.dissect import Packet
 from measure.inside import Inside
 from measure.management import Management
 from measure.observed import Check, Observed
-from measure.points import AUTH, MOVE, TRAFFIC
+from measure.points import AUTH, MOVE, PART, TRAFFIC
+from measure.record import CheckRecord
 from policies import Layers, Policy
 from policies.dot1x import TUNNELS
 from topologies.model import ACCESS_POINT, Scenario
@@ -121,3 +122,18 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
         ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
                      policy.layers, keys)
+
+
+def below(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+          secrets: Mapping[str, Mapping[str, str]]) -> list[CheckRecord]:
+    """Every check of a policy that a study's own programs ran over (`over_air`).
+
+    Raises MeasureError, OSError.
+    """
+    seen = dissected(policy, scenario, out, raw["parts"][PART], secrets).last()
+    return [CheckRecord(**asdict(check)) for check in verify(policy, seen)]
+
+
+def all_captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The captures of such a study, and those of the air, if it was there."""
+    return [*raw.get("captures", ()), *raw.get("parts", {}).get(PART, {}).get("captures", ())]

@@ -6,7 +6,7 @@ Nothing here is shared with a protocol's own programs: they are what is judged.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,6 +102,20 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
         traffic.messages += _messages(key, stream, leads or {})
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
+
+
+def merged(parts: Iterable[Traffic]) -> Traffic:
+    """Captures of different packets as though they were one."""
+    whole = Traffic()
+    for part in parts:
+        for name in ("messages", "packets", "opened_s"):
+            getattr(whole, name).extend(getattr(part, name))
+        whole.pairs |= part.pairs
+        whole.retransmitted += part.retransmitted
+    whole.messages.sort(key=lambda message: message.ended_s)
+    whole.packets.sort()
+    whole.opened_s.sort()
+    return whole
 
 
 def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
 from studies.parts import Level, LevelError, StudyError
+from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
 
 NO_MEDIUM = "none"
+#: The level of `policy` of what goes over wires alone.
+NO_POLICY = Level("no-policy", "no policy", digest=hashlib.sha256(b"{}").hexdigest())
 #: Secrets of a run that a policy on the air is proven with.
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
                "mobile_ip.key_hex")
@@ -34,12 +37,13 @@ class Policies:
 
     `own` are those that it takes where none are asked for, `beside` the ones that files alone are
     compared to. `runs` are the layers above the network's that its programs run: a policy with
-    others is refused.
+    others is refused, and one for which `refusal` has words.
     """
 
     own: Sequence[str]
     beside: Sequence[str] = ()
     runs: Collection[str] = frozenset()
+    refusal: Callable[[Policy], str] = lambda _: ""
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Their levels, in the order that they were asked for. Raises StudyError."""
@@ -70,6 +74,8 @@ class Policies:
             raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
                              f"this study does not run it ({runs} of these); leave it out, or "
                              "choose a study that does")
+        if words := self.refusal(policy):
+            raise StudyError(f"policy {policy.id}: {words}")
 
 
 def policy_level(policy: Policy) -> Level:
@@ -94,6 +100,41 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         if ids.count(level.id) > 1:
             raise StudyError(f"scenario {level.id} is there twice; give your file an id of its own")
     return levels
+
+
+def wires_level(name: str, title: str) -> Level:
+    """The level of `scenario` of what goes over a study's own wires."""
+    return Level(name, title, digest=NO_POLICY.digest)
+
+
+def or_wires(wires: Level, read: Callable[[Sequence[str], Sequence[Path]], Sequence[Level]],
+             own: Sequence[str]) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
+    """What reads policies or scenarios beside a level that stands for wires.
+
+    Where nothing is asked for, both: it and a study's `own`.
+    """
+    def both(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+        of_air = [name for name in (names if names or files else own) if name != wires.id]
+        chosen = read(of_air, files) if of_air or files else []
+        return [wires, *chosen] if wires.id in names or not (names or files) else chosen
+    return both
+
+
+def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
+                   duties: Sequence[str] = ()) -> Scenario:
+    """A scenario whose mobile node talks to hosts of a study's own, by their duties, at home.
+
+    They are behind its home agent, and `peer` is one of them; the other stations take no part. The
+    mobile node has these further duties. Raises StudyError where names are taken.
+    """
+    try:
+        made = shapes.behind(scenario.network, scenario.agent, hosts)
+    except ValueError as error:
+        raise StudyError(f"scenario {scenario.id}: {error}; rename it") from None
+    nodes = {name: node for name, node in made.nodes.items() if name not in scenario.companions}
+    node = nodes[scenario.mobile_node]
+    nodes[scenario.mobile_node] = replace(node, duties=[*node.duties, *duties])
+    return replace(scenario, network=replace(made, nodes=nodes), peer=peer)
 
 
 def scenario_level(scenario: Scenario) -> Level:

@@ -11,7 +11,6 @@ import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from policies import StreamLayer
@@ -20,7 +19,7 @@ from studies.study import Cell, Factor, Level, StudyError, fixed
 
 #: The level of `policy` and that of `scenario` of streams over wires; and the heuristic of a policy
 #: that has a layer for it.
-NO_POLICY, WIRES, OF_POLICY = "no-policy", "star-155", "of-policy"
+NO_POLICY, WIRES, OF_POLICY = mobile.NO_POLICY.id, "star-155", "of-policy"
 #: The levels that stand behind heuristic, clients and load in every cell over wires.
 WIRED = (NO_POLICY, WIRES)
 #: By percentage: eleven levels, and further ones where the figure bends.
@@ -230,23 +229,9 @@ def _level(name: str, value: Heuristic | Disturbance) -> Level:
     return Level(name, value.title, value=value, content=content, digest=_digest(content))
 
 
-NONE = Level(NO_POLICY, "no policy", digest=_digest({}))
-STAR = Level(WIRES, "server and clients on reserved links", digest=_digest({}))
-_POLICIES = mobile.Policies(POLICIES, runs={"stream"})
-
-
-def _policies(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """None, and policies by name or file."""
-    of_air = [name for name in names if name != NO_POLICY]
-    chosen = _POLICIES(of_air, files) if of_air or files or not names else []
-    return [NONE, *chosen] if NO_POLICY in names or not (names or files) else chosen
-
-
-def _scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """The wires, and scenarios by name or file."""
-    of_air = [name for name in names or SCENARIOS if name != WIRES]
-    chosen = mobile.scenarios(of_air, files) if of_air or files else []
-    return [STAR, *chosen] if WIRES in names or not (names or files) else chosen
+STAR = mobile.wires_level(WIRES, "server and clients on reserved links")
+_POLICIES = mobile.or_wires(mobile.NO_POLICY, mobile.Policies(POLICIES, runs={"stream"}), POLICIES)
+_SCENARIOS = mobile.or_wires(STAR, mobile.scenarios, SCENARIOS)
 
 
 FACTORS = (
@@ -258,11 +243,11 @@ FACTORS = (
            is_number=True, plural="numbers of clients"),
     Factor("load", "Load", fixed([_level(*item) for item in DISTURBANCES.items()]),
            plural="loads"),
-    Factor("policy", "Policy", _policies, plural="policies", option="--policies",
+    Factor("policy", "Policy", _POLICIES, plural="policies", option="--policies",
            file_option="--policy", help=f"What else protects the stream: {NO_POLICY} (over wires), "
            f"names out of P1 to P12, or .yml files; default: {NO_POLICY},{','.join(POLICIES)}.",
            file_help="A policy file of your own; may be repeated."),
-    Factor("scenario", "Scenario", _scenarios, option="--scenarios", help="Where the stream goes: "
+    Factor("scenario", "Scenario", _SCENARIOS, option="--scenarios", help="Where the stream goes: "
            f"{WIRES}, or from the peer of a scenario to its mobile node: names or .yml files; "
            f"default: {WIRES},{','.join(SCENARIOS)}."),
 )

@@ -9,12 +9,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from measure import in_force, judging, points
-from measure.record import CheckRecord
 from studies.authenticast1998 import captures, checks, factors, timelines
 from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
 from studies.authenticast1998.captures import WireDatagram
@@ -117,41 +116,29 @@ def judge(repetition: Repetition) -> Judged:
     raw_kept = judging.kept(raw, _RAW)
     if raw["failure"]:
         return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=_captures(raw), raw=raw_kept)
+                      captures=in_force.all_captures(raw), raw=raw_kept)
     said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
     if said:
-        return Judged(None, reason="; ".join(said), captures=_captures(raw), raw=raw_kept,
-                      status="failed")
+        return Judged(None, reason="; ".join(said), captures=in_force.all_captures(raw),
+                      raw=raw_kept, status="failed")
     heads = list(captures.read(repetition.out / "heads-server.pcap", _esp_keys(raw)))
     seen = list(_seen(raw, repetition.out, heads))
     heuristic, load = factors.heuristic(repetition.cell), repetition.cell.value("load")
     evidence = checks.evidence(seen, heads, raw["addresses"],
                                checks.Expectation.of(heuristic, load))
     if factors.is_on_air(repetition.cell):
-        evidence += _of_the_policy(repetition, raw)
+        policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
+        evidence += in_force.below(policy, scenario, repetition.out, raw, repetition.secrets)
     unproven = judging.unproven(evidence)
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
     if measured is None and not unproven:
         unproven = ["not proven: streams end (a client has no account)"]
     reason = "; ".join(unproven)
     return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=_captures(raw), raw=raw_kept,
+                  status="failed" if reason else "ok",
+                  captures=in_force.all_captures(raw), raw=raw_kept,
                   files=[f"{one.name}.csv" for one in seen])
-
-
-def _of_the_policy(repetition: Repetition, raw: dict[str, Any]) -> list[CheckRecord]:
-    """What today's checks say of the layers below."""
-    policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
-    seen = in_force.dissected(policy, scenario, repetition.out, raw["parts"][points.PART],
-                              repetition.secrets).last()
-    return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
-
-
-def _captures(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The study's own, and those of the air."""
-    return [*raw.get("captures", ()), *raw.get("parts", {}).get(points.PART, {}).get(
-        "captures", ())]
 
 
 def _handoff(raw: Mapping[str, Any]) -> tuple[float, float]:

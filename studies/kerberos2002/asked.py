@@ -10,7 +10,7 @@ from studies.study import Asked as AnyAsked
 class Asked(AnyAsked):
     """Settings of the workload."""
 
-    transactions: int = Field(240, ge=20, le=20000, description="Transactions of a repetition with "
+    transactions: int = Field(480, ge=20, le=20000, description="Transactions of a repetition with "
                               "more than one customer, the first tenth of them (two of "
                               "every customer) a warm-up; with "
                               "several servers so many fewer.",

@@ -8,7 +8,7 @@ import pytest
 
 from policies import KerberosLayer
 from protocols.kerberos import keytab
-from studies.krb5today import design, inside, network
+from studies.krb5today import clients, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
@@ -52,11 +52,11 @@ def test_a_krb5_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """One of 1.22 has no RSA mode, one before it no ECDH: a line each, and nothing is tried."""
     plugin = tmp_path / "usr/lib/any/krb5/plugins/preauth/pkinit.so"
     plugin.parent.mkdir(parents=True)
-    monkeypatch.setattr(inside, "ROOT", tmp_path)
+    monkeypatch.setattr(clients, "ROOT", tmp_path)
     said = {}
     for version, content in (("1.20", b"..flag_RSA_PROTOCOL.."), ("1.22", b"..P-256..")):
         plugin.write_bytes(content)
-        said[version] = [inside.lacking(MECHANISMS[name]).partition(";")[0]
+        said[version] = [clients.lacking(MECHANISMS[name]).partition(";")[0]
                          for name in ("pkinit-rsa", "pkinit-ecdh", "pkinit-dh")]
     assert said == {
         "1.20": ["", "this krb5 has no ECDH in PKINIT (it came with 1.22)", ""],
