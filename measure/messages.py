@@ -9,12 +9,15 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from measure import pcap
 
 _IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
 _LENGTH_BYTES = 4
 _SYN, _ACK = 2, 16
+#: What points at hosts begin with that show what a client in a tunnel says to them.
+ASKED = "asked-"
 _FRAGMENT, _MORE = 0x1FFF, 0x2000
 
 
@@ -102,6 +105,19 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
         traffic.messages += _messages(key, stream, leads or {})
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
+
+
+def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
+             leads: Mapping[int, int] | None = None) -> dict[str, Traffic]:
+    """Captures by their points, the client's first; what hosts were asked (ASKED) is at the client.
+
+    `captures` are as a repetition summed them up. Raises MeasureError.
+    """
+    every = {capture["point"]: read(out / capture["file"], leads) for capture in captures}
+    asked = [traffic for point, traffic in every.items() if point.startswith(ASKED)]
+    at_client = merged(asked) if asked else every[client]
+    return {client: at_client, **{point: traffic for point, traffic in every.items()
+                                  if point != client and not point.startswith(ASKED)}}
 
 
 def merged(parts: Iterable[Traffic]) -> Traffic:

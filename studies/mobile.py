@@ -7,8 +7,9 @@ it takes by itself, and which layers above the network's its programs run.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,12 +18,15 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
-from studies.parts import Level, LevelError, StudyError
+from studies.parts import Cell, Factor, Level, LevelError, StudyError
 from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
 
 NO_MEDIUM = "none"
+#: Levels of a study that also goes over wires: of its factor `wire`, for what goes over the air;
+#: and of its first factor, for what a policy's layer says.
+AIR, OF_POLICY = "air", "of-policy"
 #: The level of `policy` of what goes over wires alone.
 NO_POLICY = Level("no-policy", "no policy", digest=hashlib.sha256(b"{}").hexdigest())
 #: Secrets of a run that a policy on the air is proven with.
@@ -120,6 +124,30 @@ def or_wires(wires: Level, read: Callable[[Sequence[str], Sequence[Path]], Seque
     return both
 
 
+def on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
+           said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
+    """A study's cells on the air: every policy in every scenario that was chosen.
+
+    With what is `said` by the policy, or else with each level of the factor `free`; of the other
+    factors with the level in `always`, or the first that was chosen.
+    """
+    for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
+        if policy.value is None or scenario.value is None:
+            continue
+        due = {"policy": policy.id, "scenario": scenario.id, "wire": AIR, **always,
+               **said(policy.value)}
+        fitting = [[level for level in chosen if level.id == due[name]] if name in due else
+                   [level for level in chosen if level.id != OF_POLICY] if name == free else
+                   chosen[:1] for name, chosen in levels.items()]
+        yield from (Cell(dict(zip(levels, row, strict=True)))
+                    for row in itertools.product(*fitting))
+
+
+def is_on_air(cell: Cell) -> bool:
+    """Whether a cell of such a study is on the air."""
+    return cell.ids.get("wire") == AIR
+
+
 def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
                    duties: Sequence[str] = ()) -> Scenario:
     """A scenario whose mobile node talks to hosts of a study's own, by their duties, at home.
@@ -135,6 +163,23 @@ def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, pe
     node = nodes[scenario.mobile_node]
     nodes[scenario.mobile_node] = replace(node, duties=[*node.duties, *duties])
     return replace(scenario, network=replace(made, nodes=nodes), peer=peer)
+
+
+def login_factors(wires: Level, refusal: Callable[[Policy], str]) -> tuple[Factor, Factor]:
+    """The factors policy and scenario of a study whose users log in, over wires unless asked.
+
+    `wires` is the level of `scenario` there, and `refusal` says why a policy is another study's.
+    """
+    read = Policies((), runs={"kerberos"}, refusal=refusal)
+    return (
+        Factor("policy", "Policy", or_wires(NO_POLICY, read, ()), plural="policies",
+               option="--policies", file_option="--policy", help="What protects the air that a "
+               "client logs in over: names of policies, or .yml files, which may say how it logs "
+               "in (layers.kerberos); default: none, over wires.",
+               file_help="A policy file of your own; may be repeated."),
+        Factor("scenario", "Scenario", or_wires(wires, scenarios, ()), option="--scenarios",
+               help="With a policy, where the mobile node logs in: names or .yml files, such as "
+               "N2, or R1 to log in where it has moved to."))
 
 
 def scenario_level(scenario: Scenario) -> Level:
@@ -176,3 +221,9 @@ def air(name: str) -> Medium | None:
         return load_medium(name)
     except TopologyError as error:
         raise StudyError(str(error)) from None
+
+
+def air_name(name: str) -> str:
+    """The air's own name, of a name or file. Raises StudyError."""
+    medium = air(name)
+    return medium.name if medium else NO_MEDIUM

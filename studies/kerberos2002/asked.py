@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
+from studies import mobile
 from studies.study import Asked as AnyAsked
+from topologies.loader import medium_names
 
 
 class Asked(AnyAsked):
@@ -15,6 +19,9 @@ class Asked(AnyAsked):
                               "every customer) a warm-up; with "
                               "several servers so many fewer.",
                               json_schema_extra={"option": "--transactions"})
+    medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
+                        description=f"The air of policies: {', '.join(medium_names())}, a .yml "
+                        "file, or none.")
     certificate_bytes: int = Field(1800, ge=0, le=8000, description="Size of a certificate: the "
                                    "paper's average (section 6.3), and here each.",
                                    json_schema_extra={"option": "--certificate-bytes"})
@@ -37,3 +44,7 @@ class Asked(AnyAsked):
         "KDC's.")
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition; the "
                             "next has the next.")
+
+    def kept(self) -> dict[str, Any]:
+        """A medium of the user's by its own name: its file's path is of this machine only."""
+        return {**super().kept(), "medium": mobile.air_name(self.medium)}

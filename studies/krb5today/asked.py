@@ -30,5 +30,4 @@ class Asked(AnyAsked):
 
     def kept(self) -> dict[str, Any]:
         """A medium of the user's by its own name: its file's path is of this machine only."""
-        medium = mobile.air(self.medium)
-        return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM}
+        return {**super().kept(), "medium": mobile.air_name(self.medium)}

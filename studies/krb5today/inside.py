@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
-from measure.over_air import OverAir, Stay
+from measure.over_air import OverAir, Stay, asked_points
 from measure.services.mit_krb5 import (
     GSS_PORT,
     PROXY_PORT,
@@ -86,9 +86,8 @@ class Workload:
         if self._air is None:
             return [Point(node, node, _PORT, _KERBEROS) for node in nodes]
         address = self._site.network.nodes[client].address
-        asked = [Point(f"asked-{node}", node, _PORT, f"host {address} and ({_KERBEROS})")
-                 for node in _KDCS]
-        return [*asked, *(Point(node, node, _PORT, _KERBEROS) for node in nodes[1:])]
+        return [*asked_points(address, _KDCS, _PORT, _KERBEROS),
+                *(Point(node, node, _PORT, _KERBEROS) for node in nodes[1:])]
 
     def _introduce(self, node: str) -> None:
         """Have the client's node compute for nothing, where computing takes time at all.

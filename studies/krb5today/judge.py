@@ -14,6 +14,7 @@ from measure import in_force, judging, messages
 from measure.errors import MeasureError
 from protocols.kerberos import keytab
 from protocols.kerberos.errors import RefusalCode
+from studies import mobile
 from studies.krb5today import design, evidence, exchange, network
 from studies.krb5today.body import LoginMessage, Measured
 from studies.krb5today.evidence import LoginCase
@@ -38,7 +39,7 @@ def judge(repetition: Repetition) -> Judged:
     if raw["lacking"]:
         return Judged(None, reason=raw["lacking"], status="skipped", **about)
     case = _case(repetition, raw)
-    checks, on_air = evidence.gather(case), design.is_on_air(repetition.cell)
+    checks, on_air = evidence.gather(case), mobile.is_on_air(repetition.cell)
     if on_air:
         scenario = network.at_home(repetition.cell.value("scenario"))
         checks += in_force.below(repetition.cell.value("policy"), scenario, out, raw,
@@ -61,12 +62,9 @@ def _named(code: int) -> str:
 
 def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     out, addresses = repetition.out, raw["addresses"]
-    traffic = {capture["point"]: messages.read(out / capture["file"], exchange.LEADS)
-               for capture in raw["captures"]}
     client = next(node for node in addresses if node not in network.SERVERS)
-    at_client = traffic.get(client) or messages.merged(
-        part for point, part in traffic.items() if point.startswith("asked-"))
-    said = exchange.of(at_client, addresses)
+    traffic = messages.by_point(raw["captures"], out, client, exchange.LEADS)
+    said = exchange.of(traffic[client], addresses)
     try:
         keys = {name: key for file in out.glob("*.keytab")
                 for name, key in keytab.read(file).items()}
@@ -74,7 +72,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
         raise MeasureError("data", str(error)) from None
     return LoginCase(
         MECHANISMS[design.mechanism(repetition.cell)], client, len(raw["logins"]), said,
-        exchange.answered(said), exchange.of(traffic["app"], addresses), at_client,
+        exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()))
 
 

@@ -60,7 +60,7 @@ class Krb5Today(AnyStudy):
 
         On the air it is one layer more of the policy, and computing takes no time but really.
         """
-        if design.is_on_air(cell):
+        if mobile.is_on_air(cell):
             return Spec(network.at_home(cell.value("scenario")).network,
                         on_air(cell.value("policy"), policy(cell.ids["transport"], asked)),
                         mobile.air(asked.medium), packages="krb5", clocks=("virtual", "real"))
@@ -68,7 +68,7 @@ class Krb5Today(AnyStudy):
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Who logs in from where, how and how often."""
-        customers, on_air = int(cell.ids["customers"]), design.is_on_air(cell)
+        customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
         return {"mechanism": design.mechanism(cell),
                 "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],

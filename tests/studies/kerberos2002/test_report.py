@@ -40,7 +40,7 @@ def visits(protocol: str, servers: int, placement: str, speed: float) -> list[Vi
 
 def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
     """What a cell comes to by exact MVA, or another rate than that."""
-    protocol, servers, _, speed, customers, placement, _ = row
+    protocol, servers, _, speed, customers, placement, *_ = row
     parts = visits(protocol, int(servers), placement, float(speed))
     asked = Transaction({(one.party, one.name): (one.visits, one.service_s) for one in parts
                          if one.party != "client"}, DELAY_S)
