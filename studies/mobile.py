@@ -223,6 +223,11 @@ def air(name: str) -> Medium | None:
         raise StudyError(str(error)) from None
 
 
+def without_link(policy: Policy) -> Policy:
+    """A policy with open air: in force in place of the one that is judged by, for controls."""
+    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+
+
 def air_name(name: str) -> str:
     """The air's own name, of a name or file. Raises StudyError."""
     medium = air(name)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies import Policy
+from studies import mobile
 from studies.authenticast1998.programs import AROUND_THE_TUNNEL
 from studies.study import Fault
-
-
-def _without_link(policy: Policy) -> Policy:
-    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
 
 
 def _on(policy: str) -> dict[str, str]:
@@ -20,7 +16,7 @@ def _on(policy: str) -> dict[str, str]:
 
 ON_AIR: Mapping[str, Fault] = {
     "stream-without-wep": Fault(
-        "neither end of the air has WEP", policy=_without_link, on=_on("P2"),
+        "neither end of the air has WEP", policy=mobile.without_link, on=_on("P2"),
         fails=["WEP-104 on every data frame", "initialisation vectors differ",
                "static WEP key in use"]),
     AROUND_THE_TUNNEL: Fault(

@@ -18,6 +18,7 @@ from studies.study import (
     Clock,
     Expected,
     Factor,
+    Fault,
     Judged,
     Level,
     Metric,
@@ -51,7 +52,7 @@ class Kerberos2002(Study):
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
     distributions: ClassVar[tuple[Metric, ...]] = (body.RESPONSES,)
-    faults: ClassVar[Mapping[str, str]] = FAULTS
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured

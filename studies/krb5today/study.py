@@ -11,7 +11,7 @@ from studies import mobile
 from studies.krb5today import body, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.body import Measured
-from studies.krb5today.controls import CONTROLS
+from studies.krb5today.faults import FAULTS
 from studies.study import Cell, Clock, Expected, Factor, Fault, Judged, Level, Metric, Repetition
 from studies.study import Study as AnyStudy
 from studies.study import TestbedSpec as Spec
@@ -34,8 +34,8 @@ class Krb5Today(AnyStudy):
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
     distributions: ClassVar[tuple[Metric, ...]] = (body.TIMES,)
-    faults: ClassVar[Mapping[str, Fault | str]] = {
-        name: control.title for name, control in CONTROLS.items()}
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
+    proof_sets: ClassVar[Mapping[str, str]] = {"logins": "2"}
     clock: ClassVar[Clock] = "processor"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
