@@ -103,7 +103,7 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     every = [*chosen_cells(NAMES, design(), levels),
              *mobile.on_air(levels, "protocol", {"customers": "1", "placement": "one"}, _said)]
     if not every:
-        raise StudyError("no table, figure or claim has such a cell; a policy goes with a "
+        raise StudyError("nothing of this can be measured; a policy goes with a "
                          f"scenario (--scenarios N2), one customer and wire {mobile.AIR}, and one "
                          f"whose layer says the protocol with {mobile.OF_POLICY}: choose levels "
                          "that fit")
