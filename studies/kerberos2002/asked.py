@@ -25,6 +25,9 @@ class Asked(AnyAsked):
     certificate_bytes: int = Field(1800, ge=0, le=8000, description="Size of a certificate: the "
                                    "paper's average (section 6.3), and here each.",
                                    json_schema_extra={"option": "--certificate-bytes"})
+    chain_length: int = Field(2, ge=1, le=5, description="Certificates that prove a key, up to the "
+                              "anchor, which is none of them: the paper's two, and here 1 to 5.",
+                              json_schema_extra={"option": "--chain-length"})
     workstation_device: str = Field("", description="Device of the clients of PKCROSS and PKTAPP; "
                                     "none: they take no time, as the paper's simplified client.",
                                     json_schema_extra={"option": "--workstation-device"})

@@ -68,6 +68,9 @@ class Workload:
                     from_json(Scenario, task["scenario"]), out, session,
                     has_port=task["has_port"]))
                 if stay.moves:
+                    # Who moves has logged in at home; the transaction after the move is measured.
+                    (out / "home").mkdir()
+                    self._run(documents, nodes, out / "home", task)
                     stay.move()
             points = self._points(nodes)
             stack.enter_context(capturing(self._testbed, points, _WHOLE, part="traffic", out=out,
@@ -116,9 +119,11 @@ class Workload:
 
     def _keys(self, task: Mapping[str, Any]) -> Path:
         """The keys of a suite, made when they are first asked for."""
-        file = self._folder / f"keys-{task['suite']}-{task['certificate_bytes']}.json"
+        asked = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
+        file = self._folder / f"keys-{'-'.join(map(str, asked))}.json"
         if not file.exists():
-            pki.make(file, task["suite"], MAX_SERVERS, task["certificate_bytes"])
+            suite, size, length = asked
+            pki.make(file, suite, MAX_SERVERS, size, length)
         return file
 
     def _address(self, node: str) -> str:

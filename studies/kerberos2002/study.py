@@ -111,7 +111,8 @@ class Kerberos2002(Study):
             "customers": int(ids["customers"]), "devices": devices,
             "transactions": _transactions(cell, asked),
             "variation": "gamma" if is_loaded else "fixed",
-            "certificate_bytes": asked.certificate_bytes, "xtkt_cache": asked.xtkt_cache,
+            "certificate_bytes": asked.certificate_bytes,
+            "chain_length": asked.chain_length, "xtkt_cache": asked.xtkt_cache,
             "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
             "first_seed": asked.first_seed,
             "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
