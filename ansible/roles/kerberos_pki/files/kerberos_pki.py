@@ -1,8 +1,7 @@
 """Make the certificates of PKINIT for all realms of a run, and hand a node's out to its folder.
 
 The one unit in the store (`key_store`), `kerberos-BITS`, holds the anchor, a certificate for each
-KDC, the
-user's, and those that negative controls show in its place.
+KDC, the user's, and those that negative controls show in its place.
 
 Prints one line for each unit made and each file written; nothing when all was there already.
 """
