@@ -11,7 +11,7 @@ from measure import in_force, judging, messages
 from measure.errors import MeasureError
 from measure.messages import Traffic
 from studies import mobile
-from studies.kerberos2002 import evidence, network, prediction, said
+from studies.kerberos2002 import design, evidence, network, prediction, said, timing
 from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
@@ -90,7 +90,14 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measu
         retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
         transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
-        predicted=_predicted(case), **_phases(case, counted))
+        predicted=_predicted(case), **_phases(case, counted),
+        operations_here_s=timing.operations_s() if is_timed(case.task) else {})
+
+
+def is_timed(task: Mapping[str, Any]) -> bool:
+    """Whether a cell's record says what operations take here: one of the design's does."""
+    # Without the scenario, of which a task has all.
+    return tuple(str(task[name]) for name in design.NAMES[:-1]) == design.ids("pkcross")[:-1]
 
 
 def _predicted(case: Case) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pytest
 
 import studies
 from policies import KerberosLayer
-from studies.kerberos2002 import design, surface
+from studies.kerberos2002 import design, judge, published, surface, timing
 from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.variants import VARIANTS, of_layer
 from studies.study import Cell, Level, StudyError
@@ -112,3 +112,16 @@ def test_a_transaction_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     file.write_text("id: mine\nname: mine\nlayers:\n  kerberos: {initial: pkinit}\n")
     with pytest.raises(StudyError, match=r"by MIT krb5, .* choose krb5today"):
         design.FACTORS[7].read((), [file])
+
+
+def test_one_record_says_what_operations_take_here() -> None:
+    """Table I's operations, counted by this processor: private ones take longest, in both lengths.
+
+    Of the design's cells one is timed, and no other.
+    """
+    took_s = timing.operations_s()
+    assert took_s.keys() == published.load().table_1_s.keys()
+    for bits in (1024, 2048):
+        assert took_s[f"RSA-{bits}-decrypt"] > took_s[f"RSA-{bits}-encrypt"] > 0
+    tasks = [STUDY.task(cell(*row), Asked()) for row in dict.fromkeys(design.design())]
+    assert sum(map(judge.is_timed, tasks)) == 1
