@@ -9,7 +9,15 @@ import pytest
 
 import studies
 from policies import KerberosLayer
-from studies.kerberos2002 import design, judge, published, surface, timing
+from studies.kerberos2002 import (
+    controls,
+    design,
+    judge,
+    programs,
+    published,
+    surface,
+    timing,
+)
 from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.variants import VARIANTS, of_layer
 from studies.study import Cell, Level, StudyError
@@ -125,3 +133,11 @@ def test_one_record_says_what_operations_take_here() -> None:
         assert took_s[f"RSA-{bits}-decrypt"] > took_s[f"RSA-{bits}-encrypt"] > 0
     tasks = [STUDY.task(cell(*row), Asked()) for row in dict.fromkeys(design.design())]
     assert sum(map(judge.is_timed, tasks)) == 1
+
+
+def test_every_control_is_known() -> None:
+    """What the programs can do otherwise is a control; each way to fail has a cell that shows it."""
+    assert set(programs.FAULTS) == set(controls.FAULTS)
+    shown = [fault for fault in controls.FAULTS.values() if fault.on]
+    assert len({tuple(fault.fails) for fault in shown}) == 3
+    assert all(tuple(fault.on) == design.NAMES for fault in shown)

@@ -12,7 +12,7 @@ import studies
 from policies import KerberosLayer
 from protocols.kerberos import keytab
 from studies import mobile
-from studies.krb5today import clients, design, network
+from studies.krb5today import clients, controls, design, faults, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
@@ -161,3 +161,11 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
             content=level.content, digest=level.digest))
         assert made.digest == level.digest
     assert isinstance(cell.value("policy"), policies.Policy)
+
+
+def test_every_control_has_a_cell_and_checks_to_fail() -> None:
+    """What a client can do otherwise is a control that `bench proof` runs and holds to it."""
+    assert set(controls.CONTROLS) == set(faults.FAULTS) - {"login-without-wep"}
+    for fault in faults.FAULTS.values():
+        assert tuple(fault.on) == design.NAMES
+        assert fault.fails
