@@ -31,7 +31,7 @@ FAULTS: Mapping[str, Fault] = {
     "clock-skew": Fault("the client's clock is 20 minutes ahead"),
     "weak-client-key": Fault("the client makes a weak key (client session key)"),
     "password-instead": _control("the client uses its password where PKINIT is asked for (mobile)",
-                                 "m-standard", (_DONE, _ORDER, _SIGNED)),
+                                 "m-standard", (_DONE, _ORDER)),
     "replayed-ap-request": _control("the client's last request is sent again", "m-standard",
                                     (_ORDER, _SIGNED)),
     "wrong-pkcross-key": _control("the remote KDC has lost its secret PKCROSS key (PKCROSS)",
