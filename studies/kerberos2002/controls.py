@@ -14,7 +14,7 @@ from studies.study import Fault
 
 _ORDER, _SIGNED = "messages in the protocol's order", "signatures and keys verify"
 _DONE = "operations are the protocol's"
-_TOLD = "the proxy opens what it was told"
+_TOLD, _CHAINS = "the proxy opens what it was told", "chains stay behind the proxy"
 
 
 def _control(title: str, protocol: str, fails: Sequence[str]) -> Fault:
@@ -39,6 +39,6 @@ FAULTS: Mapping[str, Fault] = {
     "beyond-policy": Fault("the local KDC issues longer tickets than the remote one allows "
                            "(PKCROSS)"),
     "proxy-with-another-key": _control("the proxy has another key than the client knows (trusted, "
-                                       "assist)", "mp-assist", (_DONE, _ORDER, _SIGNED, _TOLD)),
+                                       "assist)", "mp-assist", (_DONE, _ORDER, _SIGNED, _TOLD, _CHAINS)),
     "stale-chain": Fault("the proxy adds a chain that has expired (assist)"),
 }
