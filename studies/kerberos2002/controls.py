@@ -38,7 +38,8 @@ FAULTS: Mapping[str, Fault] = {
                                   "pkcross", (_ORDER, _SIGNED)),
     "beyond-policy": Fault("the local KDC issues longer tickets than the remote one allows "
                            "(PKCROSS)"),
-    "proxy-with-another-key": _control("the proxy has another key than the client knows (trusted, "
-                                       "assist)", "mp-assist", (_DONE, _ORDER, _SIGNED, _TOLD, _CHAINS)),
+    "proxy-with-another-key": _control(
+        "the proxy has another key than the client knows (trusted, assist)", "mp-assist",
+        (_DONE, _ORDER, _SIGNED, _TOLD, _CHAINS)),
     "stale-chain": Fault("the proxy adds a chain that has expired (assist)"),
 }
