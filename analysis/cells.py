@@ -99,6 +99,11 @@ class Cells:
             self._values[key] = self._estimate(name, ids, filled=filled)
         return self._values[key]
 
+    def there(self, name: str, ids: Ids) -> Observation | None:
+        """A value of a cell, None where there is none, or no such cell."""
+        value = self.value(name, ids) if ids in self.results.cells else None
+        return value if isinstance(value, Observation) else None
+
     def difference(self, metric: Metric, ids: Ids) -> Value:
         """A metric's difference from the baseline, within blocks: by how much the cell is worse."""
         key = ((f"{metric.name} difference", *ids), False)

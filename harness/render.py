@@ -127,7 +127,7 @@ def _kdc(network: Network, _node: Node, name: str) -> dict[str, Any]:
 
 def _kerberos_party(network: Network, node: Node, _name: str) -> dict[str, Any]:
     kdcs = network.of_duty(_KDC)
-    return {"home_realm": _realm(node.agent or kdcs[0]),
+    return {"home_realm": _realm(node.agent if node.agent in kdcs else kdcs[0]),
             "kdcs": [{"realm": _realm(kdc), "address": network.nodes[kdc].address}
                      for kdc in kdcs]}
 

@@ -6,15 +6,18 @@ Nothing here is shared with a protocol's own programs: they are what is judged.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from measure import pcap
 
 _IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
 _LENGTH_BYTES = 4
 _SYN, _ACK = 2, 16
+#: What points at hosts begin with that show what a client in a tunnel says to them.
+ASKED = "asked-"
 _FRAGMENT, _MORE = 0x1FFF, 0x2000
 
 
@@ -102,6 +105,33 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
         traffic.messages += _messages(key, stream, leads or {})
     traffic.messages.sort(key=lambda message: message.ended_s)
     return traffic
+
+
+def by_point(captures: Iterable[Mapping[str, Any]], out: Path, client: str,
+             leads: Mapping[int, int] | None = None) -> dict[str, Traffic]:
+    """Captures by their points, the client's first; what hosts were asked (ASKED) is at the client.
+
+    `captures` are as a repetition summed them up. Raises MeasureError.
+    """
+    every = {capture["point"]: read(out / capture["file"], leads) for capture in captures}
+    asked = [traffic for point, traffic in every.items() if point.startswith(ASKED)]
+    at_client = merged(asked) if asked else every[client]
+    return {client: at_client, **{point: traffic for point, traffic in every.items()
+                                  if point != client and not point.startswith(ASKED)}}
+
+
+def merged(parts: Iterable[Traffic]) -> Traffic:
+    """Captures of different packets as though they were one."""
+    whole = Traffic()
+    for part in parts:
+        for name in ("messages", "packets", "opened_s"):
+            getattr(whole, name).extend(getattr(part, name))
+        whole.pairs |= part.pairs
+        whole.retransmitted += part.retransmitted
+    whole.messages.sort(key=lambda message: message.ended_s)
+    whole.packets.sort()
+    whole.opened_s.sort()
+    return whole
 
 
 def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,

@@ -57,3 +57,9 @@ def observed(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, An
 def proven(policy: Policy, seen: Observed) -> list[CheckRecord]:
     """Every check of the network's layers and of Mobile IP."""
     return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
+
+
+def below(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+          secrets: Mapping[str, Mapping[str, str]]) -> list[CheckRecord]:
+    """Every such check of a repetition. Raises MeasureError, OSError."""
+    return proven(policy, observed(policy, scenario, out, raw, secrets))

@@ -16,8 +16,9 @@ from typing import Any
 from measure import capture, kernel
 from measure.access import Access
 from measure.arrival import Arrival
-from measure.capture import Detail, capturing
+from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
+from measure.messages import ASKED
 from measure.points import AUTH, MOVE, PART, TRAFFIC, auth_points, path_points
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
@@ -25,6 +26,12 @@ from topologies.model import Scenario
 
 #: Enough of what is in a tunnel for its inner headers and the beginning of a payload.
 _HEADS = Detail(snap_bytes=320, buffer_kib=2048, in_blocks=True)
+
+
+def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) -> list[Point]:
+    """Where what a mobile node of an address says to hosts at home shows in clear: at the hosts."""
+    return [Point(f"{ASKED}{host}", host, interface, f"host {client} and ({shown})")
+            for host in hosts]
 
 
 class OverAir:

@@ -1,8 +1,9 @@
 """Program beside the nodes: starts programs of ours on them at once, with all loaded.
 
-`python3 -m measure.starter NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each with a
-`node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one into the network of process
-`pid`, which begins at that time of the machine's clock and writes its events to the log;
+`python3 -m measure.starter PROCESS NAME=MODULE:FUNCTION ...` loads these and takes JSON lines, each
+with a `node`: `{"run": NAME, "pid", "config", "log", "at_ns"}` forks one, whose process is called
+PROCESS, into the network of process `pid`; it begins at that time of the machine's clock and writes
+its events to the log;
 `{"do": "wait", "for_s"}` answers whether it has ended by then; `{"do": "stop"}` ends it. One that
 was run with `"listens": true` gets what `{"do": "tell", "line"}` says on its standard input. So a
 guest holds what is imported once, which is scarce there, and no program's start takes the time of
@@ -80,6 +81,7 @@ def _become(command: dict[str, Any], heard: int) -> None:
     """The forked process from here to its end."""
     status, log, at_ns = 1, command["log"], command["at_ns"]
     try:
+        Path("/proc/self/comm").write_text(sys.argv[1])
         _join_network(command["pid"])
         said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for source, target in ((heard, 0), (said, 1), (said, 2)):
@@ -103,7 +105,7 @@ def _join_network(pid: int) -> None:
 def main() -> None:
     """Answer commands until there are no more."""
     _LIBC.prctl(_PR_SET_TIMERSLACK, 1)
-    for argument in sys.argv[1:]:
+    for argument in sys.argv[2:]:
         name, _, place = argument.partition("=")
         module, _, function = place.partition(":")
         _RUN[name] = getattr(importlib.import_module(module), function)

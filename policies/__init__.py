@@ -2,12 +2,13 @@
 
 from policies.dot1x import Dot1xLayer, TlsSettings
 from policies.errors import PolicyError
+from policies.kerberos import KerberosLayer
 from policies.layers import IpsecLayer, Layers
 from policies.link import LinkLayer
 from policies.loader import load, load_all, load_named, named
 from policies.options import DaemonOptions
 from policies.policy import Policy, json_schema
-from policies.upper import ChannelLayer, KerberosLayer, StreamLayer
+from policies.upper import ChannelLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [

@@ -20,6 +20,7 @@ from pydantic import (
 
 from policies.errors import fault
 from policies.fields import Whole
+from policies.kerberos import KerberosLayer
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _MOST_PACKETS = 1024
@@ -120,22 +121,6 @@ class StreamLayer(BaseModel):
                         f"{self.scheme} has none", "write scheme: delayed or tree", ("controller",),
                         ("scheme",))
         return self
-
-
-class KerberosLayer(BaseModel):
-    """Who logs in to realms, and gets tickets for their services; by MIT krb5, unmodified."""
-
-    model_config = _CONFIG
-
-    encryption: Literal["aes256-sha384", "aes256-sha1"] = Field(
-        default="aes256-sha384", description="Of tickets and messages: RFC 8009's or RFC 3962's.")
-    certificate_bits: Annotated[Literal[2048, 3072, 4096], Whole] = Field(
-        default=2048, description="Length of the keys in certificates for PKINIT.")
-    group_bits: Annotated[Literal[2048, 4096], Whole] = Field(
-        default=2048, description="Group of PKINIT's key agreement: MODP of so many bits.")
-    udp_limit_bytes: Annotated[int, Field(ge=1, le=32700)] | None = Field(
-        default=None, description="Longest request that goes by UDP first; 1: TCP always. Left "
-        "out: the library's own 1465.")
 
 
 def _milliseconds(value: int) -> int:

@@ -8,9 +8,10 @@ wires, too, has a level of either factor for them (`WiresAndAir`).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,14 @@ import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
 from studies.parts import Cell, Factor, Level, LevelError, StudyError
+from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
 
 NO_MEDIUM = "none"
+#: Levels of a study that also goes over wires: of its factor `wire`, for what goes over the air;
+#: and of its first factor, for what a policy's layer says.
+AIR, OF_POLICY = "air", "of-policy"
 #: The level of `policy` that goes with wires.
 NO_POLICY = "no-policy"
 #: Secrets of a run that a policy on the air is proven with.
@@ -41,12 +46,13 @@ class Policies:
 
     `own` are those that it takes where none are asked for, `beside` the ones that files alone are
     compared to. `runs` are the layers above the network's that its programs run: a policy with
-    others is refused.
+    others is refused, and one for which `refusal` has words.
     """
 
     own: Sequence[str]
     beside: Sequence[str] = ()
     runs: Collection[str] = frozenset()
+    refusal: Callable[[Policy], str] = lambda _: ""
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         """Their levels, in the order that they were asked for. Raises StudyError."""
@@ -77,6 +83,8 @@ class Policies:
             raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
                              f"this study does not run it ({runs} of these); leave it out, or "
                              "choose a study that does")
+        if words := self.refusal(policy):
+            raise StudyError(f"policy {policy.id}: {words}")
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,16 @@ class WiresAndAir:
         return (factor, name) in {("policy", NO_POLICY), ("scenario", self.wires.id)}
 
 
+def wires_level(name: str, title: str) -> Level:
+    """The level of `scenario` of what goes over a study's own wires."""
+    return Level(name, title, digest=_WIRED.digest)
+
+
+def login_places(wires: Level, refusal: Callable[[Policy], str]) -> WiresAndAir:
+    """Where users log in: over wires unless asked; `refusal` says why a policy is another study's."""
+    return WiresAndAir(wires, Policies((), runs={"kerberos"}, refusal=refusal), (), waits=True)
+
+
 def is_on_air(cell: Cell) -> bool:
     """Whether a cell of `WiresAndAir` is over a policy on the air."""
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY
@@ -158,6 +176,42 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         if ids.count(level.id) > 1:
             raise StudyError(f"scenario {level.id} is there twice; give your file an id of its own")
     return levels
+
+
+def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
+           said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
+    """A study's cells on the air: every policy in every scenario that was chosen.
+
+    With what is `said` by the policy, or else with each level of the factor `free`; of the other
+    factors with the level in `always`, or the first that was chosen.
+    """
+    for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
+        if policy.value is None or scenario.value is None:
+            continue
+        due = {"policy": policy.id, "scenario": scenario.id, "wire": AIR, **always,
+               **said(policy.value)}
+        fitting = [[level for level in chosen if level.id == due[name]] if name in due else
+                   [level for level in chosen if level.id != OF_POLICY] if name == free else
+                   chosen[:1] for name, chosen in levels.items()]
+        yield from (Cell(dict(zip(levels, row, strict=True)))
+                    for row in itertools.product(*fitting))
+
+
+def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
+                   duties: Sequence[str] = ()) -> Scenario:
+    """A scenario whose mobile node talks to hosts of a study's own, by their duties, at home.
+
+    They are behind its home agent, and `peer` is one of them; the other stations take no part. The
+    mobile node has these further duties. Raises StudyError where names are taken.
+    """
+    try:
+        made = shapes.behind(scenario.network, scenario.agent, hosts)
+    except ValueError as error:
+        raise StudyError(f"scenario {scenario.id}: {error}; rename it") from None
+    nodes = {name: node for name, node in made.nodes.items() if name not in scenario.companions}
+    node = nodes[scenario.mobile_node]
+    nodes[scenario.mobile_node] = replace(node, duties=[*node.duties, *duties])
+    return replace(scenario, network=replace(made, nodes=nodes), peer=peer)
 
 
 def scenario_level(scenario: Scenario) -> Level:
@@ -199,3 +253,9 @@ def air(name: str) -> Medium | None:
         return load_medium(name)
     except TopologyError as error:
         raise StudyError(str(error)) from None
+
+
+def air_name(name: str) -> str:
+    """The air's own name, of a name or file. Raises StudyError."""
+    medium = air(name)
+    return medium.name if medium else NO_MEDIUM

@@ -24,11 +24,15 @@ from studies.kerberos2002 import pki, programs
 SERVICES = 3
 
 
+def keys(suite: str, chain_length: int = 2) -> Path:
+    """The keys of a suite with chains of so many certificates, made once."""
+    return _made(suite, chain_length)
+
+
 @cache
-def keys(suite: str) -> Path:
-    """The keys of a suite, made once."""
+def _made(suite: str, chain_length: int) -> Path:
     file = Path(mkdtemp()) / "keys.json"
-    pki.make(file, suite, SERVICES, 1800)
+    pki.make(file, suite, SERVICES, 1800, chain_length)
     return file
 
 
@@ -40,7 +44,8 @@ class Realms:
         task = {"protocol": protocol, "servers": servers, "customers": 1, "suite": suite,
                 "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
                 "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
-        self.documents = programs.documents(task, keys(suite), {}, fault)
+        self.documents = programs.documents(
+            task, keys(suite, int(task.get("chain_length", 2))), {}, fault)
         self.meters: dict[str, Meter] = {}
         self.said: list[tuple[str, str, str, bytes]] = []
         self.marks: list[str] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from topologies.model import ROUTER, Interface, Link, Network, Node, Wire
 
@@ -43,6 +45,27 @@ def star(name: str, wires: Mapping[str, Wire | None],
                            gateway=f"10.0.{number}.1")
         links.append(link(f"{ROUTER}/{port}", f"{node}/{STAR_PORT}", wire))
     return Network(name, nodes, links)
+
+
+def behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
+    """A network with further hosts, by their duties, each on a plain wire at a home agent.
+
+    Their subnets are the last ones of what the agent serves, so that its tunnels lead there, too.
+    Raises ValueError where the network has nodes of these names.
+    """
+    taken = [host for host in hosts if host in network.nodes]
+    if taken:
+        raise ValueError(f"the network {network.name} has a node {taken[0]} already")
+    gate = network.nodes[agent]
+    subnets = list(ipaddress.IPv4Network(gate.serves or "10.0.0.0/16").subnets(new_prefix=24))
+    ports, nodes, links = dict(gate.interfaces), dict[str, Node](), list(network.links)
+    for (host, duties), subnet in zip(hosts.items(), reversed(subnets), strict=False):
+        gateway, own = subnet[1], subnet[2]
+        ports[f"to-{host}"] = Interface(f"{gateway}/24")
+        nodes[host] = Node(list(duties), {STAR_PORT: Interface(f"{own}/24")}, gateway=str(gateway))
+        links.append(link(f"{agent}/to-{host}", f"{host}/{STAR_PORT}"))
+    return replace(network, nodes={**network.nodes, agent: replace(gate, interfaces=ports),
+                                   **nodes}, links=links)
 
 
 def link(left: str, right: str, wire: Wire | None = None) -> Link:

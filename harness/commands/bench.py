@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
+import studies
+
 #: What can be measured besides: the module, and which options it takes.
 _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "medium": ("harness.selftest.medium_bench", ("runs",)),
     "report": ("harness.commands.report_bench", ("records",)),
     "paper": ("harness.selftest.paper_bench", ()),
     "cluster": ("harness.selftest.cluster_bench", ("runs",)),
-    "faults": ("harness.selftest.faults_bench", ("faults", "seed")),
+    "faults": ("harness.selftest.faults_bench", ("faults", "seed", "study")),
     "proof": ("harness.selftest.proof_bench", ("out",))}
 
 
@@ -28,6 +30,8 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
               help="How many faults to inject (with `faults`).")
 @click.option("--seed", default=1, show_default=True,
               help="Decides which faults come when (with `faults`).")
+@click.option("--study", default=studies.DEFAULT, show_default=True,
+              type=click.Choice(studies.names()), help="Whose runs to disturb (with `faults`).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to keep what was measured (with `proof`); default: results/proof.")
 def command(what: str, cold: bool, **options: Any) -> int:

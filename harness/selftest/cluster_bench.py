@@ -33,7 +33,8 @@ def bench(runs: int) -> None:
     if len(processors) < 2:
         raise UserError("bench cluster: two workers of one processor each need two processors")
     setup.embedded()
-    plan = small.arguments(small.levels(), 3, small=False)
+    plans = small.of()
+    plan = plans.arguments(plans.levels(), 3, small=False)
     click.echo(f"./qop run {' '.join(plan)} on workers of one processor each")
     for _ in range(runs):
         single_s, again_single = _timed(plan, processors[:1])

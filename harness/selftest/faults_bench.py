@@ -29,10 +29,12 @@ from harness.selftest import small
 from harness.selftest.faults import ENDING_S, KINDS, FaultKind, Target, left_over, mend_plan
 from harness.selftest.ledger import Ledger
 from harness.selftest.private_disk import PrivateDisk
+from harness.selftest.small import SmallPlans
+from studies.study import Clock, Study
 
 #: What may be found, each of which misses the bound.
 FINDINGS = ("lost", "doubled", "left over", "crashed")
-_CLOCKS = ("virtual", "real", "virtual")
+_CLOCKS: tuple[Clock, ...] = ("virtual", "real", "virtual")
 _REPETITIONS = 10
 _WATCHDOG_S = "10"
 #: A fault comes within this time, in seconds, after the one before it or the run's start.
@@ -80,8 +82,9 @@ class Lane:
     """One processor's runs, one after the other, until all of its faults are injected."""
 
     def __init__(self, place: Path, core: int, faults: list[FaultKind], tally: Tally, seed: str,
-                 stop: threading.Event, repetitions: int = _REPETITIONS) -> None:
-        self._place = place
+                 stop: threading.Event, plans: SmallPlans, *,
+                 repetitions: int = _REPETITIONS) -> None:
+        self._place, self._plans = place, plans
         self._core = core
         self._between = deque(kind for kind in faults if kind.when == "between")
         self._during = deque(kind for kind in faults if kind.when != "between")
@@ -94,21 +97,23 @@ class Lane:
 
     def work(self) -> None:
         """Plan after plan."""
-        number = 0
+        number, clocks = 0, _clocks(self._plans.study)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
             while (self._between or self._during) and not self._stop.is_set():
                 number += 1
-                clock = _CLOCKS[(number + self._core) % len(_CLOCKS)]
-                self._complete(disk, f"run-{number}", self._rng.choice(_levels()), clock)
+                clock = clocks[(number + self._core) % len(clocks)]
+                self._complete(disk, f"run-{number}", self._rng.choice(_levels(self._plans)), clock)
 
     def _complete(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
                   clock: str) -> None:
         """Have one plan measured, faults and all, and judge what came of it."""
         folder = disk.seen / name
-        target = Target(folder, Ledger(folder), small.plan(levels, self._repetitions), self._rng,
-                        disk.filler)
-        argv = _command(self._place / name, levels, clock, self._repetitions)
+        plan = self._plans.plan(levels, self._repetitions)
+        target = Target(folder, Ledger(folder), plan, self._rng, disk.filler)
+        argv = [sys.executable, "-P", "-m", "harness.selftest.sabotage", "run",
+                *self._plans.arguments(levels, self._repetitions),
+                "--out", str(self._place / name), "--clock", clock]
         quiet = 0
         while not self._stop.is_set():
             if self._between and self._inject(self._between[0], target):
@@ -205,7 +210,7 @@ class Lane:
         return process.poll() is not None
 
 
-def bench(faults: int, seed: int) -> None:
+def bench(faults: int, seed: int, study: str) -> None:
     """Inject so many faults and print a table; raises UserError if anything was lost or left."""
     setup.embedded()
     tally, stop, begun = Tally(), threading.Event(), time.monotonic()
@@ -214,7 +219,8 @@ def bench(faults: int, seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="qop-faults-") as folder, \
             ThreadPoolExecutor(len(cores)) as pool:
         lanes = [Lane(Path(folder, f"lane-{core}"), core, deck[number::len(cores)], tally,
-                      f"{seed}/{number}", stop) for number, core in enumerate(cores)]
+                      f"{seed}/{number}", stop, small.of(study))
+                 for number, core in enumerate(cores)]
         working = [pool.submit(lane.work) for lane in lanes]
         try:
             for lane in working:
@@ -260,12 +266,12 @@ def _deck(faults: int, seed: int) -> list[FaultKind]:
     return deck
 
 
-def _levels() -> list[tuple[str, ...]]:
+def _clocks(study: Study) -> tuple[Clock, ...]:
+    """Those that its runs take turns by; a study that is not of real time would take long by it."""
+    return _CLOCKS if study.clock == "real" else ("virtual",)
+
+
+def _levels(plans: SmallPlans) -> list[tuple[str, ...]]:
     """What the small plans are of: one level of the first factor, or two."""
-    levels, typical = small.levels(), small.typical()
+    levels, typical = plans.levels(), plans.typical()
     return [(levels[0],), (typical,), (levels[-1],), tuple(levels[:2]), (levels[1], typical)]
-
-
-def _command(out: Path, levels: tuple[str, ...], clock: str, repetitions: int) -> list[str]:
-    return [sys.executable, "-P", "-m", "harness.selftest.sabotage", "run",
-            *small.arguments(levels, repetitions), "--out", str(out), "--clock", clock]

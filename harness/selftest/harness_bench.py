@@ -46,7 +46,7 @@ class BenchLine:
 def bench(runs: int, *, cold: bool) -> None:
     """Print what the harness itself costs."""
     setup.embedded()
-    levels = small.levels()
+    levels = small.of().levels()
     figures = [_first_measurement(level, runs) for level in (levels[0], levels[-1])]
     figures += asyncio.run(_guest_costs(levels[-1], runs))
     for figure in figures:
@@ -67,7 +67,7 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
             begun = time.time()
-            subprocess.run([str(ROOT / "qop"), "run", *small.arguments([level], 1), "--out",
+            subprocess.run([str(ROOT / "qop"), "run", *small.of().arguments([level], 1), "--out",
                             folder], check=True, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
             [path] = Path(folder, "records").glob("*.json")
@@ -80,7 +80,7 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
 async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
     """Fixed cost of a repetition, and what its guest takes of processor and memory."""
     machine = setup.embedded()
-    plan = small.plan([level], 1, small=False)
+    plan = small.of().plan([level], 1, small=False)
     [planned] = plan.testbeds.values()
     [cell] = plan.cells
     task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)

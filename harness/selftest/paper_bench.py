@@ -65,7 +65,7 @@ class Projection:
 
 def bench() -> None:
     """Measure every cell in virtual time as often as makes a tenth, and print the projection."""
-    profile = profiles.load(small.study(), PROFILE)
+    profile = profiles.load(small.of().study, PROFILE)
     repetitions = math.ceil(profile.repetitions * _TENTH)
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
         begun = time.time()

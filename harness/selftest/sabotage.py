@@ -18,6 +18,7 @@ from guest.processes import PROC
 from harness import cli
 from harness.engine import setup
 from harness.engine.machine import EmbeddedMachine, Running
+from measure.services.launcher import PROGRAM
 from topologies.builders import MININET
 
 _ORDERS = "sabotage"
@@ -46,8 +47,9 @@ for daemon in {names}; do
     done 2>/dev/null | grep . && exit
 done
 """
-#: Daemons by the name that their process has.
-DAEMONS = ("hostapd", "wpa_supplicant", "freeradius", "charon", "iperf3", "tcpdump")
+#: Daemons by the name that their process has; programs of ours have one for all.
+DAEMONS = ("hostapd", "wpa_supplicant", "freeradius", "charon", "iperf3", "tcpdump", "krb5kdc",
+           PROGRAM)
 
 
 class ObedientMachine(EmbeddedMachine):

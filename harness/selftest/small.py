@@ -1,58 +1,68 @@
-"""Small plans of the default study, for whatever measures the harness itself."""
+"""Small plans of a study, for whatever measures the harness itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import studies
 from harness.engine import profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
-from studies.study import Study
+from studies.study import Level, Study
 from topologies.builders import MININET
 
 
-def study() -> Study:
-    """The study that the harness is measured with."""
-    return studies.load(studies.DEFAULT)
+@dataclass(frozen=True)
+class SmallPlans:
+    """Plans of some levels of a study's first factor, and of others the one that a lab takes."""
+
+    study: Study
+
+    def levels(self) -> list[str]:
+        """Levels of its first factor that can be measured so."""
+        first, every = self.study.factors[0].name, self._every()
+        few = {name: [level for level in every[name] if [level.id] == chosen]
+               for name, chosen in self._chosen(()).items() if name != first}
+        there = {cell.ids[first] for cell in self.study.cells({**every, **few})}
+        return [level.id for level in every[first] if level.id in there]
+
+    def typical(self) -> str:
+        """The level of its first factor that a lab takes, or the first."""
+        return self.study.lab.levels.get(self.study.factors[0].name, self.levels()[0])
+
+    def sets(self) -> dict[str, str]:
+        """Settings by which a repetition is as small as those that testbeds begin with."""
+        asked = self.study.asked.model_validate(profiles.load(self.study, profiles.DEFAULT).set)
+        little = self.study.warm_up(asked)
+        return {name: str(getattr(little, name)) for name in self.study.asked.model_fields
+                if getattr(little, name) != getattr(asked, name)}
+
+    def plan(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> Plan:
+        """A plan of these levels of the first factor."""
+        return request.plan(
+            RunRequest(self.study, levels=self._chosen(names), sets=self.sets() if small else {},
+                       repetitions=repetitions), {"builder": MININET})
+
+    def arguments(self, names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
+        """What `qop run` is given for the same."""
+        asked = [text for name, value in (self.sets() if small else {}).items()
+                 for text in ("--set", f"{name}={value}")]
+        only = [text for factor, levels in self._chosen(names).items()
+                for text in ("--only", f"{factor}={','.join(levels)}")]
+        return [self.study.id, *only, *asked, "--builder", MININET,
+                "--repetitions", str(repetitions)]
+
+    def _chosen(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """These levels of the first factor; of others those of a lab, or of the first cell."""
+        first, *others = (factor.name for factor in self.study.factors)
+        usual = {**next(iter(self.study.cells(self._every()))).ids, **self.study.lab.levels}
+        return {first: list(names), **{name: [usual[name]] for name in others}}
+
+    def _every(self) -> dict[str, list[Level]]:
+        return {factor.name: list(factor.read((), ())) for factor in self.study.factors}
 
 
-def levels() -> list[str]:
-    """Levels of its first factor."""
-    return [level.id for level in study().factors[0].read((), ())]
-
-
-def typical() -> str:
-    """The level of its first factor that a lab takes, or the first."""
-    return study().lab.levels.get(study().factors[0].name, levels()[0])
-
-
-def sets() -> dict[str, str]:
-    """Settings by which a repetition is as small as those that testbeds begin with."""
-    asked = study().asked.model_validate(profiles.load(study(), profiles.DEFAULT).set)
-    little = study().warm_up(asked)
-    return {name: str(getattr(little, name)) for name in study().asked.model_fields
-            if getattr(little, name) != getattr(asked, name)}
-
-
-def chosen(names: Sequence[str]) -> dict[str, list[str]]:
-    """These levels of the first factor, and of all others the one that a lab takes."""
-    first, *others = study().factors
-    return {first.name: list(names),
-            **{factor.name: [study().lab.levels.get(factor.name, factor.read((), ())[0].id)]
-               for factor in others}}
-
-
-def plan(names: Sequence[str], repetitions: int, *, small: bool = True) -> Plan:
-    """A plan of these levels of the first factor."""
-    return request.plan(RunRequest(study(), levels=chosen(names), sets=sets() if small else {},
-                                   repetitions=repetitions), {"builder": MININET})
-
-
-def arguments(names: Sequence[str], repetitions: int, *, small: bool = True) -> list[str]:
-    """What `qop run` is given for the same."""
-    asked = [text for name, value in (sets() if small else {}).items()
-             for text in ("--set", f"{name}={value}")]
-    only = [text for factor, levels in chosen(names).items()
-            for text in ("--only", f"{factor}={','.join(levels)}")]
-    return [study().id, *only, *asked, "--builder", MININET, "--repetitions", str(repetitions)]
+def of(study: str = studies.DEFAULT) -> SmallPlans:
+    """Those of a study by its name. Raises StudyError."""
+    return SmallPlans(studies.load(study))

@@ -16,6 +16,8 @@ from measure.workload import Site
 
 _CODE = Path(__file__).parents[2]
 _STOP_S = 10.0
+#: What the process of a started program is called.
+PROGRAM = "qop-program"
 
 
 def environment() -> dict[str, str]:
@@ -42,7 +44,7 @@ class Launcher:
         with self._site.log("launcher", "machine").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m",
-                 "measure.starter", *(f"{name}={place}"
+                 "measure.starter", PROGRAM, *(f"{name}={place}"
                                       for name, place in self._programs.items())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 env=environment())

@@ -28,7 +28,7 @@ PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp
              "none": "none"}
 BESIDE = ("wireguard", "esp", "none")
 #: The level of scenario that stands for wires, and the protocol of a policy with a layer for it.
-WIRES, OF_POLICY = "three-hosts", "of-policy"
+WIRES, OF_POLICY = "three-hosts", mobile.OF_POLICY
 #: On the air: whose processors both ends have, and what is measured of each policy.
 ON_AIR_TECHNOLOGY = "today"
 ON_AIR = (("none", "NE", "OFF"), ("modern", "FE", "OFF"), ("modern", "FE", "ON"),

@@ -59,7 +59,6 @@ class Asked(AnyAsked):
 
     def kept(self) -> dict[str, Any]:
         """What is the user's by its own name: the path of its file is of this machine only."""
-        medium = mobile.air(self.medium)
-        return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM, **{
+        return {**super().kept(), "medium": mobile.air_name(self.medium), **{
             setting: load_device(getattr(self, setting)).name for setting in DEVICES},
                 "video": video.name(self.video) if self.video else ""}

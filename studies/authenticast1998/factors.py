@@ -15,12 +15,11 @@ from typing import Any
 
 from policies import StreamLayer
 from studies import mobile
-from studies.mobile import NO_POLICY, is_on_air
+from studies.mobile import NO_POLICY, OF_POLICY, is_on_air
 from studies.study import Cell, Factor, Level, StudyError, fixed
 
-#: The level of `scenario` of streams over wires; and the heuristic of a policy that has a layer for
-#: it.
-WIRES, OF_POLICY = "star-155", "of-policy"
+#: The level of `scenario` of streams over wires.
+WIRES = "star-155"
 #: The levels that stand behind heuristic, clients and load in every cell over wires.
 WIRED = (NO_POLICY, WIRES)
 #: By percentage: eleven levels, and further ones where the figure bends.
@@ -227,7 +226,7 @@ def _level(name: str, value: Heuristic | Disturbance) -> Level:
 
 
 PLACES = mobile.WiresAndAir(
-    Level(WIRES, "server and clients on reserved links", digest=_digest({})),
+    mobile.wires_level(WIRES, "server and clients on reserved links"),
     mobile.Policies(POLICIES, runs={"stream"}), SCENARIOS)
 
 

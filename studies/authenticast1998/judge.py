@@ -129,8 +129,7 @@ def judge(repetition: Repetition) -> Judged:
                                checks.Expectation.of(heuristic, load))
     if mobile.is_on_air(repetition.cell):
         policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
-        evidence += on_air.proven(policy, on_air.observed(
-            policy, scenario, repetition.out, raw, repetition.secrets))
+        evidence += on_air.below(policy, scenario, repetition.out, raw, repetition.secrets)
     unproven = judging.unproven(evidence)
     measured = _measured(seen, raw) if all(one.account and one.processed for one in seen) else None
     if measured is None and not unproven:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
+from studies import mobile
 from studies.study import Asked as AnyAsked
+from topologies.loader import medium_names
 
 
 class Asked(AnyAsked):
     """Settings of the workload."""
 
-    transactions: int = Field(240, ge=20, le=20000, description="Transactions of a repetition with "
+    transactions: int = Field(480, ge=20, le=20000, description="Transactions of a repetition with "
                               "more than one customer, the first tenth of them (two of "
                               "every customer) a warm-up; with "
                               "several servers so many fewer.",
                               json_schema_extra={"option": "--transactions"})
+    medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
+                        description=f"The air of policies: {', '.join(medium_names())}, a .yml "
+                        "file, or none.")
     certificate_bytes: int = Field(1800, ge=0, le=8000, description="Size of a certificate: the "
                                    "paper's average (section 6.3), and here each.",
                                    json_schema_extra={"option": "--certificate-bytes"})
+    chain_length: int = Field(2, ge=1, le=5, description="Certificates that prove a key, up to the "
+                              "anchor, which is none of them: the paper's two, and here 1 to 5.",
+                              json_schema_extra={"option": "--chain-length"})
     workstation_device: str = Field("", description="Device of the clients of PKCROSS and PKTAPP; "
                                     "none: they take no time, as the paper's simplified client.",
                                     json_schema_extra={"option": "--workstation-device"})
@@ -37,3 +47,7 @@ class Asked(AnyAsked):
         "KDC's.")
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition; the "
                             "next has the next.")
+
+    def kept(self) -> dict[str, Any]:
+        """A medium of the user's by its own name: its file's path is of this machine only."""
+        return {**super().kept(), "medium": mobile.air_name(self.medium)}

@@ -70,6 +70,8 @@ class Measured(RecordPart):
     transaction_times_s: list[float]
     #: The phases by operations, devices and (of a lone customer) wires.
     predicted: dict[str, float] = Field(default_factory=dict)
+    #: Table I's operations on the processor that judged, in one cell (timing).
+    operations_here_s: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]
     messages: list[MessageRecord]
 

@@ -92,7 +92,8 @@ def _keys(case: Case, opened: Opened) -> Iterator[CheckRecord]:
 def _operations(case: Case) -> Iterator[CheckRecord]:
     """What programs counted is what the messages need, a transaction."""
     due = expected.public_key_operations(case.variant, case.servers,
-                                         kdc_signs=case.task["kdc_signs"])
+                                         kdc_signs=case.task["kdc_signs"],
+                                         chain_length=case.task["chain_length"])
     complaints = []
     for party in case.tallies:
         counted = Counter[str]()

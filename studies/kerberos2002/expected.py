@@ -57,20 +57,25 @@ def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -
     yield _PROXY, _CLIENT, transport, "ProxyReply"
 
 
-#: Private and public operations of who asks with a signature, and of who answers: chains of two
-#: certificates, of which the anchor is not one.
-_ASKS, _ANSWERS = (2, 3), (1, 4)
-_TELLS, _IS_TOLD = (1, 1), (1, 3)
+#: Private and public operations of who asks with a signature, who answers, tells a key and is told
+#: one; and whether there is a chain to be verified besides, by a public one for each certificate.
+_ASKS, _ANSWERS, _TELLS, _IS_TOLD = (2, 1, 1), (1, 2, 1), (1, 1, 0), (1, 1, 1)
+_SIGNS = (1, 0, 0)
 
 
 def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], *,
-                          kdc_signs: bool = False) -> dict[str, tuple[int, int]]:
-    """Private and public operations of a transaction by party; those with none are left out."""
+                          kdc_signs: bool = False,
+                          chain_length: int = 2) -> dict[str, tuple[int, int]]:
+    """Private and public operations of a transaction by party; those with none are left out.
+
+    `chain_length` are the certificates of a chain, of which the anchor is not one.
+    """
     total: Counter[tuple[str, int]] = Counter()
 
-    def add(party: str, pair: tuple[int, int], times: int = 1) -> None:
-        for place, count in enumerate(pair):
-            total[party, place] += count * times
+    def add(party: str, counts: tuple[int, int, int]) -> None:
+        private, public, chains = counts
+        total[party, 0] += private
+        total[party, 1] += public + chains * chain_length
     if variant.way == "pkcross":
         add(_LOCAL, _ASKS)
         add(_REMOTE, _ANSWERS)
@@ -84,7 +89,8 @@ def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], 
     elif variant.initial == "client-key":
         add(_CLIENT, _TELLS)
         add(_LOCAL, _IS_TOLD)
-        add(_LOCAL, (int(kdc_signs), 0))
+        if kdc_signs:
+            add(_LOCAL, _SIGNS)
         if variant.proxy in ("trusted", "assist"):
             add(_CLIENT, _TELLS)
             add(_PROXY, _IS_TOLD)

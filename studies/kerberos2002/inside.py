@@ -16,10 +16,13 @@ from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
+from measure.over_air import OverAir, asked_points
 from measure.services.launcher import Launcher
 from measure.workload import Service, Session, Site
 from studies.kerberos2002 import pki, places, programs
 from studies.kerberos2002.variants import MAX_SERVERS, VARIANTS
+from topologies.model import Scenario, from_json
+from topologies.shapes import STAR_PORT
 
 _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 #: Servers listen by then; in virtual time starting takes next to none.
@@ -28,6 +31,7 @@ _READY_S = 20.0
 _ASKING = ("app1", "app2", "app3", "app4", "kdc-r", "kdc-l", "proxy")
 #: Where captures are taken: what servers say to each other passes none of their clients.
 _CAPTURED = ("client", "kdc-l", "proxy")
+_SHOWN = "tcp or udp"
 
 
 class Workload:
@@ -38,12 +42,14 @@ class Workload:
         self._testbed = site.testbed
         self._folder = site.run_folder("client")
         self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run"})
-        self._introduce()
+        self._air = OverAir(site) if site.network.has_radios else None
+        if self._air is None:
+            self._introduce()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """What starts the programs; none of these lives longer than a repetition."""
-        return [self._launcher]
+        """What starts the programs, none longer than a repetition; and what the air takes."""
+        return [*(self._air.services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: all parties from their start to the last transaction's end."""
@@ -57,8 +63,16 @@ class Workload:
             party: self._address(node) for party, node in nodes.items()}}
         session.stamp("start")
         with ExitStack() as stack:
-            points = [Point(party, node, places.PORT, "tcp or udp")
-                      for party, node in nodes.items() if party in _CAPTURED]
+            if self._air:
+                stay = stack.enter_context(self._air.connected(
+                    from_json(Scenario, task["scenario"]), out, session,
+                    has_port=task["has_port"]))
+                if stay.moves:
+                    # Who moves has logged in at home; the transaction after the move is measured.
+                    (out / "home").mkdir()
+                    self._run(documents, nodes, out / "home", task)
+                    stay.move()
+            points = self._points(nodes)
             stack.enter_context(capturing(self._testbed, points, _WHOLE, part="traffic", out=out,
                                           logs=self._site.logs,
                                           summaries=session.raw["captures"]))
@@ -66,6 +80,14 @@ class Workload:
             settle()
         session.stamp("end")
         session.raw["events"] = {party: _last(out / f"{party}.jsonl") for party in documents}
+
+    def _points(self, nodes: Mapping[str, str]) -> list[Point]:
+        """Where messages show; of a client on the air, where its tunnels have ended."""
+        hosts = [party for party in nodes if party != "client"]
+        asked = asked_points(self._address(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
+            if self._air else []
+        return [*asked, *(Point(party, node, STAR_PORT, _SHOWN) for party, node in nodes.items()
+                          if party in _CAPTURED and not (self._air and party == "client"))]
 
     def _run(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
              out: Path, task: Mapping[str, Any]) -> None:
@@ -97,9 +119,11 @@ class Workload:
 
     def _keys(self, task: Mapping[str, Any]) -> Path:
         """The keys of a suite, made when they are first asked for."""
-        file = self._folder / f"keys-{task['suite']}-{task['certificate_bytes']}.json"
+        asked = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
+        file = self._folder / f"keys-{'-'.join(map(str, asked))}.json"
         if not file.exists():
-            pki.make(file, task["suite"], MAX_SERVERS, task["certificate_bytes"])
+            suite, size, length = asked
+            pki.make(file, suite, MAX_SERVERS, size, length)
         return file
 
     def _address(self, node: str) -> str:
@@ -119,6 +143,8 @@ class Workload:
 
 def _place(party: str, task: Mapping[str, Any]) -> str:
     """The node that a party of a task is at."""
+    if task["scenario"]:
+        return str(task["scenario"]["mobile_node"]) if party == "client" else party
     return places.place(party, task["wire"],
                         is_mobile=VARIANTS[task["protocol"]].way == "mobile")
 

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from measure import judging, messages
+from measure import judging, messages, on_air
 from measure.errors import MeasureError
 from measure.messages import Traffic
-from studies.kerberos2002 import evidence, prediction, said
+from studies import mobile
+from studies.kerberos2002 import design, evidence, network, prediction, said, timing
 from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.variants import VARIANTS
 from studies.study import Judged, Repetition
 
-_RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure")
+_RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure", "parts")
 #: A warm-up is a share of the transactions, and some of every customer: all begin at once.
 _WARM_UP, _WARM_UP_EACH = 0.1, 2
 
@@ -27,7 +28,7 @@ def judge(repetition: Repetition) -> Judged:
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
+        "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted(out.glob("*.json*")) if file.name != "raw.json"],
         "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
@@ -41,6 +42,10 @@ def judge(repetition: Repetition) -> Judged:
     refused = [row["refused"] for row in events["client"]["transactions"] if row["refused"]]
     told = [*dict.fromkeys(refused), *said.refusals(case.said)]
     checks = evidence.gather(case)
+    if mobile.is_on_air(repetition.cell):
+        scenario = network.at_home(repetition.cell.value("scenario"))
+        checks += on_air.below(repetition.cell.value("policy"), scenario, out, raw,
+                               repetition.secrets)
     reasons = [f"refused: {told[0]}"] if told else []
     reasons += [*judging.unproven(checks), *judging.lost(raw)]
     measured = _measured(case, events["client"]["transactions"], raw["seed"]) if not told else None
@@ -52,8 +57,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
     from studies.kerberos2002.study import STUDY
 
     task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
-    traffic = {capture["point"]: messages.read(repetition.out / capture["file"])
-               for capture in sorted(raw["captures"], key=_nearest)}
+    traffic = messages.by_point(sorted(raw["captures"], key=_nearest), repetition.out, "client")
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
     return Case(
         VARIANTS[task["protocol"]], programs.servers(task),
@@ -63,8 +67,9 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
 
 
 def _nearest(capture: Mapping[str, Any]) -> int:
-    """The client's capture first, then the proxy's."""
-    return ["client", "proxy", "kdc-l"].index(capture["point"])
+    """The client's captures first, then the proxy's."""
+    places = ["proxy", "kdc-l"]
+    return places.index(capture["point"]) + 1 if capture["point"] in places else 0
 
 
 def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measured:
@@ -85,14 +90,21 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measu
         retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
         transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
-        predicted=_predicted(case), **_phases(case, counted))
+        predicted=_predicted(case), **_phases(case, counted),
+        operations_here_s=timing.operations_s() if is_timed(case.task) else {})
+
+
+def is_timed(task: Mapping[str, Any]) -> bool:
+    """Whether a cell's record says what operations take here: one of the design's does."""
+    # Without the scenario, of which a task has all.
+    return tuple(str(task[name]) for name in design.NAMES[:-1]) == design.ids("pkcross")[:-1]
 
 
 def _predicted(case: Case) -> dict[str, float]:
     """The phases by operations and wires, of a lone customer."""
     made = prediction.phases(case.variant, case.task)
     wires = prediction.on_wires(case.said, case.task["wire"]) \
-        if made and case.customers == 1 else {}
+        if made and case.customers == 1 and not case.task["scenario"] else {}
     return {name: seconds + wires.get(name, 0.0) for name, seconds in made.items()}
 
 

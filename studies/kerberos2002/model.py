@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.cells import Cells, Ids, Observation
+import numpy as np
+
+from analysis.cells import Cells, Ids
 from analysis.queueing import (
     Chain,
     CustomerClass,
+    QueueingError,
     QueueingNetwork,
     QueueingStation,
     Visit,
+    intervals,
     solve,
 )
 from analysis.queueing.solve import Method
+from studies.kerberos2002.body import RESPONSES
 
 #: Parties whose processors customers share; clients have one each.
 SHARED = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
@@ -125,8 +130,19 @@ def _visits(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float
 
 def mean(cells: Cells, name: str, cell: Ids) -> float | None:
     """A value's mean in a cell; None where there is none."""
-    value = cells.value(name, cell) if cell in cells.results.cells else None
-    return value.estimate.mean if isinstance(value, Observation) else None
+    value = cells.there(name, cell)
+    return value.estimate.mean if value else None
+
+
+def half_width(cells: Cells, cell: Ids) -> float | None:
+    """Half of the 95 % interval of the mean response time, by batch means, as a share of it."""
+    times = [value for row in cells.rows(cell)
+             for value in cells.results.samples[row].get(RESPONSES.name, ())]
+    try:
+        interval = intervals.mean(np.array(times))
+    except QueueingError:
+        return None
+    return (interval.high - interval.low) / 2 / interval.value
 
 
 def curve(asked: Transaction, customers: Sequence[int]) -> list[tuple[float, float]]:

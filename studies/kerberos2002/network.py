@@ -1,12 +1,16 @@
-"""One network with all places of the paper: two realms' nodes, each on a wire to a router."""
+"""One network with all places of the paper: two realms' nodes, each on a wire to a router.
+
+Or the realms at home, for a mobile client on the air.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from studies import mobile
 from topologies import shapes
 from topologies.loader import load_wire
-from topologies.model import Network
+from topologies.model import Network, Scenario
 
 #: Nodes by what they are on. Servers of the remote realm are behind the Internet where a wire is
 #: slow, and behind a wide area for mobile clients.
@@ -15,6 +19,8 @@ NODES: Mapping[str, str] = {
     "kdc-r": "lan-10m", "proxy": "lan-10m", "app1": "lan-10m", "app2": "lan-10m",
     "app3": "lan-10m", "app4": "lan-10m", "kdc-r-slow": "slow-internet",
     "app1-slow": "slow-internet", "app1-wan": "wide-area", "workstation": "lan-10m"}
+#: Whom a client asks, wherever it is.
+HOSTS = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
 
 
 def role(node: str) -> str:
@@ -28,3 +34,9 @@ def realms() -> Network:
     """All nodes; parties of a cell are at some of them."""
     return shapes.star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
                        lambda node: [node.partition("-")[0].rstrip("0123456789")])
+
+
+def at_home(scenario: Scenario) -> Scenario:
+    """A scenario whose mobile node is the client of realms behind its home agent."""
+    return mobile.served_at_home(scenario, {host: ["realm_host"] for host in HOSTS},
+                                 peer=HOSTS[0])

@@ -32,14 +32,16 @@ def service(number: int) -> str:
 
 
 class KeyMaker:
-    """Makes the keys of a suite; authorities have certificates of the wanted size, too."""
+    """Makes the keys of a suite; authorities have certificates of the wanted size, too.
 
-    def __init__(self, suite: Suite, certificate_bytes: int) -> None:
+    Chains have so many certificates, of which the anchor is none.
+    """
+
+    def __init__(self, suite: Suite, certificate_bytes: int, chain_length: int) -> None:
         self._suite, self._size, self._now = suite, certificate_bytes, datetime.now(UTC)
-        self._keys: list[rsa.RSAPrivateKey] = []
+        self._length = chain_length
         self.root = self._authority("root", None)
-        self._issuers = {realm: self._authority(f"CA {realm}", self.root)
-                         for realm in (LOCAL, REMOTE)}
+        self._issuers = {realm: self._path(realm, self.root) for realm in (LOCAL, REMOTE)}
         self.identities: dict[str, dict[str, str]] = {}
 
     def _key(self) -> rsa.RSAPrivateKey:
@@ -51,28 +53,37 @@ class KeyMaker:
         return Issuer(certificates.issue(wish, key.public_key(), issuer,
                                          issuer.key if issuer else key, self._now), key)
 
+    def _path(self, realm: str, root: Issuer) -> list[Issuer]:
+        """The authorities from the one that issues a realm's certificates up to a root."""
+        path = [root]
+        for number in range(1, self._length):
+            name = f"CA {realm}" + (f" {number}" if number > 1 else "")
+            path.insert(0, self._authority(name, path[0]))
+        return path
+
     def identity(self, label: str, wish: Wish, *, key_of: str = "", rogue: bool = False) -> None:
         """A principal's key and chain; with the key of another label, it does not fit."""
         key = self._key()
-        issuer = self._issuers[wish.realm]
-        if rogue:
-            stranger = self._authority("root", None)
-            issuer = self._authority(f"CA {wish.realm}", stranger)
+        path = self._path(wish.realm, self._authority("root", None)) if rogue else \
+            self._issuers[wish.realm]
+        issuer = path[0]
         own = certificates.issue(wish, key.public_key(), issuer, issuer.key, self._now)
         pem = self.identities[key_of]["key"] if key_of else key.private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         self.identities[label] = {"name": wish.subject, "realm": wish.realm, "key": pem,
-                                  "chain": _pem(own) + _pem(issuer.certificate)}
+                                  "chain": _pem(own) + "".join(
+                                      _pem(above.certificate) for above in path[:-1])}
 
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def make(file: Path, suite_name: str, services: int, certificate_bytes: int) -> None:
+def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
+         chain_length: int = 2) -> None:
     """All keys of a suite, to a file."""
     suite = SUITES[suite_name]
-    maker = KeyMaker(suite, certificate_bytes)
+    maker = KeyMaker(suite, certificate_bytes, chain_length)
     def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
         return Wish(name, realm, purpose, size_bytes=certificate_bytes)
 

@@ -12,8 +12,6 @@ _PLACES: Mapping[str, Mapping[str, str]] = {
     "lan": {}, "slow": {"kdc-r": "kdc-r-slow", "app1": "app1-slow"},
     "2g": {"client": "client-2g", "app1": "app1-wan"},
     "3g": {"client": "client-3g", "app1": "app1-wan"}}
-#: Every node's interface to the router.
-PORT = "wire"
 
 
 def place(party: str, wire: str, *, is_mobile: bool) -> str:

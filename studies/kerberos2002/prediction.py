@@ -20,15 +20,17 @@ _BEFORE = {"pkinit": {"private": 1, "chain-sent": 1, "message-tcp": 1},
            "client-key": {"private": 1, "public": 1, "secret": 1, "chain-sent": 1,
                           "message-tcp": 1}}
 #: Of the KDC, between its two messages.
-_KDC = {"pkinit": {"private": 1, "public": 4, "secret": 3, "chain-sent": 1, "chain-read": 1,
-                   "message-tcp": 2},
-        "client-key": {"private": 1, "public": 3, "secret": 3, "chain-read": 1, "message-tcp": 2}}
+_KDC = {"pkinit": {"private": 1, "public": 2, "chain": 1, "secret": 3, "chain-sent": 1,
+                   "chain-read": 1, "message-tcp": 2},
+        "client-key": {"private": 1, "public": 1, "chain": 1, "secret": 3, "chain-read": 1,
+                       "message-tcp": 2}}
 #: Of the client, with the reply.
-_AFTER = {"pkinit": {"private": 1, "public": 3, "secret": 2, "chain-read": 1, "message-tcp": 1},
+_AFTER = {"pkinit": {"private": 1, "public": 1, "chain": 1, "secret": 2, "chain-read": 1,
+                     "message-tcp": 1},
           "client-key": {"secret": 1, "message-tcp": 1}}
 #: What telling a proxy a key adds at the client and at the proxy.
 _TELLING = {"private": 1, "public": 1, "secret": 1}
-_TOLD = {"private": 1, "public": 3, "secret": 2, "chain-read": 1}
+_TOLD = {"private": 1, "public": 1, "chain": 1, "secret": 2, "chain-read": 1}
 _RELAYED = {"message-tcp": 4}
 #: A service ticket and its use: client; KDC and server; and a proxy that passes on four messages.
 _TICKETS_CLIENT = {"secret": 4, "message-udp": 4}
@@ -44,8 +46,10 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
     speed, suite = float(task["speed"]), task["suite"]
 
     def by(device: Mapping[str, Any], *groups: Mapping[str, int]) -> float:
-        return sum(count * _seconds(device, kind, suite) for group in groups
-                   for kind, count in group.items())
+        # A chain is verified by a public operation for each of its certificates.
+        return sum(count * (task["chain_length"] * _seconds(device, "public", suite)
+                            if kind == "chain" else _seconds(device, kind, suite))
+                   for group in groups for kind, count in group.items())
     has_proxy, is_told = variant.proxy != "none", variant.proxy in ("trusted", "assist")
     before = dict(_BEFORE[variant.initial])
     if variant.proxy == "assist":

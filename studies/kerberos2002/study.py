@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure.manifest import LevelRecord
+from studies import mobile
 from studies.kerberos2002 import body, design
 from studies.kerberos2002.asked import Asked
 from studies.kerberos2002.body import Measured
@@ -16,6 +18,7 @@ from studies.study import (
     Clock,
     Expected,
     Factor,
+    Fault,
     Judged,
     Level,
     Metric,
@@ -24,7 +27,7 @@ from studies.study import (
     StudyError,
 )
 from studies.study import TestbedSpec as Spec
-from topologies.loader import TopologyError, load_device
+from topologies.loader import TopologyError, load_device, to_json
 from topologies.model import ROUTER
 
 if TYPE_CHECKING:
@@ -49,25 +52,42 @@ class Kerberos2002(Study):
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
     distributions: ClassVar[tuple[Metric, ...]] = (body.RESPONSES,)
-    faults: ClassVar[Mapping[str, str]] = FAULTS
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.kerberos2002.inside"
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Those behind a table, a figure or a claim."""
+        """Those behind a table, figure or claim, and policies on the air that were asked for."""
         return design.cells(levels)
 
+    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+        """Of its content, where it may be the user's: policies and scenarios."""
+        if factor.name in ("policy", "scenario") and name not in (
+                mobile.NO_POLICY, design.REALMS):
+            return mobile.level(factor.name, name, entry)
+        return super().level(factor, name, entry)
+
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Both realms; loads and single transactions apart, so that two processors have work."""
+        """Both realms; loads and single transactions apart, so that two processors have work.
+
+        On the air, a policy in a scenario, with both realms at the mobile node's home.
+        """
         from studies.kerberos2002 import network
 
         names = _devices(cell, asked)
         for role, name in names.items():
             _device(name, cell.ids["suite"], _setting(cell, role))
+        if mobile.is_on_air(cell):
+            scenario = network.at_home(cell.value("scenario"))
+            nodes = {scenario.mobile_node: names["mobile"],
+                     **dict.fromkeys(network.HOSTS, names["server"])}
+            return Spec(scenario.network, cell.value("policy").lower, mobile.air(asked.medium),
+                        nodes, packages="asn1")
         made = network.realms()
         devices = {node: name for node in made.nodes if node != ROUTER
                    and (name := names[network.role(node)])}
@@ -76,16 +96,23 @@ class Kerberos2002(Study):
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Protocol, place, load, devices, and the protocol's options."""
+        from studies.kerberos2002 import network
+
         ids, is_loaded = cell.ids, cell.ids["customers"] != "1"
+        on_air = mobile.is_on_air(cell)
         devices = {role: asdict(device) if (device := _device(
                        name, ids["suite"], _setting(cell, role))) else {}
                    for role, name in _devices(cell, asked).items()}
         return {
-            **ids, "servers": int(ids["servers"]), "speed": int(ids["speed"]),
+            **ids, "protocol": design.protocol(cell),
+            "scenario": to_json(network.at_home(cell.value("scenario"))) if on_air else None,
+            "has_port": on_air and cell.value("policy").uses_eap,
+            "servers": int(ids["servers"]), "speed": int(ids["speed"]),
             "customers": int(ids["customers"]), "devices": devices,
             "transactions": _transactions(cell, asked),
             "variation": "gamma" if is_loaded else "fixed",
-            "certificate_bytes": asked.certificate_bytes, "xtkt_cache": asked.xtkt_cache,
+            "certificate_bytes": asked.certificate_bytes,
+            "chain_length": asked.chain_length, "xtkt_cache": asked.xtkt_cache,
             "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
             "first_seed": asked.first_seed,
             "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
@@ -114,6 +141,7 @@ class Kerberos2002(Study):
         row = {**super().values(measured), **{
             f"demand_{party.replace('-', '_')}_s": measured.demand_s(party) for party in parties}}
         row |= {f"predicted_{name}": value for name, value in measured.predicted.items()}
+        row |= {f"here_{name}": value for name, value in measured.operations_here_s.items()}
         for visit in measured.visits:
             row[column("visits", visit.party, visit.name)] = visit.visits
             row[column("service", visit.party, visit.name)] = visit.service_s

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from policies import KerberosLayer
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,17 @@ VARIANTS: Mapping[str, ProtocolVariant] = {
 }
 #: Table III, row by row.
 MOBILE = tuple(name for name, variant in VARIANTS.items() if variant.way == "mobile")
+
 #: What a device has to say what it takes, by the suite.
 CIPHERS = {"era": ("rsa-1024-private", "rsa-1024-public", "des-operation"),
            "today": ("rsa-2048-private", "rsa-2048-public", "aes-operation")}
 MAX_SERVERS = 16
+
+
+def of_layer(layer: KerberosLayer) -> str:
+    """The protocol that a policy's layer asks for."""
+    if layer.realms != "one":
+        return layer.realms
+    initial = "client-key" if layer.reply_key == "client" else "pkinit"
+    return next(name for name in MOBILE if (VARIANTS[name].initial, VARIANTS[name].proxy) == (
+        initial, layer.proxy))

@@ -23,7 +23,9 @@ BYTES = Metric("login_bytes", "bytes on the client's wire", unit="kB", scale=1e-
                short="bytes", better="lower", heading=("bytes,", "client"))
 REPEATED = Metric("repeated_requests", "requests sent again", digits=1, short="again",
                   better="lower", heading=("sent", "again"))
-METRICS = (TIME, RATE, KDC, CLIENT, TRIPS, PACKETS, BYTES, REPEATED)
+AWAY = Metric("away_login_s", "time of a login where it has moved to", unit="ms", scale=1e3,
+              digits=2, short="away", better="lower", heading=("login,", "away"))
+METRICS = (TIME, AWAY, RATE, KDC, CLIENT, TRIPS, PACKETS, BYTES, REPEATED)
 TIMES = Metric("login_times_s", "times of logins", unit="ms", scale=1e3, digits=2)
 
 
@@ -40,11 +42,15 @@ class LoginMessage(RecordPart):
 
 
 class Measured(RecordPart):
-    """What a repetition measured; processors are null where a clock does not count them."""
+    """What a repetition measured; processors are null where a clock does not count them.
+
+    `away_login_s` is of logins after a move, where there is one; `login_s` is of those before it.
+    """
 
     schema_: int = Field(SCHEMA, alias="schema")
     logins: int
     login_s: float
+    away_login_s: float | None = None
     logins_per_s: float
     kdc_s: float | None
     client_s: float | None

@@ -1,36 +1,63 @@
-"""The factors, their levels, and the cells that a table or figure asks for."""
+"""The factors, their levels, and the cells that a table, a figure or a user asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from policies import KerberosLayer, Policy
+from studies import mobile
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.study import Cell, Factor, Level, chosen_cells, fixed
+from studies.study import Cell, Factor, Level, StudyError, chosen_cells, fixed
 
 CUSTOMERS = (1, 2, 8, 32)
 WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit/s, 44.5 ms",
          "slow": "102 kbit/s, 80.5 ms", "3g": "384 kbit/s, 100 ms", "2g": "9600 bit/s, 520 ms"}
+#: The level of `scenario` of a client on a wire.
+REALMS = "three-realms"
 TRANSPORTS = {"default": "UDP first, up to 1465 bytes", "tcp": "TCP always"}
 #: Where the library's timers meet a slow wire: both transports.
 TIMED = ("spake", "pkinit-dh", "pkinit-rsa")
 
+
+def of_layer(layer: KerberosLayer) -> str:
+    """The mechanism that a policy's layer asks for; "" where it leaves that to the study."""
+    if layer.realms != "one":
+        return {"shared-key": "cross-realm"}.get(layer.realms, layer.realms)
+    if layer.proxy != "none":
+        return "iakerb"
+    return {None: "", "password": "spake", "pkinit": f"pkinit-{layer.agreement}"}.get(
+        layer.initial, str(layer.initial))
+
+
+def _refusal(policy: Policy) -> str:
+    layer = policy.layers.kerberos
+    return "" if layer is None or layer.by == "mit" else (
+        "layers.kerberos is by programs, and this study runs MIT krb5; write by: mit, or choose "
+        "kerberos2002")
+
+
+PLACES = mobile.login_places(mobile.wires_level(REALMS, "realms and clients on wires"),
+                             _refusal)
 FACTORS = (
     Factor("mechanism", "Mechanism", option="--mechanisms", read=fixed(
-        [Level(name, mechanism.title) for name, mechanism in MECHANISMS.items()]),
+        [*(Level(name, mechanism.title) for name, mechanism in MECHANISMS.items()),
+         Level(mobile.OF_POLICY, "as the policy's layer says")]),
         help=f"Mechanisms, of {', '.join(MECHANISMS)}."),
-    Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in WIRES.items()])),
+    Factor("wire", "Wire", read=fixed([Level(name, title) for name, title in (
+        *WIRES.items(), (mobile.AIR, "the air of a scenario"))])),
     Factor("transport", "Transport", read=fixed(
         [Level(name, title) for name, title in TRANSPORTS.items()])),
     Factor("customers", "Customers", is_number=True, plural="numbers of customers", read=fixed(
         [Level(str(count), number=count) for count in CUSTOMERS])),
+    *PLACES.factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
 def ids(mechanism: str, wire: str = "lan", transport: str = "default", *,
         customers: int = 1) -> tuple[str, ...]:
-    """A cell's ids: a lone customer near the KDC, but for what is given."""
-    return mechanism, wire, transport, str(customers)
+    """A cell's ids: a lone customer on a wire near the KDC, but for what is given."""
+    return mechanism, wire, transport, str(customers), mobile.NO_POLICY, REALMS
 
 
 def design() -> Iterator[tuple[str, ...]]:
@@ -44,5 +71,30 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, each once."""
-    return chosen_cells(NAMES, design(), levels)
+    """The design's cells of the levels that were chosen, and policies on the air as asked for.
+
+    Raises StudyError where nothing can be.
+    """
+    every = [*chosen_cells(NAMES, design(), levels),
+             *mobile.cells_on_air(levels, "mechanism", {"customers": "1"}, _said)]
+    if not every:
+        raise StudyError("nothing of this can be measured; a policy goes with a scenario "
+                         f"(--scenarios N2), one customer and wire {mobile.AIR}, and one whose "
+                         f"layer says how the user logs in with mechanism {mobile.OF_POLICY}: "
+                         "choose levels that fit")
+    yield from every
+
+
+def mechanism(cell: Cell) -> str:
+    """The name of a cell's mechanism, also where its policy says it."""
+    if cell.ids["mechanism"] != mobile.OF_POLICY:
+        return cell.ids["mechanism"]
+    return of_layer(cell.value("policy").layers.kerberos)
+
+
+def _said(policy: Policy) -> dict[str, str]:
+    """What a policy's layer leaves no choice of: it has a transport, and may have a mechanism."""
+    layer = policy.layers.kerberos
+    if layer is None:
+        return {}
+    return {"transport": "default", **({"mechanism": mobile.OF_POLICY} if of_layer(layer) else {})}

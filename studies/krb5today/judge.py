@@ -10,17 +10,18 @@ from typing import Any
 
 from cryptography import x509
 
-from measure import judging, messages
+from measure import judging, messages, on_air
 from measure.errors import MeasureError
 from protocols.kerberos import keytab
 from protocols.kerberos.errors import RefusalCode
-from studies.krb5today import evidence, exchange
+from studies import mobile
+from studies.krb5today import design, evidence, exchange, network
 from studies.krb5today.body import LoginMessage, Measured
 from studies.krb5today.evidence import LoginCase
 from studies.krb5today.mechanisms import MECHANISMS
 from studies.study import Judged, Repetition
 
-_RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure")
+_RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure", "parts")
 #: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
 _MORE = {25, 52, 91}
 
@@ -30,7 +31,7 @@ def judge(repetition: Repetition) -> Judged:
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": raw.get("captures", ()), "elapsed_s": raw["elapsed_s"],
+        "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted((*out.glob("*.keytab"), *out.glob("*.pem")))],
         "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
@@ -38,14 +39,18 @@ def judge(repetition: Repetition) -> Judged:
     if raw["lacking"]:
         return Judged(None, reason=raw["lacking"], status="skipped", **about)
     case = _case(repetition, raw)
-    checks = evidence.gather(case)
+    checks, has_air = evidence.gather(case), mobile.is_on_air(repetition.cell)
+    if has_air:
+        scenario = network.at_home(repetition.cell.value("scenario"))
+        checks += on_air.below(repetition.cell.value("policy"), scenario, out, raw,
+                               repetition.secrets)
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
     reasons = [f"refused: {_named(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
     reasons += [*judging.unproven(checks), *judging.lost(raw)]
-    measured = None if failed or refused else _measured(case, raw)
+    measured = None if failed or refused else _measured(case, raw, has_air=has_air)
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
@@ -57,9 +62,8 @@ def _named(code: int) -> str:
 
 def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     out, addresses = repetition.out, raw["addresses"]
-    traffic = {capture["point"]: messages.read(out / capture["file"], exchange.LEADS)
-               for capture in raw["captures"]}
-    client = next(node for node in addresses if node.startswith("client"))
+    client = next(node for node in addresses if node not in network.SERVERS)
+    traffic = messages.by_point(raw["captures"], out, client, exchange.LEADS)
     said = exchange.of(traffic[client], addresses)
     try:
         keys = {name: key for file in out.glob("*.keytab")
@@ -67,27 +71,30 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
     return LoginCase(
-        MECHANISMS[repetition.cell.ids["mechanism"]], client, len(raw["logins"]), said,
+        MECHANISMS[design.mechanism(repetition.cell)], client, len(raw["logins"]), said,
         exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()))
 
 
-def _measured(case: LoginCase, raw: Mapping[str, Any]) -> Measured:
+def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Measured:
     logins, count = raw["logins"], case.logins
     is_lone = len({entry["customer"] for entry in logins}) == 1
-    windows = list(_windows(case, logins)) if is_lone else []
-    times = [end - begin for begin, end in windows] or [
-        (entry["ended_ns"] - entry["began_ns"]) / 1e9 for entry in logins]
+    said = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
+    # Where tunnels have ended, nobody sees when a client on the air began.
+    windows = (said if has_air else list(_windows(case, logins))) if is_lone else []
+    times = [end - begin for begin, end in windows or said]
+    away = [took for took, entry in zip(times, logins, strict=True) if entry.get("has_air")]
     # What an application says after a login is none of it; how a connection ends is.
     is_all = not windows or not case.mechanism.target
     packets = [size for at_s, size in case.traffic.packets
                if is_all or any(begin <= at_s <= end for begin, end in windows)]
     sent = Counter(message.payload for message in case.said if message.kind
                    and message.source == case.client)
+    servers = ("local", "remote") if not case.mechanism.is_direct else ("app",)
     return Measured(
-        schema=1, logins=count, login_s=fmean(times), logins_per_s=_rate(logins),
-        kdc_s=_work_s(raw, ("local", "remote") if not case.mechanism.is_direct else ("app",)),
-        client_s=_work_s(raw, (case.client,)),
+        schema=1, logins=count, login_s=fmean(times[:count - len(away)]),
+        away_login_s=fmean(away) if away else None, logins_per_s=_rate(logins),
+        kdc_s=_work_s(raw, servers), client_s=_work_s(raw, (case.client,)),
         round_trips=(len(case.traffic.opened_s) + len(case.exchanges)) / count,
         login_packets=len(packets) / count, login_bytes=sum(packets) / count,
         repeated_requests=sum(times - 1 for times in sent.values()) / count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.cells import Cells, Ids, Observation
+from analysis.cells import Cells, Observation
 from analysis.queueing import (
     Chain,
     CustomerClass,
@@ -61,16 +61,10 @@ class KdcLoad:
         return self.demand.rate(self.customers)
 
 
-def observation(cells: Cells, name: str, cell: Ids) -> Observation | None:
-    """A value of a cell, None where there is none."""
-    value = cells.value(name, cell) if cell in cells.results.cells else None
-    return value if isinstance(value, Observation) else None
-
-
 def demand(cells: Cells, mechanism: str) -> LoginDemand | None:
     """Of a lone customer without a wire; None where it, or a processor, was not measured."""
     cell = ids(mechanism, "none")
-    kdc, rate = (observation(cells, metric.name, cell) for metric in (KDC, RATE))
+    kdc, rate = (cells.there(metric.name, cell) for metric in (KDC, RATE))
     if kdc is None or rate is None or not kdc.estimate.mean:
         return None
     kdc_s = kdc.estimate.mean
@@ -83,7 +77,7 @@ def loads(cells: Cells) -> Iterator[KdcLoad]:
         asked = demand(cells, mechanism)
         for customers in CUSTOMERS[1:] if asked else ():
             cell = ids(mechanism, "none", customers=customers)
-            rate, kdc = (observation(cells, metric.name, cell) for metric in (RATE, KDC))
+            rate, kdc = (cells.there(metric.name, cell) for metric in (RATE, KDC))
             if rate and kdc and asked:
-                yield KdcLoad(mechanism, customers, rate, observation(cells, TIME.name, cell),
+                yield KdcLoad(mechanism, customers, rate, cells.there(TIME.name, cell),
                               LoginDemand(kdc.estimate.mean, asked.delay_s), asked)

@@ -1,13 +1,14 @@
-"""One star of all places: three realms' KDCs, and the client on each of the wires."""
+"""One star of all places: three realms' KDCs, and the client on each wire; or realms at home."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from studies import mobile
 from topologies import shapes
 from topologies.loader import load_wire
-from topologies.model import Network
+from topologies.model import Network, Scenario
 
 #: The client's nodes by the level of the factor wire, and the wires that they are on.
 CLIENTS: Mapping[str, str] = {
@@ -22,6 +23,8 @@ _WIRES: Mapping[str, str] = {
 _DUTIES: Mapping[str, list[str]] = {
     "client": ["kerberos_client"], "local": ["kerberos_kdc"], "remote": ["kerberos_kdc"],
     "app": ["kerberos_kdc", "kerberos_server"]}
+#: The duties of those whom a client asks, wherever it is.
+SERVERS: Mapping[str, list[str]] = {name: _DUTIES[name] for name in ("local", "remote", "app")}
 
 
 def realms() -> Network:
@@ -32,3 +35,8 @@ def realms() -> Network:
     nodes = {name: replace(node, agent="local") if node.has("kerberos_client") else node
              for name, node in made.nodes.items()}
     return replace(made, nodes=nodes)
+
+
+def at_home(scenario: Scenario) -> Scenario:
+    """A scenario whose mobile node logs in to realms behind its home agent, wherever it is."""
+    return mobile.served_at_home(scenario, SERVERS, peer="local", duties=["kerberos_client"])

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure.manifest import LevelRecord
 from policies import KerberosLayer, Layers, Policy
+from studies import mobile
 from studies.krb5today import body, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.body import Measured
-from studies.krb5today.controls import CONTROLS
+from studies.krb5today.faults import FAULTS
 from studies.study import Cell, Clock, Expected, Factor, Fault, Judged, Level, Metric, Repetition
 from studies.study import Study as AnyStudy
 from studies.study import TestbedSpec as Spec
+from topologies.loader import to_json
 
 if TYPE_CHECKING:
     from analysis.present.report import Report
@@ -31,27 +34,46 @@ class Krb5Today(AnyStudy):
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = body.METRICS
     distributions: ClassVar[tuple[Metric, ...]] = (body.TIMES,)
-    faults: ClassVar[Mapping[str, Fault | str]] = {
-        name: control.title for name, control in CONTROLS.items()}
+    faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
+    proof_sets: ClassVar[Mapping[str, str]] = {"logins": "2"}
     clock: ClassVar[Clock] = "processor"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.krb5today.inside"
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Those behind a table or a figure."""
+        """Those behind a table or a figure, and policies on the air that were asked for."""
         return design.cells(levels)
 
+    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+        """Of its content, where it may be the user's: policies and scenarios."""
+        if factor.name in ("policy", "scenario") and name not in (
+                mobile.NO_POLICY, design.REALMS):
+            return mobile.level(factor.name, name, entry)
+        return super().level(factor, name, entry)
+
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
-        """Three realms; what the library's settings say is a policy of its own."""
+        """Three realms; what the library's settings say is a policy of its own.
+
+        On the air it is one layer more of the policy, and computing takes no time but really.
+        """
+        if mobile.is_on_air(cell):
+            return Spec(network.at_home(cell.value("scenario")).network,
+                        on_air(cell.value("policy"), policy(cell.ids["transport"], asked)),
+                        mobile.air(asked.medium), packages="krb5", clocks=("virtual", "real"))
         return Spec(network.realms(), policy(cell.ids["transport"], asked), packages="krb5")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Who logs in from where, how and how often."""
-        customers = int(cell.ids["customers"])
-        return {"mechanism": cell.ids["mechanism"], "node": network.CLIENTS[cell.ids["wire"]],
+        customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
+        scenario = network.at_home(cell.value("scenario")) if on_air else None
+        return {"mechanism": design.mechanism(cell),
+                "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],
+                "scenario": to_json(scenario) if scenario else None,
+                "has_port": on_air and cell.value("policy").uses_eap,
                 "customers": customers,
                 "logins": asked.logins if customers == 1 else asked.logins_each}
 
@@ -85,6 +107,14 @@ def policy(transport: str, asked: Asked) -> Policy:
     return Policy(id=name, name=f"MIT Kerberos {name}", layers=Layers(kerberos=KerberosLayer(
         certificate_bits=asked.realm_rsa_bits, group_bits=asked.realm_dh_bits,
         udp_limit_bytes=1 if transport == "tcp" else None)))
+
+
+def on_air(chosen: Policy, usual: Policy) -> Policy:
+    """A policy with its own layer of Kerberos, or the usual one."""
+    layer = chosen.layers.kerberos or usual.layers.kerberos
+    name = chosen.id if chosen.layers.kerberos else f"{chosen.id}-{usual.id}"
+    return chosen.model_copy(update={"id": name, "layers": chosen.lower.layers.model_copy(
+        update={"kerberos": layer})})
 
 
 STUDY = Krb5Today()

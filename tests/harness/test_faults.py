@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import plans
+import studies
 from conftest import PATIENCE_S, Qop, wait_until
 from fabricated import failed, make
 from harness import render, secrets
@@ -33,7 +34,7 @@ from harness.engine.restart import RESTARTS, Restarts, has_failed
 from harness.engine.results import ResultsFolder
 from harness.engine.setup import embedded
 from harness.errors import UserError
-from harness.selftest import faults, faults_bench, sabotage
+from harness.selftest import faults, faults_bench, sabotage, small
 from harness.selftest.ledger import Ledger
 from measure import clock, record
 from measure.errors import MeasureError
@@ -386,6 +387,17 @@ def test_every_kind_is_injected_as_often() -> None:
     assert deck == faults_bench._deck(200, 1) != faults_bench._deck(200, 2)
 
 
+@pytest.mark.parametrize("name", studies.names())
+def test_every_study_has_small_plans(name: str) -> None:
+    """What the bench disturbs: a few cells, which the command makes the same plan of."""
+    few = small.of(name)
+    assert few.typical() in few.levels()
+    plan = few.plan(few.levels()[:2], 3)
+    assert {cell.ids[few.study.factors[0].name] for cell in plan.cells} == set(few.levels()[:2])
+    assert len(plan.steps()) == 3 * len(plan.cells)
+    assert few.arguments(few.levels()[:2], 3)[0] == name
+
+
 # With guests
 
 
@@ -481,5 +493,5 @@ def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults_bench.Lane, "work",
                         lambda lane: lane._tally.found("guest killed", "lost", ["P1-N2-001"]))
     with pytest.raises(UserError, match="lost") as caught:
-        faults_bench.bench(1, 1)
+        faults_bench.bench(1, 1, studies.DEFAULT)
     assert caught.value.status == 1 and "\n" not in str(caught.value)

@@ -46,3 +46,20 @@ def test_ports_used_again_are_another_connection(tmp_path: Path) -> None:
         frame(ports, 7999, b"", SYN), frame(ports, 8000, b"\0\0\0\1b")])
     assert [one.payload for one in traffic.messages] == [b"a", b"b"]
     assert traffic.retransmitted == 0
+
+
+def test_what_hosts_were_asked_is_at_the_client(tmp_path: Path) -> None:
+    """Captures at hosts of what a client in a tunnel says to them are one capture, by time."""
+    def said(name: str, text: bytes, *before: bytes) -> dict[str, str]:
+        ports = (1000, 88)
+        capture(tmp_path / f"{name}.pcap", [*before, frame(ports, 99, b"", SYN),
+                                            frame(ports, 100, b"\0\0\0\1" + text)])
+        return {"point": name, "file": f"{name}.pcap"}
+
+    captures = [said("asked-late", b"l", bytes(60)), said("asked-early", b"e"), said("early", b"x")]
+    seen = messages.by_point(captures, tmp_path, "client")
+    assert [one.payload for one in seen["client"].messages] == [b"e", b"l"]
+    assert len(seen["client"].packets) == 4
+    assert seen["client"].opened_s == [0.0, 1.0]
+    assert list(seen) == ["client", "early"]
+    assert messages.by_point(captures[2:], tmp_path, "early").keys() == {"early"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import statistics
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from conftest import TESTS
 from driven import Driven, job
 from topologies import checks, shapes, wires
-from topologies.loader import TopologyError, load_wire, wire_names
+from topologies.loader import TopologyError, load_scenario, load_wire, wire_names
 from topologies.model import Interface, Link, Network, Node, Wire
 
 PROBE = TESTS / "wired_probe.py"
@@ -45,6 +46,24 @@ def frame_s(wire: Wire, payload_bytes: int) -> float:
 def test_a_plain_wire_gets_no_queue() -> None:
     """Links that say nothing stay as quick as the processor."""
     assert wires.commands(Link(["a/b", "c/d"]), "b") == []
+
+
+def test_hosts_behind_an_agent_are_in_what_it_serves() -> None:
+    """Each has a wire and a subnet of its own within it, and names that are taken are refused."""
+    network = load_scenario("R1").network
+    made = shapes.behind(network, "ha-a", {"local": ["kdc"], "app": ["server"]})
+    served = ipaddress.ip_network("10.1.0.0/16")
+    for host in ("local", "app"):
+        own = ipaddress.ip_interface(made.nodes[host].interfaces[shapes.STAR_PORT].address or "")
+        gate = made.nodes["ha-a"].interfaces[f"to-{host}"].address
+        assert own in served and f"{made.nodes[host].gateway}/24" == gate
+        assert not any(ipaddress.ip_interface(port.address).ip in own.network
+                       for node in network.nodes.values() for port in node.interfaces.values()
+                       if port.address)
+    assert [link.ends for link in made.links[-2:]] == [
+        ["ha-a/to-local", "local/wire"], ["ha-a/to-app", "app/wire"]]
+    with pytest.raises(ValueError, match="has a node a1 already"):
+        shapes.behind(network, "ha-a", {"a1": []})
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:

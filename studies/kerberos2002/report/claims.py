@@ -73,7 +73,8 @@ def _settle(claim: Claim, answers: list[Ground]) -> Verdict:
 # --- large networks ----------------------------------------------------------------------------
 
 def _model_fits(cells: Cells) -> Iterator[Ground]:
-    for load in loads(cells):
+    """Every load, the one first that it is furthest off at."""
+    for load in sorted(loads(cells), key=lambda load: -load.error):
         name = "-".join(ids(load.protocol, customers=load.customers))
         yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
                      load.error <= NEAR_MODEL, (name,))

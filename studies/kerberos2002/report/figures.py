@@ -24,7 +24,7 @@ from studies.kerberos2002.design import (
 )
 from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.published import PublishedValues
-from studies.kerberos2002.report.paper_tables import loads, observation
+from studies.kerberos2002.report.paper_tables import loads
 from studies.kerberos2002.variants import VARIANTS
 
 _MANY = (*range(1, 21), 24, 28, 32, 40)
@@ -104,7 +104,7 @@ def _figure_10(cells: Cells, paper: PublishedValues) -> Figure | None:
         series = []
         for protocol in BY_SPEED:
             points = [(float(speed), quantity(value.estimate)) for speed in FIG_10_SPEEDS
-                      if (value := observation(cells, RESPONSE.name, ids(
+                      if (value := cells.there(RESPONSE.name, ids(
                           protocol, wire=wire, speed=speed)))]
             if points:
                 series.append(Series(VARIANTS[protocol].title, points))

@@ -11,7 +11,7 @@ from analysis.table import Column, Entry, Table
 from studies.krb5today.body import BYTES, CLIENT, KDC, PACKETS, REPEATED, TIME, TRIPS
 from studies.krb5today.design import TIMED, TRANSPORTS, WIRES, ids
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.krb5today.model import demand, loads, observation
+from studies.krb5today.model import demand, loads
 
 
 def tables(cells: Cells) -> Iterator[Table]:
@@ -23,9 +23,9 @@ def tables(cells: Cells) -> Iterator[Table]:
 
 def _prices(cells: Cells) -> Table:
     shown = (TRIPS, PACKETS, BYTES, KDC, CLIENT, TIME)
-    rows = [(Entry(mechanism.title), *(observed(observation(cells, metric.name, ids(name)))
+    rows = [(Entry(mechanism.title), *(observed(cells.there(metric.name, ids(name)))
                                        for metric in shown))
-            for name, mechanism in MECHANISMS.items() if observation(cells, TIME.name, ids(name))]
+            for name, mechanism in MECHANISMS.items() if cells.there(TIME.name, ids(name))]
     return Table("table-prices", "Price list of logins, 10 Mbit/s", (
         Column("mechanism", "Mechanism"), *map(column, shown)), tuple(rows),
         "Round trips are answered requests and connections opened. The armour of FAST is held "
@@ -38,7 +38,7 @@ def _wires(cells: Cells) -> Table:
     wires = [wire for wire in WIRES if wire != "none"]
     rows = []
     for name, mechanism in MECHANISMS.items():
-        seen = [observation(cells, TIME.name, ids(name, wire)) for wire in wires]
+        seen = [cells.there(TIME.name, ids(name, wire)) for wire in wires]
         if any(seen):
             rows.append((Entry(mechanism.title), *map(observed, seen)))
     return Table("table-wires", "Time of a login by the client's wire", (
@@ -52,15 +52,15 @@ def _timers(cells: Cells) -> Table:
     rows = []
     for name in TIMED:
         for transport, title in TRANSPORTS.items():
-            near, far = (observation(cells, BYTES.name, ids(name, wire, transport))
+            near, far = (cells.there(BYTES.name, ids(name, wire, transport))
                          for wire in ("lan", "2g"))
             if near and far:
                 there = ids(name, "2g", transport)
                 rows.append((Entry(MECHANISMS[name].title), Entry(title), observed(near),
                              observed(far), exact(far.estimate.mean / near.estimate.mean - 1),
-                             observed(observation(cells, REPEATED.name, there)),
-                             observed(observation(cells, PACKETS.name, there)),
-                             observed(observation(cells, TIME.name, there))))
+                             observed(cells.there(REPEATED.name, there)),
+                             observed(cells.there(PACKETS.name, there)),
+                             observed(cells.there(TIME.name, there))))
     return Table("table-timers", "What MIT's timers do at 9600 bit/s, 520 ms", (
         Column("mechanism", "Mechanism"), Column("transport", "Transport"),
         _under(BYTES, "near", "10 Mbit/s"), _under(BYTES, "far", "2G"),

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 import studies
-from studies.kerberos2002 import design, surface
+from policies import KerberosLayer
+from studies.kerberos2002 import (
+    controls,
+    design,
+    judge,
+    programs,
+    published,
+    surface,
+    timing,
+)
 from studies.kerberos2002.asked import Asked
+from studies.kerberos2002.variants import VARIANTS, of_layer
 from studies.study import Cell, Level, StudyError
 
 STUDY = studies.load("kerberos2002")
@@ -71,3 +82,62 @@ def test_the_surface_turns_where_the_private_operations_do() -> None:
     assert first["rsa-1024", 0.001] == 3
     assert first["rsa-2048", 0.001] == 3
     assert all(point.pktapp_per_s[1] > point.pkcross_per_s for point in points.values())
+
+
+@pytest.mark.parametrize(("layer", "protocol"), [
+    ({"initial": "password", "realms": "pkcross"}, "pkcross"),
+    ({"initial": "pkinit", "realms": "pktapp"}, "pktapp"),
+    ({"initial": "pkinit"}, "m-standard"),
+    ({"initial": "pkinit", "reply_key": "client"}, "m-client-key"),
+    ({"initial": "pkinit", "proxy": "forward"}, "mp-standard"),
+    ({"initial": "pkinit", "reply_key": "client", "proxy": "forward"}, "mp-client-key"),
+    ({"initial": "pkinit", "reply_key": "client", "proxy": "trusted"}, "mp-trusted"),
+    ({"initial": "pkinit", "reply_key": "client", "proxy": "assist"}, "mp-assist")])
+def test_a_policys_layer_is_a_protocol(layer: dict[str, str], protocol: str) -> None:
+    """Each of the paper's protocols can be said by a policy."""
+    assert of_layer(KerberosLayer.model_validate({"by": "programs", **layer})) == protocol
+    assert protocol in VARIANTS
+
+
+def test_a_transaction_over_the_air_is_a_file_away(tmp_path: Path) -> None:
+    """A cell by the policy's own protocol and suite; the parties are at the mobile node's home."""
+    file = tmp_path / "mine.yml"
+    file.write_text("id: mine\nname: mine\nlayers:\n  link: {cipher: CCMP, keys: psk}\n"
+                    "  kerberos: {by: programs, initial: pkinit, suite: today}\n")
+    levels = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
+    levels["policy"] = list(design.FACTORS[7].read((), [file]))
+    levels["scenario"] = list(design.FACTORS[8].read(["R1"], ()))
+    [chosen] = design.cells(levels)
+    assert chosen.name == "of-policy-1-air-1-1-one-today-mine-R1"
+    spec, task = STUDY.testbed(chosen, Asked()), STUDY.task(chosen, Asked())
+    assert (task["protocol"], task["scenario"]["peer"]) == ("m-standard", "kdc-l")
+    assert spec.policy is not None
+    assert spec.policy.layers.kerberos is None  # nothing of it is for Ansible to render
+    assert spec.devices["a2"] == spec.devices["kdc-l"] == "celeron-850"
+    levels["scenario"] = list(design.FACTORS[8].read((), ()))
+    with pytest.raises(StudyError, match="--scenarios N2"):
+        list(design.cells(levels))
+    file.write_text("id: mine\nname: mine\nlayers:\n  kerberos: {initial: pkinit}\n")
+    with pytest.raises(StudyError, match=r"by MIT krb5, .* choose krb5today"):
+        design.FACTORS[7].read((), [file])
+
+
+def test_one_record_says_what_operations_take_here() -> None:
+    """Table I's operations, counted by this processor: private ones take longest, in both lengths.
+
+    Of the design's cells one is timed, and no other.
+    """
+    took_s = timing.operations_s()
+    assert took_s.keys() == published.load().table_1_s.keys()
+    for bits in (1024, 2048):
+        assert took_s[f"RSA-{bits}-decrypt"] > took_s[f"RSA-{bits}-encrypt"] > 0
+    tasks = [STUDY.task(cell(*row), Asked()) for row in dict.fromkeys(design.design())]
+    assert sum(map(judge.is_timed, tasks)) == 1
+
+
+def test_every_control_is_known() -> None:
+    """What the programs can do otherwise is a control; each way to fail has a cell."""
+    assert set(programs.FAULTS) == set(controls.FAULTS)
+    shown = [fault for fault in controls.FAULTS.values() if fault.on]
+    assert len({tuple(fault.fails) for fault in shown}) == 3
+    assert all(tuple(fault.on) == design.NAMES for fault in shown)

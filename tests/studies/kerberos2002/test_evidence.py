@@ -30,7 +30,7 @@ def said(source: str, target: str, transport: str, payload: bytes, number: int) 
 
 
 def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
-         **options: bool) -> Case:
+         **options: int) -> Case:
     """A transaction in memory, as the judge would have it from captures."""
     realms = Realms(folder, protocol, suite, fault=fault, options=options)
     realms.transaction(VARIANTS[protocol].way)
@@ -39,8 +39,21 @@ def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
     tallies = {name: {"all": {"operations": dict(meter.operations)}}
                for name, meter in realms.meters.items()}
     return Case(VARIANTS[protocol], {"app/a1": "app1"}, _in_time(heard),
-                {"client": Traffic(pairs=pairs)}, ADDRESSES, RunKeys(keys(suite)), tallies, 1, 1,
-                {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False, **options})
+                {"client": Traffic(pairs=pairs)}, ADDRESSES,
+                RunKeys(keys(suite, options.get("chain_length", 2))), tallies, 1, 1,
+                {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
+                 "chain_length": 2, **options})
+
+
+@pytest.mark.parametrize("chain_length", [1, 3])
+@pytest.mark.parametrize("protocol", ["pkcross", "m-standard", "mp-assist"])
+def test_longer_and_shorter_chains_are_proven(protocol: str, chain_length: int,
+                                              tmp_path: Path) -> None:
+    """Each further certificate is one verification more, and no other length is taken for it."""
+    judged = case(tmp_path, protocol, chain_length=chain_length)
+    assert failed(judged) == set()
+    other = replace(judged, task={**judged.task, "chain_length": 2})
+    assert failed(other) == {"operations are the protocol's"}
 
 
 def _in_time(heard: list[Spoken]) -> list[Spoken]:

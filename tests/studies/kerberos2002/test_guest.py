@@ -86,3 +86,17 @@ def test_the_model_predicts_a_load(shared_qop: Qop) -> None:
     assert [entry.customers for entry in seen] == [4]
     # Forty transactions; the study's own bound is of more.
     assert seen[0].error < 0.1
+
+
+def test_a_transaction_over_wpa2(shared_qop: Qop) -> None:
+    """One YAML file: the assisting proxy for a client on the air, with the frames' protection."""
+    (shared_qop.folder / "mine.yml").write_text(
+        "id: mine\nname: assisted\nlayers:\n  link: {cipher: CCMP, keys: psk}\n  kerberos: {by: "
+        "programs, initial: pkinit, reply_key: client, proxy: assist, suite: era}\n")
+    status, records = run(shared_qop, "over-wpa2", "--policy", "mine.yml", "--scenarios", "N2")
+    assert status == 0, [record.reason for record in records.values()]
+    (record,) = records.values()
+    checks = {check.check for check in record.evidence}
+    assert {"CCMP on every data frame", "frames open with the keys in force",
+            "chains stay behind the proxy", "messages in the protocol's order"} <= checks
+    assert measured(record)["auth_s"] > 5  # the device's, as on the test bed

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import policies
+import studies
 from policies import KerberosLayer
 from protocols.kerberos import keytab
-from studies.krb5today import design, inside, network
+from studies import mobile
+from studies.krb5today import clients, controls, design, faults, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
 from studies.krb5today.study import policy
-from studies.study import LevelError
+from studies.study import Cell, Level, LevelError, StudyError
 
 
 def test_every_cell_is_there_once() -> None:
@@ -52,11 +56,11 @@ def test_a_krb5_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """One of 1.22 has no RSA mode, one before it no ECDH: a line each, and nothing is tried."""
     plugin = tmp_path / "usr/lib/any/krb5/plugins/preauth/pkinit.so"
     plugin.parent.mkdir(parents=True)
-    monkeypatch.setattr(inside, "ROOT", tmp_path)
+    monkeypatch.setattr(clients, "ROOT", tmp_path)
     said = {}
     for version, content in (("1.20", b"..flag_RSA_PROTOCOL.."), ("1.22", b"..P-256..")):
         plugin.write_bytes(content)
-        said[version] = [inside.lacking(MECHANISMS[name]).partition(";")[0]
+        said[version] = [clients.lacking(MECHANISMS[name]).partition(";")[0]
                          for name in ("pkinit-rsa", "pkinit-ecdh", "pkinit-dh")]
     assert said == {
         "1.20": ["", "this krb5 has no ECDH in PKINIT (it came with 1.22)", ""],
@@ -86,3 +90,82 @@ def test_keytabs_are_read(tmp_path: Path) -> None:
     file.write_bytes(b"\5\1")
     with pytest.raises(ValueError, match=r"no keytab of format 5\.2"):
         keytab.read(file)
+
+
+# --- On the air ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("layer", "mechanism"), [
+    ({}, ""), ({"initial": "password"}, "spake"), ({"initial": "fast"}, "fast"),
+    ({"initial": "anonymous"}, "anonymous"), ({"initial": "pkinit"}, "pkinit-dh"),
+    ({"initial": "pkinit", "agreement": "rsa"}, "pkinit-rsa"),
+    ({"initial": "pkinit", "realms": "shared-key"}, "cross-realm"),
+    ({"initial": "pkinit", "realms": "pktapp"}, "pktapp"),
+    ({"initial": "pkinit", "proxy": "forward"}, "iakerb")])
+def test_a_policys_layer_is_a_mechanism(layer: dict[str, str], mechanism: str) -> None:
+    """What the layer says of a login is one of those that are measured over wires."""
+    assert design.of_layer(KerberosLayer.model_validate(layer)) == mechanism
+    assert mechanism in {*MECHANISMS, ""}
+
+
+def chosen(folder: Path, layer: str, *scenarios: str, **levels: str) -> list[Cell]:
+    """The cells of a policy file of a user's."""
+    file = folder / "mine.yml"
+    file.write_text(f"id: mine\nname: mine\nlayers:\n  link: {{cipher: CCMP, keys: psk}}\n{layer}")
+    read = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
+    read["policy"] = list(design.FACTORS[4].read((), [file]))
+    read["scenario"] = list(design.FACTORS[5].read(scenarios, ()))
+    for name, level in levels.items():
+        read[name] = [entry for entry in read[name] if entry.id == level]
+    return list(design.cells(read))
+
+
+def test_a_login_over_the_air_is_a_file_away(tmp_path: Path) -> None:
+    """One cell a scenario, with the policy's mechanism; its testbed renders that layer, too."""
+    cells = chosen(tmp_path, "  kerberos: {initial: pkinit, group_bits: 4096}\n", "N2", "R1")
+    assert [cell.name for cell in cells] == [
+        f"of-policy-air-default-1-mine-{scenario}" for scenario in ("N2", "R1")]
+    study = studies.load("krb5today")
+    spec, task = study.testbed(cells[1], Asked()), study.task(cells[1], Asked())
+    assert spec.policy is not None
+    assert spec.policy.layers.link is not None
+    assert spec.policy.layers.kerberos == KerberosLayer(initial="pkinit", group_bits=4096)
+    assert (task["mechanism"], task["node"]) == ("pkinit-dh", "a2")
+    assert spec.network.nodes["a2"].duties == ["station", "kerberos_client"]
+    assert "a1" not in spec.network.nodes  # other stations take no part
+
+
+def test_a_policy_without_the_layer_is_measured_with_each_mechanism(tmp_path: Path) -> None:
+    """Any policy of the air has logins over it; the realms' settings are those asked for."""
+    cells = chosen(tmp_path, "", "N2")
+    assert {cell.ids["mechanism"] for cell in cells} == set(MECHANISMS)
+    spec = studies.load("krb5today").testbed(cells[0], Asked(realm_dh_bits=4096))
+    assert spec.policy is not None
+    assert spec.policy.layers.kerberos == KerberosLayer(group_bits=4096)
+
+
+def test_what_the_air_does_not_have_is_refused(tmp_path: Path) -> None:
+    """A policy without a scenario, several customers; and a policy of the other study's."""
+    for cells in (lambda: chosen(tmp_path, ""), lambda: chosen(tmp_path, "", "N2", customers="32")):
+        with pytest.raises(StudyError, match="--scenarios N2"):
+            cells()
+    with pytest.raises(StudyError, match=r"by programs, .* choose kerberos2002"):
+        chosen(tmp_path, "  kerberos: {by: programs, initial: pkinit}\n", "N2")
+
+
+def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
+    """The policy and the scenario of a results folder are read from what it keeps."""
+    [cell] = chosen(tmp_path, "  kerberos: {initial: fast}\n", "R1")
+    for name in ("policy", "scenario"):
+        level: Level = cell.levels[name]
+        made = mobile.level(name, level.id, SimpleNamespace(  # type: ignore[arg-type]
+            content=level.content, digest=level.digest))
+        assert made.digest == level.digest
+    assert isinstance(cell.value("policy"), policies.Policy)
+
+
+def test_every_control_has_a_cell_and_checks_to_fail() -> None:
+    """What a client can do otherwise is a control that `bench proof` runs and holds to it."""
+    assert set(controls.CONTROLS) == set(faults.FAULTS) - {"login-without-wep"}
+    for fault in faults.FAULTS.values():
+        assert tuple(fault.on) == design.NAMES
+        assert fault.fails

@@ -185,3 +185,24 @@ def test_a_silent_fallback_is_a_downgrade(shared_qop: Qop) -> None:
     (record,) = shared_qop.records("typed-password").values()
     assert "pre-authentication SPAKE instead of PKINIT" in record.reason
     assert json.dumps(record.raw["work_s"])  # it was measured, to the end
+
+
+def test_a_login_through_esp_where_it_has_moved_to(shared_qop: Qop) -> None:
+    """One YAML file: PKINIT by the proxy, through a tunnel, at home and in the visited network.
+
+    The tunnel, the registrations and the mechanism are all proven; the handoff tears nothing down.
+    """
+    (shared_qop.folder / "mine.yml").write_text(
+        "id: mine\nname: IAKERB through ESP\nlayers:\n  ipsec: {ike: 2, ike_proposal: "
+        "aes128-sha256-modp2048, esp_proposal: aes128-sha256}\n"
+        "  kerberos: {initial: pkinit, proxy: forward}\n")
+    done = shared_qop("run", "krb5today", "--out", "moved", "--policy", "mine.yml", "--scenarios",
+                      "R1", "--clock", "virtual", "--repetitions", "1", "--logins", "2")
+    (record,) = shared_qop.records("moved").values()
+    assert done.returncode == 0, record.reason
+    checks = {check.check for check in record.evidence}
+    assert {"ESP transforms in the kernel", "no clear inner packet", "ESP between the agents",
+            "the client reaches the proxy only", "the mechanism that was asked for"} <= checks
+    assert body(record)["logins"] == 4  # two at home, two away
+    # Each of its round trips takes the tunnel between the agents besides.
+    assert body(record)["away_login_s"] > body(record)["login_s"] > 0

@@ -27,7 +27,7 @@ AGAIN = {"default": 1.8, "tcp": 1.2}
 
 def body(row: tuple[str, ...]) -> dict[str, Any]:
     """A login that is as the model says, and larger at 2G by what is sent again."""
-    _, wire, transport, customers = row
+    _, wire, transport, customers, *_ = row
     rate = DEMAND.rate(int(customers))
     size = 6000 * (AGAIN[transport] if wire == "2g" else 1.0)
     return Measured(

@@ -1,8 +1,7 @@
 """Make the certificates of PKINIT for all realms of a run, and hand a node's out to its folder.
 
-The store's one unit, `kerberos-BITS`, is a folder that appears whole (made beside, then renamed)
-and never changes afterwards, so any number of playbooks may share it. It holds the anchor, a
-certificate for each KDC, the user's, and those that negative controls show in its place.
+The one unit in the store (`key_store`), `kerberos-BITS`, holds the anchor, a certificate for each
+KDC, the user's, and those that negative controls show in its place.
 
 Prints one line for each unit made and each file written; nothing when all was there already.
 """
@@ -11,12 +10,8 @@ Prints one line for each unit made and each file written; nothing when all was t
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import fcntl
 import os
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "files"))
+from key_store import Store, install, validity
+
 #: RFC 4556: a principal's name in a certificate, and what its key is for.
 PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
 CLIENT, KDC = x509.ObjectIdentifier("1.3.6.1.5.2.3.4"), x509.ObjectIdentifier("1.3.6.1.5.2.3.5")
@@ -33,8 +31,6 @@ OTHER_PURPOSE = x509.ObjectIdentifier("1.3.6.1.5.5.7.3.2")
 NT_PRINCIPAL, NT_SERVICE = 1, 2
 #: Files of a client by what is in them; the first is the user's, the others are of controls.
 WRONG = ("another-user", "no-purpose", "expired", "rogue")
-# A guest's clock is the host's, but a lab machine's may be off by hours.
-STARTS_BEFORE_NOW, LASTS = dt.timedelta(hours=12), dt.timedelta(days=7)
 _LONG = 0x80
 
 
@@ -78,10 +74,7 @@ def principal_name(realm: str, kind: int, name: str) -> bytes:
 def builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
             *, is_expired: bool = False) -> x509.CertificateBuilder:
     """What every certificate says."""
-    now = dt.datetime.now(dt.UTC)
-    first, last = now - STARTS_BEFORE_NOW, now + LASTS
-    if is_expired:
-        first, last = first - LASTS, first
+    first, last = validity(is_expired=is_expired)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return x509.CertificateBuilder(
         issuer_name=issuer or own, subject_name=own, public_key=key.public_key(),
@@ -141,22 +134,6 @@ def make(folder: Path, realms: list[str], user: str, bits: int) -> None:
     write(folder, "rogue", Subject(user, of(user), CLIENT), rogue, bits)
 
 
-def unit_of(store: Path, options: argparse.Namespace) -> Path:
-    """The store's unit, made if it is not there; a second maker waits for the first."""
-    unit = store / f"kerberos-{options.bits}"
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (store / f".{unit.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not unit.is_dir():
-            for stale in store.glob(f".{unit.name}.made.*"):  # a killed maker's
-                shutil.rmtree(stale)
-            folder = Path(tempfile.mkdtemp(prefix=f".{unit.name}.made.", dir=store))
-            make(folder, sorted(options.realm), options.user, options.bits)
-            folder.rename(unit)
-            print(f"made {unit.name}", flush=True)
-    return unit
-
-
 def files_of(kdc_of: str) -> dict[str, str]:
     """What a node gets, by its name there: what it is called in the unit."""
     if kdc_of:
@@ -177,14 +154,10 @@ def main() -> int:
     parser.add_argument("--kdc-of", default="")
     options = parser.parse_args()
     os.umask(0o077)
-    unit, place = unit_of(options.store, options), options.output / "pkinit"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, source in files_of(options.kdc_of).items():
-        content = (unit / source).read_bytes()
-        target = place / name
-        if not target.exists() or target.read_bytes() != content:
-            target.write_bytes(content)
-            print(f"wrote {target}")
+    store, unit = Store(options.store), f"kerberos-{options.bits}"
+    store.make(unit, lambda folder: make(folder, sorted(options.realm), options.user, options.bits))
+    install(options.output, {f"pkinit/{name}": store.path(unit, source)
+                             for name, source in files_of(options.kdc_of).items()})
     return 0
 
 

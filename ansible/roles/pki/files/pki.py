@@ -1,7 +1,6 @@
 """Make the key material that one node needs, and hand it out to the node's folder.
 
-The store holds units, each a folder that appears whole (made beside, then renamed) and never
-changes afterwards, so any number of playbooks may share it:
+The store (`key_store`) holds these units:
 
     authority/                  root.pem, intermediate.pem, intermediate.key
     rogue/                      root.pem of an authority that nobody's certificate comes from
@@ -18,18 +17,18 @@ Prints one line for each unit made and each file written; nothing when all was t
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
 import argparse
-import datetime as dt
-import fcntl
 import os
 import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "files"))
+from key_store import Store, install, validity
 
 # As small as certificates get: two of them and the server's key exchange must fit two EAP fragments
 # of 1024 bytes, which gives EAP-TLS the 17 frames of the paper (docs/ansible.md counts them). So:
@@ -68,11 +67,6 @@ extendedKeyUsage = clientAuth
 subjectKeyIdentifier = none
 authorityKeyIdentifier = none
 """
-# A guest's clock is the host's, but a lab machine's may be off by hours.
-STARTS_BEFORE_NOW = dt.timedelta(hours=12)
-LASTS = dt.timedelta(days=7)
-
-
 KEYS = {
     "rsa1024": ["rsa:1024"],
     "rsa2048": ["rsa:2048"],
@@ -159,10 +153,7 @@ def sign(
     """Make `kind`.pem in `folder` by ISSUER.key and ISSUER.pem; a root signs itself (None)."""
     (folder / "index").write_text("")
     (folder / "serial").write_text(f"01{secrets.token_hex(4)}")
-    now = dt.datetime.now(dt.UTC)
-    first, last = now - STARTS_BEFORE_NOW, now + LASTS
-    if is_expired:
-        first, last = first - LASTS, first
+    first, last = validity(is_expired=is_expired)
     signer = (
         ["-selfsign", "-keyfile", f"{kind}.key"]
         if issuer is None
@@ -196,40 +187,6 @@ def keep(folder: Path, *names: str) -> None:
     for path in folder.iterdir():
         if path.name not in names:
             path.unlink()
-
-
-class Store:
-    """The folder of units that all nodes and policies of a run share."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def path(self, unit: str, file: str) -> Path:
-        """Where a file of a unit is, or will be."""
-        return self.root / unit / file
-
-    def make(self, unit: str) -> None:
-        """Make `unit` unless it is there; a second maker waits for the first and uses its work."""
-        if (self.root / unit).is_dir():
-            return
-        locks = self.root / ".locks"
-        locks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (locks / unit).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if (self.root / unit).is_dir():
-                return
-            # What a killed maker left behind; nobody else works on this unit under the lock.
-            for stale in self.root.glob(f".{unit}.*"):
-                shutil.rmtree(stale)
-            folder = Path(tempfile.mkdtemp(prefix=f".{unit}.", dir=self.root))
-            kind, form, name = parse(unit)
-            try:
-                MAKERS[kind](self, folder, name, form)
-                folder.rename(self.root / unit)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-        print(f"made {unit}", flush=True)
 
 
 def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
@@ -273,10 +230,10 @@ def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
 def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
     """A maker of server or client certificates, named for their subject."""
 
-    def make(store: Store, folder: Path, name: str, form: Form) -> None:
+    def make_one(store: Store, folder: Path, name: str, form: Form) -> None:
         # The slow part, while another thread makes the authority.
         request(folder, name, kind, form.key)
-        store.make(form.authority)
+        make(store, form.authority)
         usual = form.authority == "authority"
         issuer, rest = ("intermediate", "intermediate.pem") if usual else ("issuer", "chain.pem")
         signer = store.path(form.authority, issuer)
@@ -286,7 +243,7 @@ def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
         (folder / f"{kind}.key").rename(folder / "key.pem")
         keep(folder, "cert.pem", "key.pem")
 
-    return make
+    return make_one
 
 
 def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
@@ -303,6 +260,12 @@ MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
     "ipsec": make_raw_key,
     "stranger": make_raw_key,
 }
+
+
+def make(store: Store, unit: str) -> None:
+    """Have a unit in the store, by its kind and form."""
+    kind, form, name = parse(unit)
+    store.make(unit, lambda folder: MAKERS[kind](store, folder, name, form))
 
 
 def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
@@ -328,24 +291,6 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     return files
 
 
-def install(output: Path, files: dict[str, Path]) -> None:
-    """Bring each folder of `files` to hold exactly its files, mode 0600 in folders of mode 0700."""
-    os.umask(0o077)
-    for folder in {(output / name).parent for name in files}:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if str(path.relative_to(output)) not in files:
-                path.unlink()
-                print(f"removed {path}")
-    for name, source in files.items():
-        target, content = output / name, source.read_bytes()
-        if not target.is_file() or target.read_bytes() != content:
-            part = target.with_name(f".{target.name}.part")
-            part.write_bytes(content)
-            part.rename(target)
-            print(f"wrote {target}")
-
-
 def main() -> int:
     """Run from the command line; the exit status is 1 with one line of reason on failure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -365,7 +310,7 @@ def main() -> int:
     store, files = Store(options.store), wanted(options)
     try:
         with ThreadPoolExecutor() as pool:
-            list(pool.map(store.make, {unit for unit, _ in files.values()}))
+            list(pool.map(lambda unit: make(store, unit), {unit for unit, _ in files.values()}))
         install(options.output, {name: store.path(*source) for name, source in files.items()})
     except (PkiError, OSError) as error:
         print(f"pki: {error}", file=sys.stderr)

@@ -1,0 +1,144 @@
+"""Users at a node log in by MIT's own commands, and say what became of it.
+
+Runs inside the machine: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure.errors import MeasureError
+from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT, library_environment
+from measure.workload import Site
+from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
+from studies.krb5today.mechanisms import (
+    LOCAL,
+    MECHANISMS,
+    USER,
+    LoginMechanism,
+    identity,
+    login,
+    service,
+)
+from topologies.model import STATION
+
+#: Where the settings of clients on wires are, wherever they are; and the application server.
+_HOME, SERVER = "client", "app"
+#: Where PKINIT is installed.
+ROOT = Path("/")
+_PLUGIN = "usr/lib/*/krb5/plugins/preauth/pkinit.so"
+#: Longer than any login takes that is not lost.
+_LOGIN_S = 600.0
+#: By then nothing is on a wire any more, not even what was sent again; where waiting takes time,
+#: nobody waits for the slowest one.
+_DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
+
+
+class LoginClient:
+    """A user at a node, with tickets of its own."""
+
+    def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int) -> None:
+        self._site, self._node, self._number = site, node, number
+        self._control = CONTROLS.get(site.fault, NOTHING)
+        #: The node whose rendered settings it has.
+        self._named = node if site.network.nodes[node].has(STATION) else _HOME
+        self.home = site.mount / self._named
+        self._pkinit = str(self.home / "pkinit")
+        self._folder = site.run_folder(self._named)
+        self._mechanism = _instead(mechanism, self._control)
+        self._cache = f"FILE:{self._folder}/tickets-{number}"
+        self._armour = f"FILE:{self._folder}/armour"
+        self.logins: list[dict[str, Any]] = []
+
+    def prepare(self) -> None:
+        """Get what a login takes for granted: the armour."""
+        if self._mechanism.is_armoured:
+            self._do(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"], self._environment())
+
+    def once(self) -> dict[str, Any]:
+        """Log in once, from no ticket at all; what became of it."""
+        Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
+        began_ns = time.time_ns()
+        said = [self._do(argv, environment) for argv, environment in self._steps()]
+        return {"customer": self._number, "began_ns": began_ns, "ended_ns": time.time_ns(),
+                "status": max(status for status, _ in said),
+                "said": "; ".join(words for _, words in said if words)[:300]}
+
+    def log_in(self, count: int, *, is_lone: bool, is_away: bool = False) -> None:
+        """So many times; alone, each on wires that are empty."""
+        for _ in range(count):
+            self.logins.append({**self.once(), "is_away": is_away})
+            if is_lone:
+                self.drain()
+
+    def drain(self) -> None:
+        """Wait until nothing of a login is on its way any more."""
+        time.sleep(_REAL_DRAINED_S if self._site.clock == "real" else _DRAINED_S)
+
+    def _steps(self) -> list[tuple[list[str], dict[str, str]]]:
+        """The commands of a login, with what is in their environment."""
+        mechanism, steps = self._mechanism, list[tuple[list[str], dict[str, str]]]()
+        shown = (self._control.certificate, self._control.key)
+        if not mechanism.is_proxied:
+            steps.append((login(mechanism, self._pkinit, shown, self._cache, self._armour),
+                          self._environment()))
+        if mechanism.target:
+            steps.append((self._gss(mechanism), self._environment(
+                knows_kdcs=not mechanism.is_proxied)))
+        return steps
+
+    def _gss(self, mechanism: LoginMechanism) -> list[str]:
+        """The command that authenticates to the application server; by IAKERB also logs in."""
+        how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
+        host = service(mechanism.target).partition("/")[2]
+        port = PROXY_PORT if mechanism.is_proxied else GSS_PORT
+        return ["gss-client", "-port", str(port), *how, "-nw", "-nx", "-nm",
+                self._site.network.nodes[SERVER].address, f"host@{host}", "hello"]
+
+    def _environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
+        """Settings and cache; by IAKERB the library itself shows the certificate."""
+        lines = ["[libdefaults]"]
+        if self._control.trusts_rogue:
+            lines += [f"pkinit_anchors = FILE:{self._pkinit}/{name}.pem"
+                      for name in ("rogue-ca", "ca")]
+        if self._control.clock:
+            lines.append("kdc_timesync = 0")
+        if self._mechanism.is_proxied:
+            shown = identity(self._pkinit, (self._control.certificate, self._control.key))
+            lines.append(f"pkinit_identities = {shown}")
+        own = self._folder / f"own-{self._number}.conf"
+        own.write_text("\n".join(lines) + "\n")
+        return {**os.environ, "KRB5CCNAME": self._cache,
+                **library_environment(self._site, self._named, knows_kdcs=knows_kdcs, before=[own])}
+
+    def _do(self, argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+        if self._control.clock:
+            argv = ["faketime", "-f", self._control.clock, *argv]
+        typed = self._site.secrets["kerberos"]["user_password"] + "\n" \
+            if self._mechanism.initial == "spake" or self._control.types else ""
+        try:
+            done = subprocess.run(self._site.testbed.command(self._node, argv), input=typed,
+                                  env=environment, text=True, capture_output=True,
+                                  timeout=_LOGIN_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise MeasureError("stream", f"{argv[0]} has no end within {_LOGIN_S:g} s") from None
+        words = " ".join((done.stderr or done.stdout if done.returncode else "").split())
+        return done.returncode, words
+
+
+def _instead(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
+    """What is really done: the cell's mechanism, unless a control does another."""
+    if control.instead == "around":
+        return LoginMechanism("around the proxy", "pkinit", target=LOCAL)
+    return MECHANISMS.get(control.instead, mechanism)
+
+
+def lacking(mechanism: LoginMechanism) -> str:
+    """Why the installed krb5 cannot do it; "" if it can."""
+    plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
+    return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking
