@@ -140,7 +140,7 @@ def wires_level(name: str, title: str) -> Level:
 
 
 def login_places(wires: Level, refusal: Callable[[Policy], str]) -> WiresAndAir:
-    """Where users log in: over wires unless asked; `refusal` says why a policy is another study's."""
+    """Where users log in: over wires unless asked; `refusal` says whose study a policy is for."""
     return WiresAndAir(wires, Policies((), runs={"kerberos"}, refusal=refusal), (), waits=True)
 
 

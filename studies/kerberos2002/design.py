@@ -103,7 +103,8 @@ def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
     Raises StudyError where nothing can be.
     """
     every = [*chosen_cells(NAMES, design(), levels),
-             *mobile.cells_on_air(levels, "protocol", {"customers": "1", "placement": "one"}, _said)]
+             *mobile.cells_on_air(levels, "protocol", {"customers": "1", "placement": "one"},
+                                  _said)]
     if not every:
         raise StudyError("nothing of this can be measured; a policy goes with a "
                          f"scenario (--scenarios N2), one customer and wire {mobile.AIR}, and one "
