@@ -1,5 +1,6 @@
 """Security policies as data: models of their layers, and a strict loader of their files."""
 
+from policies.aaa import AaaLayer
 from policies.dot1x import Dot1xLayer, TlsSettings
 from policies.errors import PolicyError
 from policies.layers import IpsecLayer, Layers
@@ -11,6 +12,7 @@ from policies.upper import KerberosLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
+    "AaaLayer",
     "DaemonOptions",
     "Dot1xLayer",
     "IpsecLayer",

@@ -1,7 +1,7 @@
 """Layers above the network's: what programs of a study do, end to end, over a policy's others.
 
 A study says which of them it runs, and refuses the others. Of these, daemons are rendered from
-`kerberos` alone.
+`kerberos` and `aaa`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from policies.aaa import AaaLayer
 from policies.errors import fault
 from policies.fields import Whole
 
@@ -144,6 +145,9 @@ class UpperLayers(BaseModel):
         default=None, description="How a stream's packets are authenticated; absent: they are not.")
     kerberos: KerberosLayer | None = Field(
         default=None, description="Realms and logins; absent: none.")
+    aaa: AaaLayer | None = Field(
+        default=None, description="Who decides on an authentication; absent: the home network's "
+        "FreeRADIUS, by the name that is claimed.")
 
     @property
     def upper(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A card answers a network's challenge, or says that its sequence number is stale (TS 33.102, 6.3)."""
+"""A card answers a network's challenge, or says that its number is stale (TS 33.102, 6.3)."""
 
 from __future__ import annotations
 

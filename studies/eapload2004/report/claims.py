@@ -10,7 +10,7 @@ from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
-from studies.eapload2004.design import RTTS_MS, SMALL_FRAGMENT_BYTES, TABLE_1, ids
+from studies.eapload2004.design import HSS_RTTS_MS, RTTS_MS, SMALL_FRAGMENT_BYTES, TABLE_1, ids
 from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.samples import of_services
@@ -26,19 +26,18 @@ _OURS, _THEIRS = "measured_part_s", "modelled_part_s"
 _MS, _TRIPS = Unit("ms", 1e3), Unit("round trips", 1.0)
 _REASONS: Mapping[str, str] = {
     "E1": "the server's queue is a few milliseconds beside round trips of 120 ms; the paper's "
-          "growth does not fit a queue at its server (see the notes on Table 1)",
-    "E8": "there is no HSS here"}
+          "growth does not fit a queue at its server (see the notes on Table 1)"}
 
 
 def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
     """All claims; those whose cells were not measured are undecided."""
     questions: dict[str, Callable[[], Iterator[Question]]] = {
         "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
-        "E6": _aka, "E7": _at_once, "E8": _nothing}
+        "E6": _aka, "E7": _at_once, "E8": _hss}
     asked = {name: list(make()) for name, make in questions.items()}
-    asked["K1"] = [Question(f"measured / modelled at {each.load:g}/s", [(_OURS, f"{each.load:g}")],
-                            Band(1 - _WITHIN, 1 + _WITHIN), TIMES,
-                            below=[(_THEIRS, f"{each.load:g}")])
+    asked["K1"] = [Question(f"measured / modelled at {each.rate_per_s:.3g}/s",
+                            [(_OURS, each.title)], Band(1 - _WITHIN, 1 + _WITHIN), TIMES,
+                            below=[(_THEIRS, each.title)])
                    for each in predicted if each.parts and each.utilization <= _MAX_UTILIZATION]
     observations = {**_services(cells), **_parts(predicted)}
     return [judge(claim, asked[name], observations, _REASONS.get(name, ""))
@@ -47,7 +46,7 @@ def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
 
 def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:
     """Means of parts of a repetition, measured and modelled, each pair a block."""
-    return {(name, f"{each.load:g}"): Observation(
+    return {(name, each.title): Observation(
         mean([part[side] for part in each.parts]),
         {block: part[side] for block, part in enumerate(each.parts)})
         for each in predicted if each.parts for side, name in enumerate((_OURS, _THEIRS))}
@@ -108,8 +107,15 @@ def _at_once() -> Iterator[Question]:
         _key(ids()), _key(ids(fragment=str(SMALL_FRAGMENT_BYTES)))], MORE, _MS, _more)
 
 
-def _nothing() -> Iterator[Question]:
-    yield from ()
+def _hss() -> Iterator[Question]:
+    low, high = HSS_RTTS_MS[0], HSS_RTTS_MS[-1]
+
+    def slope(means: Sample) -> Any:
+        return (means[..., 1] - means[..., 0]) / ((high - low) / 1e3)
+
+    keys = [_key(ids(method="aka", server="hostapd", hss=str(rtt))) for rtt in (low, high)]
+    yield Question(f"longer with an HSS at {high} ms than beside it", keys, MORE, _MS, _more)
+    yield Question("slope by its round trip", keys, Band(1 - _TRIP, 1 + _TRIP), _TRIPS, slope)
 
 
 def _key(row: Ids) -> Key:

@@ -59,7 +59,7 @@ def _placed(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) ->
 def _model(predicted: Sequence[Predicted]) -> Table | None:
     if not predicted:
         return None
-    columns = (Column("load_per_s", "Load, 1/s"),
+    columns = (Column("load_per_s", "Load, 1/s or % of capacity"),
                Column("utilization_share", "utilization", "%", 100.0, 1),
                _ms("measured_s", "measured", "mean latency"),
                _ms("modelled_s", "modelled", "mean latency"),
@@ -67,7 +67,7 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
                _ms("measured_p95_s", "measured", "95th percentile"),
                _ms("modelled_p95_s", "modelled", "95th percentile"),
                Column("error_p95", "error", "%", 100.0, 1, group="95th percentile"))
-    rows = tuple((Entry(f"{each.load:g}"), *(Entry(number=Quantity(value)) for value in (
+    rows = tuple((Entry(each.title), *(Entry(number=Quantity(value)) for value in (
         each.utilization, each.measured_s, each.response_s, each.response_s / each.measured_s - 1,
         each.measured_p95_s, each.p95_s, each.p95_s / each.measured_p95_s - 1)))
         for each in predicted)
