@@ -30,6 +30,18 @@ class SaturationRecord(RecordPart):
     saturated_s: float
 
 
+class ReferenceRecord(RecordPart):
+    """What an authentication costs the server by a driver: means, seconds; requests as captured.
+
+    `processor_s` has no meaning in virtual time.
+    """
+
+    authentications: int
+    requests: float
+    charged_s: float
+    processor_s: float
+
+
 class Measured(RecordPart):
     """What a repetition measured.
 
@@ -63,3 +75,4 @@ class Measured(RecordPart):
     latencies_s: list[float] = Field(default_factory=list)
     meetings_s: list[float] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
+    reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

@@ -35,7 +35,8 @@ USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES = 1024, 256
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
            "tls": "1.2", "sessions": "full", "path": "direct",
            "fragment": str(USUAL_FRAGMENT_BYTES), "identity": "imsi", "method": "tls",
-           "server": "freeradius", "hss": "0", "share": "0"}
+           "server": "freeradius", "hss": "0", "share": "0",
+           "driver": "generator"}
 
 
 def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
@@ -71,7 +72,10 @@ FACTORS = (
     Factor("server", "Server", read=fixed([Level("freeradius", "FreeRADIUS"),
                                            Level("hostapd", "hostapd")])),
     _numbers("hss", "HSS", HSS_RTTS_MS, "ms"),
-    _numbers("share", "Share of capacity", SHARES, "%"))
+    _numbers("share", "Share of capacity", SHARES, "%"),
+    Factor("driver", "Driver", read=fixed([
+        Level("generator", "the load generator"),
+        Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
@@ -102,6 +106,7 @@ def design() -> Iterator[tuple[str, ...]]:
     yield ids(identity="p-tmsi")
     # Not to compare servers: both methods by one that has both.
     yield ids(server="hostapd")
+    yield ids(load="0", driver="eapol_test")
     yield from (ids(method="aka", server="hostapd", hss=str(rtt)) for rtt in HSS_RTTS_MS)
     yield ids(fragment=str(SMALL_FRAGMENT_BYTES))
 

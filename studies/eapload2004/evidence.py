@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -12,10 +12,12 @@ import numpy as np
 from scipy import stats
 
 from measure.record import CheckRecord
+from studies.eapload2004.body import ReferenceRecord
 from studies.eapload2004.certificates import shown
 from studies.eapload2004.exchanges import Exchange
+from studies.eapload2004.reference import OURS, THEIRS
 
-_SIGMAS, _LEVEL = 3.0, 0.01
+_SIGMAS, _LEVEL, _ALIKE = 3.0, 0.01, 0.03
 #: A few readings of the virtual clock take so long by themselves.
 _LATE_SHARE, _LATE_S = 0.02, 0.00005
 _PING_S, _STALL_S = 0.001, 0.5
@@ -43,6 +45,7 @@ class ObservedLoad:
     rows: Sequence[Mapping[str, Any]]
     ended_s: float
     #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    reference: dict[str, ReferenceRecord] = field(default_factory=dict)
     vectors: int = 0
     wrong: Sequence[str] = ()
     imsi: str = ""
@@ -55,6 +58,8 @@ def evidence(observed: ObservedLoad) -> list[CheckRecord]:
         made.append(_challenges)
     elif observed.cell["tls"] == "1.2" and observed.cell["sessions"] == "full":
         made += [_names, _authorities]
+    if observed.cell["driver"] == "eapol_test":
+        made.append(_alike)
     checks = [check(observed) for check in made]
     return [*checks, *_load(observed)] if observed.rate_per_s else checks
 
@@ -113,6 +118,20 @@ def _authorities(observed: ObservedLoad) -> CheckRecord:
     return CheckRecord(check="authority", ok=ok, detail=f"the server is certified by "
                        f"{', '.join(sorted(own))}, its chain ends at {', '.join(sorted(last))}, "
                        f"the station's at {', '.join(sorted(homes))}")
+
+
+def _alike(observed: ObservedLoad) -> CheckRecord:
+    """The generator has the server do the same for an authentication as eapol_test has."""
+    ours, theirs = (observed.reference[name] for name in (OURS, THEIRS))
+    ratios = {"requests": ours.requests / theirs.requests}
+    if theirs.charged_s:
+        ratios["charged"] = ours.charged_s / theirs.charged_s
+    if observed.raw["clock"] != "virtual":
+        ratios["computed"] = ours.processor_s / theirs.processor_s
+    ok = all(abs(ratio - 1) <= _ALIKE for ratio in ratios.values())
+    return CheckRecord(check="as eapol_test", ok=ok, detail=f"{ours.authentications} each; to "
+                       "eapol_test's " + ", ".join(f"{name} {ratio:.4f}"
+                                                   for name, ratio in ratios.items()))
 
 
 def _path(observed: ObservedLoad) -> CheckRecord:

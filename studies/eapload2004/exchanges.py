@@ -42,13 +42,15 @@ class RoundTrip:
 class Exchange:
     """One authentication between a client of the server's and the server.
 
-    `asker` is the address that the server is asked from, `user` the identity that is claimed.
+    `asker` is the address that the server is asked from, and `port` the port, `user` the identity
+    that is claimed.
     """
 
     trips: list[RoundTrip] = field(default_factory=list)
     from_server: bytes = b""
     from_client: bytes = b""
     asker: str = ""
+    port: int = 0
     user: str = ""
     is_accepted: bool = False
     repeated: int = 0
@@ -102,7 +104,8 @@ def exchanges(file: Path) -> list[Exchange]:
                 continue
             exchange = by_state.pop(packet.state, None) if packet.state else None
             if exchange is None:
-                exchange = Exchange(asker=datagram.source, user=packet.user)
+                exchange = Exchange(asker=datagram.source, port=datagram.source_port,
+                                    user=packet.user)
                 begun.append(exchange)
             exchange.trips.append(RoundTrip(datagram.at_s))
             exchange.from_client += _tls(packet.eap)

@@ -35,6 +35,7 @@ from studies.eapload2004.daemons import (
     EmulatedServer,
     EmulatedSupplicant,
 )
+from studies.eapload2004.reference import ReferenceLoad
 
 _PORT = 1812
 #: Requests of the background: those of one of the generator's sockets, whole.
@@ -73,7 +74,7 @@ class Workload:
         """One repetition: load, wait until it is steady, authenticate again and again."""
         raw, asked = session.raw, task["asked"]
         seed = asked["first_seed"] + int(out.name.rpartition("-")[2]) - 1
-        raw |= {"captures": [], "seed": seed}
+        raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         raw["ping_s"] = self._ping()
         with self._generator(out, task) as generator:
             if task["sessions"] == "resumed":
@@ -96,9 +97,25 @@ class Workload:
                 session.stamp("end")
                 raw["charged"] = _difference(asdict(self._processors.server.charged()), charged)
                 capture.settle()
-            if not rate:
+            if task["driver"] == "eapol_test":
+                raw["reference"] = self._reference(generator, asked["saturating"], out, raw)
+            elif not rate:
                 generator.do("closed", "alone", customers=1, count=20)
                 generator.saturate(asked)
+
+    def _reference(self, generator: LoadProgram, count: int, out: Path,
+                   raw: dict[str, Any]) -> dict[str, Any]:
+        """Generator and eapol_test in turn, with all of their packets captured."""
+        load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address,
+                             self._server.daemons[network.SERVER].pid)
+        point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {_PORT}")
+        with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
+                       logs=self._site.logs, summaries=raw["captures"]):
+            made = load.compared(
+                count, lambda each: generator.do("closed", "reference", customers=1, count=each),
+                lambda: self._processors.server.charged().charged_s)
+            capture.settle()
+        return made
 
     @staticmethod
     def _rate(generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:

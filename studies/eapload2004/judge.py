@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from measure import judging
-from measure.load.generator import ROW
+from measure.errors import MeasureError
+from measure.load.generator import FIRST_PORT, ROW, SOCKETS
 from studies.eapload2004 import challenges
-from studies.eapload2004.body import Measured, SaturationRecord, SplitRecord
+from studies.eapload2004.body import Measured, ReferenceRecord, SaturationRecord, SplitRecord
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
 from studies.eapload2004.evidence import ObservedLoad, evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
+from studies.eapload2004.reference import OURS
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
 _JOURNALS = ("open.json", "alone.json", SATURATED)
-_KEPT = ("stamps", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure")
+_KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure",
+         "reference")
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -44,7 +47,8 @@ def judge(repetition: Repetition) -> Judged:
         asked=asked["authentications"], seen=len(seen),
         supplicant=front, server=exchanges(out / "auth-server.pcap"),
         sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s,
-        vectors=len(given), imsi=repetition.secrets.get("network", {}).get("imsi", ""),
+        reference=_reference(raw, out), vectors=len(given),
+        imsi=repetition.secrets.get("network", {}).get("imsi", ""),
         wrong=challenges.faults(front, given, repetition.secrets)
         if repetition.cell.ids["method"] == "aka" else ())
     checks = evidence(observed)
@@ -58,6 +62,26 @@ def _rate(cell: Mapping[str, str], out: Path) -> float:
     """The load that was asked for: as such, or as a share of the capacity measured before."""
     share = float(cell["share"]) / 100
     return share * capacity_per_s(out / SATURATED) if share else float(cell["load"])
+
+
+def _reference(raw: Mapping[str, Any], out: Path) -> dict[str, ReferenceRecord]:
+    """What either driver cost the server an authentication; nothing where there was one driver."""
+    if "reference" not in raw:
+        return {}
+    captured: dict[bool, list[Exchange]] = {True: [], False: []}
+    for exchange in exchanges(out / "auth-reference.pcap"):
+        captured[exchange.port in range(FIRST_PORT, FIRST_PORT + SOCKETS)].append(exchange)
+    made = {}
+    for name, total in raw["reference"].items():
+        whole = [exchange for exchange in captured[name == OURS] if exchange.is_complete]
+        count = len(whole)
+        if not count or count != total["authentications"]:
+            raise MeasureError("load", f"{count} authentications by {name} are in the capture, "
+                               f"{total['authentications']} were to be")
+        made[name] = ReferenceRecord(
+            authentications=count, requests=fmean(len(exchange.trips) for exchange in whole),
+            charged_s=total["charged_s"] / count, processor_s=total["processor_s"] / count)
+    return made
 
 
 def _vectors(out: Path) -> list[tuple[bytes, bytes]]:
@@ -88,7 +112,8 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         utilization_share=charged["busy_s"] / span_s,
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]),
+        saturation=_saturation(out, asked), reference=observed.reference,
+        **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
                     for exchange in observed.server] if journal else [])
 

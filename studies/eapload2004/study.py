@@ -106,12 +106,14 @@ class EapLoad2004(Study):
                                  hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
                                  else None)
         return Spec(drawn, policy(cell.ids), medium, nodes,
-                    options={"key": cell.ids["key"], "library": _library()})
+                    options={"key": cell.ids["key"], "library": _library()},
+                    packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The load, and what was asked."""
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
+                "driver": cell.ids["driver"],
                 "asked": asked.model_dump(mode="json")}
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]

@@ -17,7 +17,8 @@ from studies.eapload2004.study import STUDY
 
 RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
 CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct", "identity": "imsi",
-        "method": "tls", "server": "freeradius", "hss": "0", "tls": "1.2", "share": "0"}
+        "method": "tls", "server": "freeradius", "hss": "0", "tls": "1.2", "share": "0",
+        "driver": "generator"}
 
 
 @pytest.mark.parametrize(("kind", "trips"), [("full", 5), ("resumed", 3)])
