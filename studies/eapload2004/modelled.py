@@ -8,7 +8,7 @@ predictions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from analysis.queueing import (
     simulate,
     solve,
 )
+from analysis.queueing.calibrate import REST
 from studies.eapload2004.design import NAMES, NOMINAL, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
     BACKGROUND,
@@ -37,6 +38,7 @@ from studies.eapload2004.metrics import (
     SERVICE,
 )
 
+RESUMED, FULL = "resumed", "full"
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
 BEHIND, FRONT = "background", "front"
 ALONE = ids(load="0")
@@ -60,6 +62,15 @@ class Unloaded:
     def rtt_s(self) -> float:
         """The nominal round trip."""
         return float(NOMINAL["rtt"]) / 1e3
+
+
+@dataclass(frozen=True)
+class ResumedTimes:
+    """What the cell of resumed sessions says, in seconds: for what-ifs, and for no prediction."""
+
+    service_s: float
+    round_trips: float
+    background_s: float
 
 
 @dataclass(frozen=True)
@@ -129,8 +140,38 @@ def model(cells: Cells) -> Model:
                             "nominal levels", "measure loads 0 and another one")
     rates = [each.rate_per_s for each in loaded]
     top = max((rate for rate in rates if rate in TABLE_1), default=rates[-1])
-    return Model(network(measured, top), {BEHIND: tuple(_measured(cells, each)
-                                                        for each in loaded)})
+    points = tuple(_measured(cells, each) for each in loaded)
+    return Model(_with_resumed(cells, network(measured, top), measured.rtt_s), {BEHIND: points})
+
+
+def _with_resumed(cells: Cells, full: QueueingNetwork, rtt_s: float) -> QueueingNetwork:
+    """The network with resumed sessions as a variant that nobody follows until a what-if says so.
+
+    Where they were not measured, the network as it is.
+    """
+    row = ids(sessions=RESUMED)
+    values = [cells.mean_of_any(name, row) for name in (SERVICE.name, ROUND_TRIPS.name,
+                                                        BACKGROUND.name)]
+    means = [value.estimate.mean for value in values if value is not None]
+    return with_resumed(full, ResumedTimes(*means), rtt_s) if len(means) == len(values) else full
+
+
+def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> QueueingNetwork:
+    """The network with resumed sessions as a variant of both chains: they ask no public key."""
+    front, behind = full.chain(FRONT), full.chain(BEHIND)
+    rest_s = sum(visit.service_s for member in behind.classes for visit in member.visits
+                 if visit.station == REST)
+    variants = {
+        FRONT: (Visit(WAN, rtt_s, resumed.round_trips),
+                Visit(SUPPLICANT, max(0.0, resumed.service_s - resumed.round_trips * rtt_s))),
+        BEHIND: (Visit(REST, max(0.0, resumed.background_s - rest_s)),)}
+    chains = []
+    for chain in (behind, front):
+        classes = tuple(replace(member, variant=FULL) if member.name != REST else member
+                        for member in chain.classes)
+        chains.append(replace(chain, shares={FULL: 1.0, RESUMED: 0.0}, classes=(
+            *classes, CustomerClass(RESUMED, variants[chain.name], variant=RESUMED))))
+    return replace(full, chains=tuple(chains))
 
 
 def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
