@@ -47,7 +47,7 @@ class LoadTarget:
     port: int = 1812
 
 
-@dataclass
+@dataclass(slots=True)
 class LoadAttempt:
     """One authentication under way, and in the end what became of it. Times are monotonic, in s."""
 

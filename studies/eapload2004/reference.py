@@ -17,7 +17,7 @@ from measure.workload import Site
 from studies.eapload2004 import network
 
 #: Whatever drifts meanwhile, either has as much of it.
-TURNS = 5
+TURNS = 20
 OURS, THEIRS = "ours", "eapol_test"
 _LIMIT_S = 120
 _TICKS = os.sysconf("SC_CLK_TCK")
