@@ -177,7 +177,7 @@ class LoadGenerator:
         attempt.sent = radius.request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
             state=state, calling=f"02-00-00-00-{attempt.station >> 8:02x}-"
-            f"{attempt.station & 255:02x}", nas="load", secret=self._secret)
+            f"{attempt.station & 255:02x}", nas=self._target.address, secret=self._secret)
         port.waiting[attempt.identifier] = attempt
         attempt.packets += 1
         self._send(attempt, RETRY_S)
