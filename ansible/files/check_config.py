@@ -316,7 +316,7 @@ def check_eap_clients(text: str) -> None:
     if not significant(text):
         raise ConfigError(0, "needs a client")
     for number, line in significant(text):
-        if not re.fullmatch(r"[0-9.]+/32 [0-9a-zA-Z]+", line):
+        if not re.fullmatch(r"[0-9.]+/32 \S.*", line):
             raise ConfigError(number, "not ADDRESS/32 SECRET")
 
 

@@ -47,7 +47,7 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
 #: An overloaded server takes long, which is a result; one that takes longer than this is gone.
 _LINK_S = 60.0
-_LEAVE_S, _PAUSE_S = 1.0, 0.5
+_LEAVE_S, _PAUSE_S = 1.0, 0.1
 _STOPPED_S = 1.0
 
 

@@ -43,9 +43,9 @@ _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity",
 #: The home network's.
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
-_FRONT_S, _BACK_S, _REPETITION_S = 0.15, 0.02, 2.0
+_FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 #: What the supplicant takes from one authentication to the next, besides its round trips.
-_TURN_S, _TRIPS = 0.8, 7
+_TURN_S, _TRIPS = 0.2, 5
 #: About what a server takes a second, to plan by.
 _CAPACITY = 90
 
