@@ -42,7 +42,7 @@ NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "ch
 def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
              words: str = "") -> Factor:
     return Factor(name, title, is_number=True, unit=unit, plural=plural, help=words,
-                  option=f"--{plural}" if plural else "", read=fixed(
+                  option=f"--{plural}" if words else "", read=fixed(
                       [Level(f"{value:g}", number=value) for value in values]))
 
 
@@ -71,8 +71,8 @@ FACTORS = (
     Factor("method", "Method", read=fixed([Level("tls", "EAP-TLS"), Level("aka", "EAP-AKA")])),
     Factor("server", "Server", read=fixed([Level("freeradius", "FreeRADIUS"),
                                            Level("hostapd", "hostapd")])),
-    _numbers("hss", "HSS", HSS_RTTS_MS, "ms"),
-    _numbers("share", "Share of capacity", SHARES, "%"),
+    _numbers("hss", "HSS", HSS_RTTS_MS, "ms", "distances of the HSS"),
+    _numbers("share", "Share of capacity", SHARES, "%", "shares of capacity"),
     Factor("driver", "Driver", read=fixed([
         Level("generator", "the load generator"),
         Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))

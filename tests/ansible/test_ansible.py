@@ -50,6 +50,11 @@ def example(name: str) -> dict[str, Any]:
     return policies.load(path).layers.model_dump(mode="json")
 
 
+def whole(layers: dict[str, Any]) -> dict[str, Any]:
+    """Layers with all that they do not say, as a policy's are."""
+    return policies.Layers.model_validate(layers).model_dump(mode="json")
+
+
 #: Policies that are none of the twelve.
 OWN: dict[str, dict[str, Any]] = {
     "wpa2-psk": example("wpa2-psk"),
@@ -75,11 +80,12 @@ OWN: dict[str, dict[str, Any]] = {
     "ikev2-transport": {"ipsec": {
         "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
         "mode": "transport"}},
-    "aka": {"link": {"cipher": "CCMP", "keys": "eap"},
-            "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}}, "aaa": {"server": "hostapd"}},
-    "temporary": {"link": {"cipher": "CCMP", "keys": "eap"},
-                  "dot1x": {"eap": "TLS", "tls": {"key": "p-256", "realm": "home.example"}},
-                  "aaa": {"authority": "visited", "identity": "temporary"}},
+    "aka": whole({"link": {"cipher": "CCMP", "keys": "eap"},
+                  "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}},
+                  "aaa": {"server": "hostapd"}}),
+    "temporary": whole({"link": {"cipher": "CCMP", "keys": "eap"},
+                        "dot1x": {"eap": "TLS", "tls": {"key": "p-256", "realm": "home.example"}},
+                        "aaa": {"authority": "visited", "identity": "temporary"}}),
 }
 WRONG = "d" * 26
 #: Negative controls: of which policy, and what is spoilt.
