@@ -53,7 +53,7 @@ class ObservedLoad:
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    made = [_complete, _certificates, _path, _ping, _steady, _stall, _charged]
+    made = [_complete, _certificates, _path, _ping, _steady, _stall, _charged, _demands]
     if observed.cell["method"] == "aka":
         made.append(_challenges)
     elif observed.cell["tls"] == "1.2" and observed.cell["sessions"] == "full":
@@ -181,6 +181,13 @@ def _charged(observed: ObservedLoad) -> CheckRecord:
     full += sum(not row["reason"] and not row["resumed"] for row in observed.rows)
     return CheckRecord(check="signatures", ok=signed == full, detail=f"the server was charged for "
                        f"{signed:g} signatures; {full} authentications were full")
+
+
+def _demands(observed: ObservedLoad) -> CheckRecord:
+    """What authentications were charged adds up to what the server's processor was busy."""
+    busy_s, charged_s = (observed.raw["charged"][name] for name in ("busy_s", "charged_s"))
+    return CheckRecord(check="demands", ok=abs(busy_s - charged_s) <= _ALIKE * charged_s + _PING_S,
+                       detail=f"{charged_s:.3f} s were charged; busy for {busy_s:.3f} s")
 
 
 def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:

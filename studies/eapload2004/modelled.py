@@ -8,7 +8,9 @@ predictions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +89,7 @@ class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
     `parts` are measured and modelled means of as many parts of the repetition, by when customers
-    left; none where it has too few arrivals.
+    left, `p95_parts` their 95th percentiles; none where it has too few arrivals.
     """
 
     title: str
@@ -98,6 +100,7 @@ class Predicted:
     measured_s: float
     measured_p95_s: float
     parts: tuple[tuple[float, float], ...]
+    p95_parts: tuple[tuple[float, float], ...]
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
@@ -209,14 +212,23 @@ def _predicted(cells: Cells, measured: Unloaded, loaded: LoadedCell) -> Predicte
     ).chain(BEHIND).responses_s
     latencies = _list(cells, LATENCIES.name, loaded)
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
-    count = min(20, len(left) // 30) if len(left) >= _ENOUGH else 1
-    parts = [(float(ours.mean()), float(theirs.mean())) for ours, theirs in zip(
-        np.array_split(left, count), np.array_split(made, count), strict=True)]
     return Predicted(
         loaded.title, loaded.rate_per_s,
         len(arrivals) / float(arrivals[-1] - arrivals[0]) / measured.capacity_per_s,
         float(made.mean()), float(np.quantile(made, 0.95)), float(latencies.mean()),
-        float(np.quantile(latencies, 0.95)), tuple(parts) if count > 1 else ())
+        float(np.quantile(latencies, 0.95)), _in_parts(left, made, 30, np.mean),
+        _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
+
+
+def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
+              figure: Callable[[NDArray[np.float64]], np.floating[Any]],
+              ) -> tuple[tuple[float, float], ...]:
+    """A figure of both, by parts of at least that size; none of too few customers."""
+    if len(ours) < _ENOUGH:
+        return ()
+    count = min(20, len(ours) // size)
+    return tuple((float(figure(mine)), float(figure(modelled))) for mine, modelled in zip(
+        np.array_split(ours, count), np.array_split(theirs, count), strict=True))
 
 
 def _on_arrivals(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:

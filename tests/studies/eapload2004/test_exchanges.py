@@ -58,7 +58,8 @@ def observed() -> ObservedLoad:
              "station": 1, "socket": 1, "packets": 5, "retransmitted": 0, "resumed": False,
              "reason": ""} for number in range(20)]
     raw = {"ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
-           "charged": {"signatures": len(rows) + len(behind)}}
+           "charged": {"signatures": len(rows) + len(behind), "busy_s": 0.2701,
+                       "charged_s": 0.27}}
     return ObservedLoad(cell=CELL, rate_per_s=5.0, raw=raw, asked=4, seen=4, supplicant=behind,
                         server=behind, sample=[], rows=rows, ended_s=4.1)
 
@@ -69,9 +70,9 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All thirteen checks hold."""
+    """All fourteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 13
+    assert len(evidence(observed)) == 14
 
 
 @pytest.mark.parametrize(("check", "changes"), [
@@ -101,6 +102,12 @@ def test_a_check_fails_for_a_row_of_the_journal(observed: ObservedLoad, check: s
     rows = [{**row, **changes} if number == 3 else row
             for number, row in enumerate(observed.rows)]
     assert check in broken(replace(observed, rows=rows))
+
+
+def test_work_that_nobody_asked_for_is_seen(observed: ObservedLoad) -> None:
+    """The processor was busy for longer than all demands add up to."""
+    charged = {**observed.raw["charged"], "busy_s": 0.3}
+    assert "demands" in broken(replace(observed, raw={**observed.raw, "charged": charged}))
 
 
 def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
