@@ -53,7 +53,9 @@ class ObservedLoad:
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    made = [_complete, _certificates, _path, _ping, _steady, _stall, _charged, _demands]
+    made = [_complete, _path, _ping, _steady, _stall, _charged, _demands]
+    if observed.cell["method"] == "tls" or observed.rate_per_s:
+        made.append(_certificates)
     if observed.cell["method"] == "aka":
         made.append(_challenges)
     elif observed.cell["tls"] == "1.2" and observed.cell["sessions"] == "full":

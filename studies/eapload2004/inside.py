@@ -99,7 +99,7 @@ class Workload:
                 capture.settle()
             if task["driver"] == "eapol_test":
                 raw["reference"] = self._reference(generator, asked["saturating"], out, raw)
-            elif not rate:
+            elif task["calibrates"]:
                 generator.do("closed", "alone", customers=1, count=20)
                 generator.saturate(asked)
 

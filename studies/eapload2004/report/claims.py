@@ -98,7 +98,8 @@ def _certificates() -> Iterator[Question]:
     for chain in ("1", "2"):
         longer = str(int(chain) + 1)
         yield Question(f"chain of {longer} less chain of {chain}",
-                       [_key(ids(chain=chain)), _key(ids(chain=longer))], MORE, _MS, _more)
+                       [_key(ids(load="0", chain=each)) for each in (chain, longer)], MORE, _MS,
+                       _more)
 
 
 def _aka() -> Iterator[Question]:
@@ -118,7 +119,8 @@ def _hss() -> Iterator[Question]:
     def slope(means: Sample) -> Any:
         return (means[..., 1] - means[..., 0]) / ((high - low) / 1e3)
 
-    keys = [_key(ids(method="aka", server="hostapd", hss=str(rtt))) for rtt in (low, high)]
+    keys = [_key(ids(load="0", method="aka", server="hostapd", hss=str(rtt)))
+            for rtt in (low, high)]
     yield Question(f"longer with an HSS at {high} ms than beside it", keys, MORE, _MS, _more)
     yield Question("slope by its round trip", keys, Band(1 - _TRIP, 1 + _TRIP), _TRIPS, slope)
 

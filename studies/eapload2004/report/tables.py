@@ -18,11 +18,12 @@ from studies.eapload2004.samples import of_services
 _SOURCE = "the 2004 paper"
 #: Cells of `methods`, by what is said of them.
 METHOD_CELLS = {
-    "EAP-TLS, FreeRADIUS": ids(), "EAP-TLS, hostapd": ids(server="hostapd"),
-    **{f"EAP-AKA, hostapd, HSS at {rtt} ms": ids(method="aka", server="hostapd", hss=str(rtt))
-       for rtt in HSS_RTTS_MS},
-    "EAP-TLS, FreeRADIUS, temporary identity": ids(identity="p-tmsi"),
-    "EAP-TLS, near server by cross-certificates": ids(path="near")}
+    "EAP-TLS, FreeRADIUS": modelled.ALONE,
+    "EAP-TLS, hostapd": ids(load="0", server="hostapd"),
+    **{f"EAP-AKA, hostapd, HSS at {rtt} ms": ids(load="0", method="aka", server="hostapd",
+                                                 hss=str(rtt)) for rtt in HSS_RTTS_MS},
+    "EAP-TLS, FreeRADIUS, temporary identity": ids(load="0", identity="p-tmsi"),
+    "EAP-TLS, near server by cross-certificates": ids(load="0", path="near")}
 _WHAT_IFS: Mapping[str, Mapping[str, float]] = {
     "as it is": {}, "a server ten times as fast": {"server.speed": 10},
     "two processors in the server": {"server.servers": 2},
@@ -91,7 +92,7 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
 
 
 def _methods(cells: Cells) -> Table | None:
-    """EAP-AKA beside EAP-TLS, at load 5: under one server, and where the subscriber server is."""
+    """EAP-AKA beside EAP-TLS, without load: under one server, and where the HSS is."""
     rows = []
     for title, row in METHOD_CELLS.items():
         service, trips = of_services(cells, row), cells.value(ROUND_TRIPS.name, row)
@@ -104,8 +105,8 @@ def _methods(cells: Cells) -> Table | None:
                Column(ROUND_TRIPS.name, "round trips", "", 1.0, 0),
                _ms(SERVICE.name, "service time"))
     return Table("methods", "EAP-AKA beside EAP-TLS, and who decides", columns, tuple(rows),
-                 "Round trip between the networks 120 ms; the HSS's is between the server and it. "
-                 "In the background, as ever, EAP-TLS at 5/s.", clock=cells.results.clock)
+                 "Without load. Round trip between the networks 120 ms; the HSS's is between the "
+                 "server and it.", clock=cells.results.clock)
 
 
 def _what_ifs(cells: Cells) -> Table | None:
