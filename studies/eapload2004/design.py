@@ -13,9 +13,8 @@ LOADS = (0, *TABLE_1, 65, 75)
 #: Where factors other than load and place are varied.
 BESIDE = "5"
 RTTS_MS = (0, 40, 120, 300)
-#: Per cent of the capacity that the same repetition measures before it loads the server. The last
-#: is more than there is: what becomes of it is a result.
-SHARES = (0, 25, 50, 80, 120)
+#: Per cent of the capacity that the same repetition measures before it loads the server.
+SHARES = (0, 25, 50, 80)
 #: Between the authentication server and the subscriber server.
 HSS_RTTS_MS = (0, 40, 120)
 

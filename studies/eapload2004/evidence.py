@@ -21,7 +21,6 @@ _SIGMAS, _LEVEL, _ALIKE = 3.0, 0.01, 0.03
 #: A few readings of the virtual clock take so long by themselves.
 _LATE_SHARE, _LATE_S = 0.02, 0.00005
 _PING_S, _STALL_S = 0.001, 0.5
-_ALL_PERCENT, _BUSY_SHARE = 100, 0.97
 #: What the visited network's authority is called.
 _VISITED = "visited"
 
@@ -51,16 +50,10 @@ class ObservedLoad:
     wrong: Sequence[str] = ()
     imsi: str = ""
 
-    @property
-    def is_overloaded(self) -> bool:
-        """Whether more is offered than the server can take: requests are lost, and sent again."""
-        return float(self.cell["share"]) >= _ALL_PERCENT
-
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    made = [_complete, _path, _ping, _charged, _demands]
-    made += [_overloaded] if observed.is_overloaded else [_steady, _stall]
+    made = [_complete, _path, _ping, _steady, _stall, _charged, _demands]
     if observed.cell["method"] == "tls" or observed.rate_per_s:
         made.append(_certificates)
     if observed.cell["method"] == "aka":
@@ -183,21 +176,6 @@ def _stall(observed: ObservedLoad) -> CheckRecord:
                        detail=f"an answer took the server {longest * 1e3:.1f} ms at most{p99}")
 
 
-def _overloaded(observed: ObservedLoad) -> CheckRecord:
-    """The server never rested, and whoever came later waited longer."""
-    stamps = observed.raw["stamps"]
-    busy = observed.raw["charged"]["busy_s"] / (stamps["end"] - stamps["begin"])
-    waits = [row["response_s"] for row in observed.rows]
-    quarter = max(1, len(waits) // 4)
-    first_s, last_s = (fmean(part or [0.0]) for part in (waits[:quarter], waits[-quarter:]))
-    again = sum(row["retransmitted"] for row in observed.rows)
-    refused = sum(bool(row["reason"]) for row in observed.rows)
-    return CheckRecord(check="overloaded", ok=busy >= _BUSY_SHARE and last_s > first_s,
-                       detail=f"busy for {busy:.1%} of the time; the first quarter took "
-                       f"{first_s:.2f} s, the last {last_s:.2f} s; {again} requests were sent "
-                       f"again, {refused} of {len(waits)} authentications failed")
-
-
 def _charged(observed: ObservedLoad) -> CheckRecord:
     """The server's processor signed once for each full authentication, and for nothing else."""
     signed = observed.raw["charged"]["signatures"]
@@ -232,8 +210,6 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
     yield CheckRecord(check="lateness", ok=late <= max(_LATE_SHARE * mean, _LATE_S),
                       detail=f"begun {late * 1e6:.0f} us late on average, of "
                       f"{mean * 1e3:.2f} ms")
-    if observed.is_overloaded:
-        return
     refused = [row["reason"] for row in rows if row["reason"]]
     sampled = sum(row["socket"] == 0 for row in rows)
     ok = not refused and len(observed.sample) == sampled and all(

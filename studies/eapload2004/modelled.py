@@ -244,7 +244,7 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
     made = []
     for row in cells.results.cells:
         load, share = float(row[0]), float(row[NAMES.index("share")])
-        if not cells.rows(row) or not (load or 0 < share < 100) or row not in (ids(load=row[0]),
+        if not cells.rows(row) or not (load or share) or row not in (ids(load=row[0]),
                                                                      share_ids(share)):
             continue
         said = cells.mean_of_any("rate_per_s", row)

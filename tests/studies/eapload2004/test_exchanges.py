@@ -104,21 +104,6 @@ def test_a_check_fails_for_a_row_of_the_journal(observed: ObservedLoad, check: s
     assert check in broken(replace(observed, rows=rows))
 
 
-def test_an_overload_that_is_none_is_seen(observed: ObservedLoad) -> None:
-    """What was to be overloaded rested, or has a queue that does not grow."""
-    cell = {**CELL, "share": "120"}
-    stamps = {"begin": 0.0, "end": 4.1}
-    charged = {"signatures": 24, "busy_s": 4.1, "charged_s": 4.1}
-    rows = [{**row, "response_s": 0.1 * number, "retransmitted": 1}
-            for number, row in enumerate(observed.rows)]
-    grown = replace(observed, cell=cell, rows=rows,
-                    raw={**observed.raw, "stamps": stamps, "charged": charged})
-    assert broken(grown) == set()
-    assert "overloaded" in broken(replace(grown, rows=observed.rows))
-    rested = {**charged, "busy_s": 3.0, "charged_s": 3.0}
-    assert "overloaded" in broken(replace(grown, raw={**grown.raw, "charged": rested}))
-
-
 def test_work_that_nobody_asked_for_is_seen(observed: ObservedLoad) -> None:
     """The processor was busy for longer than all demands add up to."""
     charged = {**observed.raw["charged"], "busy_s": 0.3}
