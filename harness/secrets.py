@@ -6,6 +6,8 @@ import secrets
 
 from studies.study import Fault, StudyError
 
+#: Of the network that numbers for tests are in (mobile country code 001).
+_IMSI = "001010123456789"
 Secrets = dict[str, dict[str, str]]
 
 
@@ -16,10 +18,14 @@ def make(fault: Fault | None = None) -> Secrets:
     """
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
-               "radius_secret": secrets.token_hex(16)}
+               "radius_secret": secrets.token_hex(16),
+               # A subscriber by number, as it is for good and as it is for now; whom to deny.
+               "imsi": _IMSI, "p_tmsi": f"c0{secrets.token_hex(3)}", "denied": ""}
+    subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
-                     "gateway": {"peers": "known"},
+                     "gateway": {"peers": "known", "cross": "known"},
+                     "subscriber": subscriber, "card": {**subscriber, "sqn": "0"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16)),
                      "kerberos": {"user": "alice", **{

@@ -18,7 +18,8 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 _COUNTER = itertools.count()
-_EVENT = re.compile(r"^<\d+>(\S+) ?(.*)$", re.DOTALL)
+#: What is asked for by `CTRL-REQ-…` stands behind a colon, and is no part of its name.
+_EVENT = re.compile(r"^<\d+>(CTRL-REQ-[A-Z_]+-\d+(?=:)|\S+)[ :]?(.*)$", re.DOTALL)
 _REPLY_S = 5.0
 
 

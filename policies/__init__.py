@@ -1,5 +1,6 @@
 """Security policies as data: models of their layers, and a strict loader of their files."""
 
+from policies.aaa import AaaLayer
 from policies.dot1x import Dot1xLayer, TlsSettings
 from policies.errors import PolicyError
 from policies.kerberos import KerberosLayer
@@ -12,6 +13,7 @@ from policies.upper import ChannelLayer, StreamLayer
 from policies.weights import Weights, load_weights
 
 __all__ = [
+    "AaaLayer",
     "ChannelLayer",
     "DaemonOptions",
     "Dot1xLayer",

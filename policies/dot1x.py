@@ -18,12 +18,12 @@ from policies.errors import fault
 from policies.fields import Whole, check_realm, without_nothing
 from policies.options import DaemonOptions
 
-EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD"]
+EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA"]
 Inner = Literal["MSCHAPV2", "PAP"]
 Identity = Literal["clear", "anonymous"]
 
 #: EAP-MD5 derives no keys (RFC 3748, section 5.4).
-KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD"})
+KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA"})
 #: Methods that talk inside a TLS tunnel, with what may be said there.
 TUNNELS: dict[str, tuple[str, ...]] = {"PEAP": ("MSCHAPV2",), "TTLS": ("PAP", "MSCHAPV2")}
 
@@ -105,7 +105,8 @@ class Dot1xLayer(BaseModel):
 
     @model_validator(mode="after")
     def _tls_fits_eap(self) -> Self:
-        if self.tls is not None and self.eap != "TLS":
+        # Whoever decides by EAP-AKA may have stations of EAP-TLS besides.
+        if self.tls is not None and self.eap not in ("TLS", "AKA"):
             raise fault(f"EAP-{self.eap} has no TLS to set", "leave out tls, or write eap: TLS",
                         ("tls",), ("eap",))
         return self

@@ -88,6 +88,27 @@ class Layers(UpperLayers):
         return self
 
     @model_validator(mode="after")
+    def _server_fits_eap(self) -> Self:
+        eap, server = self.dot1x and self.dot1x.eap, self.aaa and self.aaa.server
+        if eap == "AKA" and server != "hostapd":
+            raise fault("EAP-AKA is not among FreeRADIUS' methods",
+                        "add layers.aaa with server: hostapd, or write dot1x.eap: TLS",
+                        ("dot1x", "eap"))
+        if self.aaa is not None and eap not in ("TLS", "AKA"):
+            raise fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
+                        "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
+        tls = self.dot1x.tls if self.dot1x else None
+        if server == "hostapd" and tls is not None and (
+                tls.version == "1.3" or tls.sessions == "resumed"):
+            raise fault("hostapd as the server does full authentications of TLS 1.2 here",
+                        "leave out version and sessions, or write server: freeradius",
+                        ("dot1x", "tls"))
+        if self.aaa is not None and server == "hostapd" and self.aaa.identity == "temporary":
+            raise fault("temporary identities are mapped by FreeRADIUS alone",
+                        "leave out identity, or write server: freeradius", ("aaa", "identity"))
+        return self
+
+    @model_validator(mode="after")
     def _option_said_once(self) -> Self:
         if self.link is None or self.dot1x is None:
             return self

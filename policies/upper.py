@@ -1,7 +1,7 @@
 """Layers above the network's: what programs of a study do, end to end, over a policy's others.
 
 A study says which of them it runs, and refuses the others. Of these, daemons are rendered from
-`kerberos` alone.
+`kerberos` and `aaa`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from policies.aaa import AaaLayer
 from policies.errors import fault
 from policies.fields import Whole
 from policies.kerberos import KerberosLayer
@@ -178,6 +179,9 @@ class UpperLayers(BaseModel):
     channel: ChannelLayer | None = Field(
         default=None, description="How messages are protected from host to host; absent: they are "
         "not.")
+    aaa: AaaLayer | None = Field(
+        default=None, description="Who decides on an authentication; absent: the home network's "
+        "FreeRADIUS, by the name that is claimed.")
 
     @property
     def upper(self) -> list[str]:

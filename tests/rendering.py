@@ -24,6 +24,9 @@ NETWORK_SECRETS = {
     "eap_identity": "mobile-node",
     "eap_password": "battery staple",
     "radius_secret": "shared secret",
+    "imsi": "001010123456789",
+    "p_tmsi": "c0ffee00",
+    "denied": "001010000000000",
 }
 NODES: dict[str, dict[str, dict[str, Any]]] = {
     "station": {

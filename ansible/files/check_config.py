@@ -37,9 +37,12 @@ CREDENTIALS = {
     "TLS": ["ca_cert", "client_cert", "private_key"],
     "MD5": ["password"],
     "PWD": ["password"],
+    "AKA": [],
     "PEAP": ["ca_cert", "password", "phase2"],
     "TTLS": ["ca_cert", "password", "phase2"],
 }
+EAP_SERVER = ["radius_server_clients", "eap_user_file", "ca_cert", "server_cert", "private_key",
+              "eap_sim_db"]
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
@@ -281,13 +284,47 @@ def check_clients(text: str) -> None:
 
 
 def check_users(text: str) -> None:
-    """FreeRADIUS' users file, in the one form that the role writes."""
+    """FreeRADIUS' users file, in the forms that the role writes."""
     for number, line in significant(text):
-        entry = re.fullmatch(r"('.*') Cleartext-Password := ('.*')", line)
+        if line == 'DEFAULT Tmp-String-0 := "%{User-Name}"':
+            continue
+        entry = re.fullmatch(r"('.*') (?:Cleartext-Password|Tmp-String-0) := ('.*')", line)
         if not entry:
             raise ConfigError(number, "not 'NAME' Cleartext-Password := 'PASSWORD'")
         check_value(number, "the name", entry[1])
         check_value(number, "the password", entry[2])
+
+
+def check_denied(text: str) -> None:
+    """Who is denied: a name on each line, with what becomes of it."""
+    for number, line in significant(text):
+        entry = re.fullmatch(r"('.*') Auth-Type := Reject", line)
+        if not entry:
+            raise ConfigError(number, "not 'NAME' Auth-Type := Reject")
+        check_value(number, "the name", entry[1])
+
+
+def check_eap_server(text: str) -> None:
+    """eap_server.conf of hostapd as the authentication server."""
+    values = settings(significant(text))
+    need(values, EAP_SERVER, "an authentication server")
+    need_numbers(values, ["radius_server_auth_port", "fragment_size"])
+
+
+def check_eap_clients(text: str) -> None:
+    """Addresses and secrets of those who may ask, at least one."""
+    if not significant(text):
+        raise ConfigError(0, "needs a client")
+    for number, line in significant(text):
+        if not re.fullmatch(r"[0-9.]+/32 \S.*", line):
+            raise ConfigError(number, "not ADDRESS/32 SECRET")
+
+
+def check_eap_users(text: str) -> None:
+    """Methods by the beginning of a name."""
+    for number, line in significant(text):
+        if line not in ('"0"* AKA', "* TLS"):
+            raise ConfigError(number, "not a method as the role writes it")
 
 
 def check_krb5(text: str) -> None:
@@ -338,6 +375,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "radiusd.conf": check_radiusd,
     "clients.conf": check_clients,
     "users": check_users,
+    "denied": check_denied,
+    "eap_server.conf": check_eap_server,
+    "eap_clients": check_eap_clients,
+    "eap_users": check_eap_users,
     "krb5.conf": check_krb5,
     "kdcs.conf": check_krb5,
     "kdc.conf": check_krb5,

@@ -47,7 +47,7 @@ class LoadTarget:
     port: int = 1812
 
 
-@dataclass
+@dataclass(slots=True)
 class LoadAttempt:
     """One authentication under way, and in the end what became of it. Times are monotonic, in s."""
 
@@ -56,7 +56,9 @@ class LoadAttempt:
     begun_s: float
     station: int
     socket: int
-    peer: EapTlsPeer
+    #: None once it has ended: TLS takes tens of kilobytes for each.
+    peer: EapTlsPeer | None
+    is_resumed: bool = False
     ended_s: float = 0.0
     packets: int = 0
     retransmitted: int = 0
@@ -69,8 +71,7 @@ class LoadAttempt:
         """Due, late by, latency, station, socket, packets, retransmissions, resumed, reason."""
         return [round(self.due_s - since_s, 9), round(self.begun_s - self.due_s, 9),
                 round(self.ended_s - self.due_s, 9), self.station, self.socket, self.packets,
-                self.retransmitted, self.peer.is_resumed if not self.reason else False,
-                self.reason]
+                self.retransmitted, self.is_resumed, self.reason]
 
 
 ROW = ("due_s", "late_s", "response_s", "station", "socket", "packets", "retransmitted", "resumed",
@@ -159,11 +160,12 @@ class LoadGenerator:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
             del self._sessions[arrival.station]  # a ticket is for one use (RFC 8446, C.4)
+        peer = EapTlsPeer(self._tls, self._target.identity, session)
         attempt = LoadAttempt(self._started, due_s, now, arrival.station, self._started % SOCKETS,
-                          EapTlsPeer(self._tls, self._target.identity, session))
+                              peer)
         self._started += 1
         self._under_way += 1
-        self._ask(attempt, attempt.peer.identity(), b"")
+        self._ask(attempt, peer.identity(), b"")
 
     def _ask(self, attempt: LoadAttempt, eap: bytes, state: bytes) -> None:
         port = self._ports[attempt.socket]
@@ -175,7 +177,7 @@ class LoadGenerator:
         attempt.sent = radius.request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
             state=state, calling=f"02-00-00-00-{attempt.station >> 8:02x}-"
-            f"{attempt.station & 255:02x}", nas="load", secret=self._secret)
+            f"{attempt.station & 255:02x}", nas=self._target.address, secret=self._secret)
         port.waiting[attempt.identifier] = attempt
         attempt.packets += 1
         self._send(attempt, RETRY_S)
@@ -217,7 +219,7 @@ class LoadGenerator:
                 self._answered(attempt, packet)
 
     def _answered(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
-        if packet.code != radius.CHALLENGE:
+        if packet.code != radius.CHALLENGE or attempt.peer is None:
             self._end(attempt, "" if packet.code == radius.ACCEPT else "Access-Reject")
             return
         try:
@@ -229,9 +231,11 @@ class LoadGenerator:
 
     def _end(self, attempt: LoadAttempt, reason: str) -> None:
         attempt.ended_s, attempt.reason = time.monotonic(), reason
-        session = None if reason else attempt.peer.session
-        if session is not None:
-            self._sessions[attempt.station] = session
+        if attempt.peer is not None and not reason:
+            attempt.is_resumed = attempt.peer.is_resumed
+            if (session := attempt.peer.session) is not None:
+                self._sessions[attempt.station] = session
+        attempt.peer, attempt.sent = None, b""
         self._under_way -= 1
         self._ended.append(attempt)
 

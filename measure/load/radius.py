@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import struct
 from dataclasses import dataclass, field
 
 REQUEST, ACCEPT, REJECT, CHALLENGE = 1, 2, 3, 11
 _HEADER_BYTES, _ATTRIBUTE_BYTES = 20, 253
-_USER_NAME, _NAS_IDENTIFIER, _STATE, _CALLING, _PORT_TYPE, _MTU = 1, 32, 24, 31, 61, 12
+_USER_NAME, _NAS_ADDRESS, _SERVICE, _MTU, _STATE, _CALLING, _PORT_TYPE, _INFO = (
+    1, 4, 6, 12, 24, 31, 61, 77)
 _EAP_MESSAGE, _AUTHENTICATOR = 79, 80
-_WIRELESS = 19
+_WIRELESS, _FRAMED = 19, 2
+_RATE = b"CONNECT 11Mbps 802.11b"
 #: What an EAP packet of a method's may have beside the method's own: as hostapd says it.
 _FRAMED_MTU = 1400
 
@@ -57,12 +60,17 @@ def parse(data: bytes) -> RadiusPacket | None:
 
 def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, state: bytes,
             calling: str, nas: str, secret: bytes) -> bytes:
-    """An Access-Request with its Message-Authenticator (RFC 3579, 3.2)."""
+    """An Access-Request with its Message-Authenticator (RFC 3579, 3.2), for the NAS at an address.
+
+    It has the attributes that hostap's RADIUS client has: a server reads and checks each of them.
+    """
     body = b"".join((
-        _attribute(_USER_NAME, user.encode()), _attribute(_NAS_IDENTIFIER, nas.encode()),
+        _attribute(_USER_NAME, user.encode()),
+        _attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
         _attribute(_CALLING, calling.encode()),
         _attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
         _attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
+        _attribute(_SERVICE, struct.pack("!I", _FRAMED)), _attribute(_INFO, _RATE),
         *(_attribute(_EAP_MESSAGE, eap[place:place + _ATTRIBUTE_BYTES])
           for place in range(0, len(eap), _ATTRIBUTE_BYTES)),
         _attribute(_STATE, state) if state else b""))

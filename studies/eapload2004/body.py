@@ -22,12 +22,24 @@ class SplitRecord(RecordPart):
 
 
 class SaturationRecord(RecordPart):
-    """The server with one customer alone, and with as many as it can take. Seconds, and 1/s."""
+    """The server with as many customers as it can take, and with one alone. Seconds, and 1/s."""
 
-    alone_s: float
+    alone_s: float | None = None
     customers: int
     capacity_per_s: float
     saturated_s: float
+
+
+class ReferenceRecord(RecordPart):
+    """What an authentication costs the server by a driver: means, seconds; requests as captured.
+
+    `processor_s` has no meaning in virtual time.
+    """
+
+    authentications: int
+    requests: float
+    charged_s: float
+    processor_s: float
 
 
 class Measured(RecordPart):
@@ -37,8 +49,8 @@ class Measured(RecordPart):
     `latencies_s` from when each was due; both lists begin with the load, as a model does, and the
     means when it is steady.
     `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
-    `demand_s` is what a full authentication was charged at the server; `cycle_s` is from one of
-    the supplicant's to the next.
+    `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
+    charged at the server; `cycle_s` is from one of the supplicant's to the next.
     """
 
     seed: int
@@ -50,6 +62,7 @@ class Measured(RecordPart):
     utilization_share: float
     demand_s: float
     cycle_s: float
+    rate_per_s: float = 0.0
     offered_per_s: float = 0.0
     background_s: float | None = None
     background_p95_s: float | None = None
@@ -62,3 +75,4 @@ class Measured(RecordPart):
     latencies_s: list[float] = Field(default_factory=list)
     meetings_s: list[float] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
+    reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Server and supplicant as services of this study: the daemons as they are, on a processor."""
+"""Servers and supplicant as services of this study: the daemons as they are, on a processor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from measure.charging.device import ChargedDevice, costs_s
 from measure.errors import MeasureError
 from measure.process import Daemon
+from measure.services.eap_server import EapServer
 from measure.services.freeradius import FreeRadius
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Site
@@ -73,6 +74,20 @@ class EmulatedServer(FreeRadius):
         processor = self._processor if node == network.SERVER else None
         return super().daemon(node, argv, ready, {
             **(environment or {}), **_environment(self.site, node, processor)})
+
+
+class EmulatedEapServer(EapServer):
+    """Hostapd as the authentication server, charged for its work."""
+
+    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
+        super().__init__(site)
+        self._processor = processors.server
+
+    def daemon(self, node: str, argv: Sequence[str], ready: str,
+               environment: Mapping[str, str] | None = None) -> Daemon:
+        """As any, on its own processor."""
+        return super().daemon(node, argv, ready, {
+            **(environment or {}), **_environment(self.site, node, self._processor)})
 
 
 class EmulatedSupplicant(WpaSupplicant):

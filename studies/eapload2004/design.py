@@ -13,6 +13,10 @@ LOADS = (0, *TABLE_1, 65, 75)
 #: Where factors other than load and place are varied.
 BESIDE = "5"
 RTTS_MS = (0, 40, 120, 300)
+#: Per cent of the capacity that the same repetition measures before it loads the server.
+SHARES = (0, 25, 50, 80)
+#: Between the authentication server and the subscriber server.
+HSS_RTTS_MS = (0, 40, 120)
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,15 @@ PLACES = {"room": AirPlace("in the same room", 0.0),
 USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES = 1024, 256
 NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2",
            "tls": "1.2", "sessions": "full", "path": "direct",
-           "fragment": str(USUAL_FRAGMENT_BYTES)}
+           "fragment": str(USUAL_FRAGMENT_BYTES), "identity": "imsi", "method": "tls",
+           "server": "freeradius", "hss": "0", "share": "0",
+           "driver": "generator"}
 
 
 def _numbers(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
              words: str = "") -> Factor:
     return Factor(name, title, is_number=True, unit=unit, plural=plural, help=words,
-                  option=f"--{plural}" if plural else "", read=fixed(
+                  option=f"--{plural}" if words else "", read=fixed(
                       [Level(f"{value:g}", number=value) for value in values]))
 
 
@@ -56,9 +62,20 @@ FACTORS = (
          Level("resumed", "resumed from the one before")])),
     Factor("path", "Path", read=fixed([
         Level("direct", "the access point asks the server (Fig. 4)"),
-        Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)")
-    ])),
-    _numbers("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"))
+        Level("proxied", "it asks the visited network's proxy, which forwards by realm (Fig. 1)"),
+        Level("near", "it asks a server of the visited network's, by cross-certificates")])),
+    _numbers("fragment", "Fragment", (USUAL_FRAGMENT_BYTES, SMALL_FRAGMENT_BYTES), "bytes"),
+    Factor("identity", "Identity", plural="identities", read=fixed([
+        Level("imsi", "the one in the certificate"),
+        Level("p-tmsi", "a temporary one, which the server maps to that in the certificate")])),
+    Factor("method", "Method", read=fixed([Level("tls", "EAP-TLS"), Level("aka", "EAP-AKA")])),
+    Factor("server", "Server", read=fixed([Level("freeradius", "FreeRADIUS"),
+                                           Level("hostapd", "hostapd")])),
+    _numbers("hss", "HSS", HSS_RTTS_MS, "ms", "distances of the HSS"),
+    _numbers("share", "Share of capacity", SHARES, "%", "shares of capacity"),
+    Factor("driver", "Driver", read=fixed([
+        Level("generator", "the load generator"),
+        Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
@@ -67,18 +84,31 @@ def ids(**changes: str) -> tuple[str, ...]:
     return tuple((NOMINAL | changes)[name] for name in NAMES)
 
 
+def share_ids(share: float) -> tuple[str, ...]:
+    """The cell whose load is a share of the capacity, in per cent."""
+    return ids(load="0", share=f"{share:g}")
+
+
 def design() -> Iterator[tuple[str, ...]]:
     """Every cell behind a table, a figure or a claim, each as often as one has it."""
     yield from (ids(load=str(load)) for load in LOADS)
     yield from (ids(load=str(load), place="outside") for load in TABLE_1)
+    yield from (share_ids(share) for share in SHARES if share)
     yield from (ids(rtt=str(rtt)) for rtt in RTTS_MS)
     yield from (ids(key=key) for key in ("rsa-2048", "p-256"))
-    yield from (ids(chain=str(chain)) for chain in (1, 3))
+    # Without load, nothing but what is varied makes a difference, however small.
+    yield from (ids(load="0", chain=str(chain)) for chain in (1, 3))
     # FreeRADIUS 3.2.1 gives no new ticket with a resumed session of TLS 1.3: only every second one
     # is resumed, which is neither of the two.
     yield ids(sessions="resumed")
     yield ids(tls="1.3")
     yield ids(path="proxied")
+    yield ids(load="0", path="near")
+    yield ids(load="0", identity="p-tmsi")
+    # Not to compare servers: both methods by one that has both.
+    yield ids(load="0", server="hostapd")
+    yield ids(load="0", driver="eapol_test")
+    yield from (ids(load="0", method="aka", server="hostapd", hss=str(rtt)) for rtt in HSS_RTTS_MS)
     yield ids(fragment=str(SMALL_FRAGMENT_BYTES))
 
 

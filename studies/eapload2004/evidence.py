@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -12,12 +12,17 @@ import numpy as np
 from scipy import stats
 
 from measure.record import CheckRecord
+from studies.eapload2004.body import ReferenceRecord
+from studies.eapload2004.certificates import shown
 from studies.eapload2004.exchanges import Exchange
+from studies.eapload2004.reference import OURS, THEIRS
 
-_SIGMAS, _LEVEL = 3.0, 0.01
+_SIGMAS, _LEVEL, _ALIKE = 3.0, 0.01, 0.03
 #: A few readings of the virtual clock take so long by themselves.
 _LATE_SHARE, _LATE_S = 0.02, 0.00005
 _PING_S, _STALL_S = 0.001, 0.5
+#: What the visited network's authority is called.
+_VISITED = "visited"
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,11 @@ class ObservedLoad:
 
     `supplicant` are its authentications behind the access point, `server` the same at the server;
     `sample` those of the background that began on the generator's first socket. `rows` is the
-    generator's journal, by the names of its columns.
+    generator's journal, by the names of its columns, `rate_per_s` the load that was asked for.
     """
 
     cell: Mapping[str, str]
+    rate_per_s: float
     raw: Mapping[str, Any]
     asked: int
     seen: int
@@ -38,17 +44,25 @@ class ObservedLoad:
     sample: Sequence[Exchange]
     rows: Sequence[Mapping[str, Any]]
     ended_s: float
-
-    @property
-    def rate_per_s(self) -> float:
-        """The load that was asked for."""
-        return float(self.cell["load"])
+    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    reference: dict[str, ReferenceRecord] = field(default_factory=dict)
+    vectors: int = 0
+    wrong: Sequence[str] = ()
+    imsi: str = ""
 
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    checks = [check(observed) for check in (_complete, _certificates, _path, _ping, _steady, _stall,
-                                            _charged)]
+    made = [_complete, _path, _ping, _steady, _stall, _charged, _demands]
+    if observed.cell["method"] == "tls" or observed.rate_per_s:
+        made.append(_certificates)
+    if observed.cell["method"] == "aka":
+        made.append(_challenges)
+    elif observed.cell["tls"] == "1.2" and observed.cell["sessions"] == "full":
+        made += [_names, _authorities]
+    if observed.cell["driver"] == "eapol_test":
+        made.append(_alike)
+    checks = [check(observed) for check in made]
     return [*checks, *_load(observed)] if observed.rate_per_s else checks
 
 
@@ -64,11 +78,62 @@ def _complete(observed: ObservedLoad) -> CheckRecord:
 
 def _certificates(observed: ObservedLoad) -> CheckRecord:
     """Certificates of both sides in all full authentications, in none that is resumed."""
-    both = [*observed.supplicant, *observed.sample]
+    front = observed.supplicant if observed.cell["method"] == "tls" else ()
+    both = [*front, *observed.sample]
     full = sum(exchange.has_certificates for exchange in both)
     ok = bool(both) and (full == len(both) if observed.cell["sessions"] == "full" else full == 0)
     return CheckRecord(check="certificates", ok=ok, detail=f"in {full} of {len(both)} captured "
                        f"authentications that are to be {observed.cell['sessions']}")
+
+
+def _challenges(observed: ObservedLoad) -> CheckRecord:
+    """A challenge of the subscriber server's in each; response, MACs and keys as worked out."""
+    challenged = sum(bool(exchange.aka) for exchange in observed.supplicant)
+    ok = not observed.wrong and challenged == len(observed.supplicant) == observed.vectors
+    return CheckRecord(check="challenges", ok=ok, detail=f"{challenged} of "
+                       f"{len(observed.supplicant)} by EAP-AKA, {observed.vectors} vectors of the "
+                       "subscriber server's" + "".join(f"; {reason}" for reason in observed.wrong))
+
+
+def _names(observed: ObservedLoad) -> CheckRecord:
+    """The station's certificate names whom it claims to be, or whose temporary number it claims."""
+    claimed = {exchange.user for exchange in observed.supplicant}
+    named = {certificates[0].subject for exchange in observed.supplicant
+             if (certificates := shown(exchange.from_client))}
+    is_temporary = observed.cell["identity"] == "p-tmsi"
+    ok = (named == {observed.imsi} and not named & claimed) if is_temporary else named == claimed
+    return CheckRecord(check="identity", ok=ok, detail=f"{', '.join(sorted(claimed))} is claimed, "
+                       f"{', '.join(sorted(named))} is in the certificate")
+
+
+def _authorities(observed: ObservedLoad) -> CheckRecord:
+    """A near server is certified by its own network's authority, and that by the home network's."""
+    chains = [shown(exchange.from_server) for exchange in observed.supplicant]
+    homes = {shown(exchange.from_client)[-1].issuer for exchange in observed.supplicant
+             if exchange.from_client}
+    own = {chain[0].issuer for chain in chains if chain}
+    last = {chain[-1].issuer for chain in chains if chain}
+    crossed = {chain[-1].subject for chain in chains if len(chain) > 1}
+    is_near = observed.cell["path"] == "near"
+    ok = bool(own) and last == homes and (own == crossed == {_VISITED} if is_near
+                                          else _VISITED not in own)
+    return CheckRecord(check="authority", ok=ok, detail=f"the server is certified by "
+                       f"{', '.join(sorted(own))}, its chain ends at {', '.join(sorted(last))}, "
+                       f"the station's at {', '.join(sorted(homes))}")
+
+
+def _alike(observed: ObservedLoad) -> CheckRecord:
+    """The generator has the server do the same for an authentication as eapol_test has."""
+    ours, theirs = (observed.reference[name] for name in (OURS, THEIRS))
+    ratios = {"requests": ours.requests / theirs.requests}
+    if theirs.charged_s:
+        ratios["charged"] = ours.charged_s / theirs.charged_s
+    if observed.raw["clock"] != "virtual":
+        ratios["computed"] = ours.processor_s / theirs.processor_s
+    ok = all(abs(ratio - 1) <= _ALIKE for ratio in ratios.values())
+    return CheckRecord(check="as eapol_test", ok=ok, detail=f"{ours.authentications} each; to "
+                       "eapol_test's " + ", ".join(f"{name} {ratio:.4f}"
+                                                   for name, ratio in ratios.items()))
 
 
 def _path(observed: ObservedLoad) -> CheckRecord:
@@ -118,6 +183,13 @@ def _charged(observed: ObservedLoad) -> CheckRecord:
     full += sum(not row["reason"] and not row["resumed"] for row in observed.rows)
     return CheckRecord(check="signatures", ok=signed == full, detail=f"the server was charged for "
                        f"{signed:g} signatures; {full} authentications were full")
+
+
+def _demands(observed: ObservedLoad) -> CheckRecord:
+    """What authentications were charged adds up to what the server's processor was busy."""
+    busy_s, charged_s = (observed.raw["charged"][name] for name in ("busy_s", "charged_s"))
+    return CheckRecord(check="demands", ok=abs(busy_s - charged_s) <= _ALIKE * charged_s + _PING_S,
+                       detail=f"{charged_s:.3f} s were charged; busy for {busy_s:.3f} s")
 
 
 def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from measure import pcap
 from measure.load import radius
 from measure.load.eap_tls import EAP_TLS, LENGTH
+from protocols.aka.packets import EAP_AKA
 
 _PORT = 1812
 _EAPOL = 0x888E
@@ -40,16 +42,21 @@ class RoundTrip:
 class Exchange:
     """One authentication between a client of the server's and the server.
 
-    `asker` is the address that the server is asked from, `user` the identity that is claimed.
+    `asker` is the address that the server is asked from, and `port` the port, `user` the identity
+    that is claimed.
     """
 
     trips: list[RoundTrip] = field(default_factory=list)
     from_server: bytes = b""
     from_client: bytes = b""
     asker: str = ""
+    port: int = 0
     user: str = ""
     is_accepted: bool = False
     repeated: int = 0
+    #: EAP packets of EAP-AKA, in order; the last request and its answer as RADIUS.
+    aka: list[bytes] = field(default_factory=list)
+    last: list[bytes] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -97,15 +104,20 @@ def exchanges(file: Path) -> list[Exchange]:
                 continue
             exchange = by_state.pop(packet.state, None) if packet.state else None
             if exchange is None:
-                exchange = Exchange(asker=datagram.source, user=packet.user)
+                exchange = Exchange(asker=datagram.source, port=datagram.source_port,
+                                    user=packet.user)
                 begun.append(exchange)
             exchange.trips.append(RoundTrip(datagram.at_s))
             exchange.from_client += _tls(packet.eap)
+            exchange.aka += _aka(packet.eap)
+            exchange.last = [datagram.payload]
             waiting[key] = packet.authenticator, exchange
         elif (key := (datagram.target_port, packet.identifier)) in waiting:
             exchange = waiting.pop(key)[1]
             exchange.trips[-1].answered_s = datagram.at_s
             exchange.from_server += _tls(packet.eap)
+            exchange.aka += _aka(packet.eap)
+            exchange.last.append(datagram.payload)
             exchange.is_accepted = packet.code == radius.ACCEPT
             if packet.state:
                 by_state[packet.state] = exchange
@@ -139,19 +151,34 @@ def _tls(eap: bytes) -> bytes:
     return eap[10:] if eap[5] & LENGTH else eap[6:]
 
 
+def _aka(eap: bytes) -> list[bytes]:
+    """The packet, if it is of EAP-AKA."""
+    return [eap] if len(eap) > 4 and eap[4] == EAP_AKA else []
+
+
 def _records(flight: bytes) -> dict[int, set[int]]:
     """Kinds of records in what one side said, with the kinds of handshake messages in the clear."""
-    kinds: dict[int, set[int]] = {}
-    clear, place, is_clear = b"", 0, True
-    while place + 5 <= len(flight):
-        kind, size = flight[place], int.from_bytes(flight[place + 3:place + 5], "big")
-        is_clear = is_clear and kind == _HANDSHAKE
-        kinds.setdefault(kind, set())
-        if is_clear:
-            clear += flight[place + 5:place + 5 + size]
-        place += 5 + size
+    kinds: dict[int, set[int]] = {kind: set() for kind, _ in _split(flight)}
+    if _HANDSHAKE in kinds:
+        kinds[_HANDSHAKE] |= {kind for kind, _ in handshake_messages(flight)}
+    return kinds
+
+
+def handshake_messages(flight: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kinds and bodies of handshake messages in the clear, in what one side said."""
+    clear = b"".join(body for _, body in takewhile(lambda each: each[0] == _HANDSHAKE,
+                                                   _split(flight)))
     place = 0
     while place + 4 <= len(clear):
-        kinds[_HANDSHAKE].add(clear[place])
-        place += 4 + int.from_bytes(clear[place + 1:place + 4], "big")
-    return kinds
+        size = int.from_bytes(clear[place + 1:place + 4], "big")
+        yield clear[place], clear[place + 4:place + 4 + size]
+        place += 4 + size
+
+
+def _split(flight: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kinds and bodies of records."""
+    place = 0
+    while place + 5 <= len(flight):
+        size = int.from_bytes(flight[place + 3:place + 5], "big")
+        yield flight[place], flight[place + 5:place + 5 + size]
+        place += 5 + size

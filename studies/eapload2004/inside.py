@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,24 +20,34 @@ from measure import capture
 from measure.capture import Detail, Point, capturing
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
+from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
 from measure.services.hostapd import Hostapd
 from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
+from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import network
-from studies.eapload2004.daemons import EmulatedProcessors, EmulatedServer, EmulatedSupplicant
+from studies.eapload2004.capacity import SATURATED, capacity_per_s
+from studies.eapload2004.card import SoftwareCard
+from studies.eapload2004.daemons import (
+    EmulatedEapServer,
+    EmulatedProcessors,
+    EmulatedServer,
+    EmulatedSupplicant,
+)
+from studies.eapload2004.reference import ReferenceLoad
 
 _PORT = 1812
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
-_CONNECTED = "CTRL-EVENT-CONNECTED"
+_CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
 _STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
             "CTRL-EVENT-ASSOC-REJECT": "association refused",
             "CTRL-EVENT-SSID-TEMP-DISABLED": "network given up by the supplicant"}
 #: An overloaded server takes long, which is a result; one that takes longer than this is gone.
 _LINK_S = 60.0
-_LEAVE_S, _PAUSE_S = 1.0, 0.5
+_LEAVE_S, _PAUSE_S = 1.0, 0.1
 _STOPPED_S = 1.0
 
 
@@ -50,41 +60,70 @@ class Workload:
         self._server = EmulatedServer(site, self._processors)
         self._supplicant = EmulatedSupplicant(site, self._processors)
         self._hostapd = Hostapd(site)
+        self._subscribers = SubscriberServers(site)
+        self._card = SoftwareCard(site.secrets["card"])
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Server, access point and supplicant."""
-        return [self._server, self._supplicant, self._hostapd]
+        """Servers of either kind, access point and supplicant; each where it has its files."""
+        site = self._site
+        return [self._server, EmulatedEapServer(site, self._processors), self._subscribers,
+                SubscriberGateways(site), self._supplicant, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: load, wait until it is steady, authenticate again and again."""
         raw, asked = session.raw, task["asked"]
         seed = asked["first_seed"] + int(out.name.rpartition("-")[2]) - 1
-        raw |= {"captures": [], "seed": seed}
+        raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         raw["ping_s"] = self._ping()
         with self._generator(out, task) as generator:
             if task["sessions"] == "resumed":
                 self._authenticate()
                 generator.do("prime", stations=asked["stations"])
+            rate = self._rate(generator, task, out)
             with ExitStack() as stack:
                 self._capture(stack, out, raw)
                 charged = asdict(self._processors.server.charged())
                 session.stamp("begin")
-                if task["load"]:
-                    generator.begin(task, seed, rate=0.5 if self._site.fault == "half-rate" else 1)
+                if rate:
+                    generator.begin(task, seed, rate_per_s=rate,
+                                    pace=0.5 if self._site.fault == "half-rate" else 1)
                     time.sleep(asked["steady_s"])
                 session.stamp("steady")
                 self._authenticate_all(asked["authentications"], seed)
                 session.stamp("measured")
-                if task["load"]:
+                if rate:
                     generator.end()
                 session.stamp("end")
                 raw["charged"] = _difference(asdict(self._processors.server.charged()), charged)
                 capture.settle()
-            if not task["load"]:
+            if task["driver"] == "eapol_test":
+                raw["reference"] = self._reference(generator, asked["saturating"], out, raw)
+            elif task["calibrates"]:
                 generator.do("closed", "alone", customers=1, count=20)
-                generator.do("closed", "saturated", customers=asked["customers"],
-                             count=asked["saturating"])
+                generator.saturate(asked)
+
+    def _reference(self, generator: LoadProgram, count: int, out: Path,
+                   raw: dict[str, Any]) -> dict[str, Any]:
+        """Generator and eapol_test in turn, with all of their packets captured."""
+        load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address,
+                             self._server.daemons[network.SERVER].pid)
+        point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {_PORT}")
+        with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
+                       logs=self._site.logs, summaries=raw["captures"]):
+            made = load.compared(
+                count, lambda each: generator.do("closed", "reference", customers=1, count=each),
+                lambda: self._processors.server.charged().charged_s)
+            capture.settle()
+        return made
+
+    @staticmethod
+    def _rate(generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:
+        """The load as the task says it, or that share of what the server is seen to take."""
+        if not task["share"]:
+            return float(task["load"])
+        generator.saturate(task["asked"])
+        return float(task["share"]) * capacity_per_s(out / SATURATED)
 
     # --- the supplicant ----------------------------------------------------------------------
 
@@ -92,10 +131,14 @@ class Workload:
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
         for number in range(count):
             time.sleep(rng.uniform(0, _PAUSE_S))
-            if self._site.fault == "server-stopped" and number == count // 2:
+            if number != count // 2:
+                self._authenticate()
+                continue
+            if self._site.fault == "server-stopped":
                 with self._server.silent(network.SERVER):
                     time.sleep(_STOPPED_S)
-            self._authenticate()
+            with self._subscribers.silent() if self._site.fault == "hss-down" else nullcontext():
+                self._authenticate()
 
     def _authenticate(self) -> None:
         """From nothing to connected, and off the air again."""
@@ -104,7 +147,11 @@ class Workload:
         for either in (control, access_point):
             either.forget()
         control.command("ENABLE_NETWORK 0")
-        event = control.wait({_CONNECTED, *_REFUSED}, time.monotonic() + _LINK_S)
+        deadline_s = time.monotonic() + _LINK_S
+        event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
+        while event is not None and event.name == _CARD_ASKED:
+            control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
+            event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
         if event is not None and event.name == _CONNECTED:
             # It has the keys a moment later, and is not to be disturbed while it takes them.
             access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
@@ -132,6 +179,8 @@ class Workload:
                    capture.WHOLE),
                   (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
                   (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
+                  *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
+                    for node in self._subscribers.nodes()),
                   (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"),
                    _SAMPLE)]
         for point, detail in points:
@@ -140,19 +189,30 @@ class Workload:
                                           summaries=raw["captures"]))
 
     def _ping(self) -> list[float]:
-        """Round trips from the access point to the server; the first ones look for neighbours."""
+        """Round trips from the access point to the other network: first ones look for neighbours.
+
+        To the server there, or to where that network begins, if the server is near.
+        """
         nodes = self._site.network.nodes
-        argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address,
-                nodes[network.SERVER].address]
+        is_near = "inner" not in nodes[network.GATEWAY_NODE].interfaces
+        asked = nodes[network.GATEWAY_NODE if is_near else network.SERVER].address
+        argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address, asked]
         said = self._site.testbed.run(network.AP, argv, timeout_s=30)
+        for node in self._subscribers.nodes():  # its neighbour is found, likewise
+            self._site.testbed.run(network.SERVER, ["ping", "-n", "-c", "1", nodes[node].address],
+                                   timeout_s=30)
         return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", said)]
 
     @contextmanager
     def _generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
+        # Hostapd answers from the address that is nearest to who asks, FreeRADIUS from its own.
+        is_hostapd = site.having(EapServer.file)
+        beside = (nodes[network.SERVER].interfaces[network.LOAD_WIRE].address or "").partition("/")
         target.write_text(json.dumps({
-            "server": nodes[network.SERVER].address, "address": nodes[network.LOAD].address,
+            "server": beside[0] if is_hostapd else nodes[network.SERVER].address,
+            "address": nodes[network.LOAD].address,
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))
         argv = site.testbed.command(network.LOAD, [sys.executable, "-m", "measure.load",
@@ -173,12 +233,18 @@ class LoadProgram:
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def begin(self, task: Mapping[str, Any], seed: int, *, rate: float) -> None:
+    def saturate(self, asked: Mapping[str, Any]) -> None:
+        """Have it keep the server as busy as it can be."""
+        self.do("closed", SATURATED.removesuffix(".json"), customers=asked["customers"],
+                count=asked["saturating"])
+
+    def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
+              pace: float) -> None:
         """Have it load the server on schedule from now on."""
         asked = task["asked"]
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
-        self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=task["load"], seed=seed,
-                   stations=asked["stations"], offering_share=share, rate=rate)
+        self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s, seed=seed,
+                   stations=asked["stations"], offering_share=share, rate=pace)
         self._program.expect("open")
 
     def end(self) -> None:

@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 
 from measure import judging
-from measure.load.generator import ROW
-from studies.eapload2004.body import Measured, SaturationRecord, SplitRecord
+from measure.errors import MeasureError
+from measure.load.generator import FIRST_PORT, ROW, SOCKETS
+from studies.eapload2004 import challenges
+from studies.eapload2004.body import Measured, ReferenceRecord, SaturationRecord, SplitRecord
+from studies.eapload2004.capacity import SATURATED, capacity_per_s
 from studies.eapload2004.evidence import ObservedLoad, evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
+from studies.eapload2004.reference import OURS
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
-_JOURNALS = ("open.json", "alone.json", "saturated.json")
-_KEPT = ("stamps", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure")
+_JOURNALS = ("open.json", "alone.json", SATURATED)
+_KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure",
+         "reference")
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -36,15 +41,53 @@ def judge(repetition: Repetition) -> Judged:
     ended_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     if journal:
         ended_s = max([row["due_s"] for row in journal["rows"]], default=ended_s)
+    front, given = exchanges(out / "auth-ap.pcap"), _vectors(out)
     observed = ObservedLoad(
-        cell=repetition.cell.ids, raw=raw, asked=asked["authentications"], seen=len(seen),
-        supplicant=exchanges(out / "auth-ap.pcap"), server=exchanges(out / "auth-server.pcap"),
-        sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s)
+        cell=repetition.cell.ids, rate_per_s=_rate(repetition.cell.ids, out), raw=raw,
+        asked=asked["authentications"], seen=len(seen),
+        supplicant=front, server=exchanges(out / "auth-server.pcap"),
+        sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s,
+        reference=_reference(raw, out), vectors=len(given),
+        imsi=repetition.secrets.get("network", {}).get("imsi", ""),
+        wrong=challenges.faults(front, given, repetition.secrets)
+        if repetition.cell.ids["method"] == "aka" else ())
     checks = evidence(observed)
     reason = "; ".join(judging.unproven(checks))
     measured = _measured(observed, seen, journal, asked, out) if seen and observed.server else None
     return Judged(measured, checks, reason, captures=raw["captures"], raw=kept,
                   files=judging.present(out, _JOURNALS))
+
+
+def _rate(cell: Mapping[str, str], out: Path) -> float:
+    """The load that was asked for: as such, or as a share of the capacity measured before."""
+    share = float(cell["share"]) / 100
+    return share * capacity_per_s(out / SATURATED) if share else float(cell["load"])
+
+
+def _reference(raw: Mapping[str, Any], out: Path) -> dict[str, ReferenceRecord]:
+    """What either driver cost the server an authentication; nothing where there was one driver."""
+    if "reference" not in raw:
+        return {}
+    captured: dict[bool, list[Exchange]] = {True: [], False: []}
+    for exchange in exchanges(out / "auth-reference.pcap"):
+        captured[exchange.port in range(FIRST_PORT, FIRST_PORT + SOCKETS)].append(exchange)
+    made = {}
+    for name, total in raw["reference"].items():
+        whole = [exchange for exchange in captured[name == OURS] if exchange.is_complete]
+        count = len(whole)
+        if not count or count != total["authentications"]:
+            raise MeasureError("load", f"{count} authentications by {name} are in the capture, "
+                               f"{total['authentications']} were to be")
+        made[name] = ReferenceRecord(
+            authentications=count, requests=fmean(len(exchange.trips) for exchange in whole),
+            charged_s=total["charged_s"] / count, processor_s=total["processor_s"] / count)
+    return made
+
+
+def _vectors(out: Path) -> list[tuple[bytes, bytes]]:
+    """What the subscriber server gave out; nothing where there is none."""
+    file = out / "auth-hss.pcap"
+    return challenges.vectors(file) if file.exists() else []
 
 
 def _journal(file: Path) -> dict[str, Any]:
@@ -62,14 +105,15 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     charged = raw["charged"]
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
-        seed=raw["seed"], service_time_s=fmean(services),
+        seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
         service_p95_s=float(np.quantile(services, 0.95)), services_s=services,
         split=_split(seen, observed.supplicant, observed.server),
         round_trips=fmean(len(exchange.trips) for exchange in observed.supplicant),
         utilization_share=charged["busy_s"] / span_s,
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=_saturation(out, asked), **_background(journal, asked["steady_s"]),
+        saturation=_saturation(out, asked), reference=observed.reference,
+        **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
                     for exchange in observed.server] if journal else [])
 
@@ -103,12 +147,10 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
 
 
 def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
-    if not (out / "saturated.json").exists():
+    if not (out / SATURATED).exists():
         return None
-    alone, saturated = (_journal(out / f"{name}.json") for name in ("alone", "saturated"))
-    # Whoever shares a processor keeps it busy from the first to the last one's end.
-    ended_s = max(row["due_s"] + row["response_s"] for row in saturated["rows"])
-    return SaturationRecord(
-        alone_s=fmean(row["response_s"] for row in alone["rows"]), customers=asked["customers"],
-        capacity_per_s=len(saturated["rows"]) / ended_s,
-        saturated_s=fmean(row["response_s"] for row in saturated["rows"]))
+    alone, saturated = ([row["response_s"] for row in _journal(out / name).get("rows", ())]
+                        for name in ("alone.json", SATURATED))
+    return SaturationRecord(alone_s=fmean(alone) if alone else None, customers=asked["customers"],
+                            capacity_per_s=capacity_per_s(out / SATURATED),
+                            saturated_s=fmean(saturated))

@@ -8,7 +8,9 @@ predictions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,8 @@ from analysis.queueing import (
     simulate,
     solve,
 )
-from studies.eapload2004.design import NOMINAL, TABLE_1, ids
+from analysis.queueing.calibrate import REST
+from studies.eapload2004.design import NAMES, NOMINAL, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
     BACKGROUND,
     BACKGROUND_P95,
@@ -37,6 +40,7 @@ from studies.eapload2004.metrics import (
     SERVICE,
 )
 
+RESUMED, FULL = "resumed", "full"
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
 BEHIND, FRONT = "background", "front"
 ALONE = ids(load="0")
@@ -63,20 +67,40 @@ class Unloaded:
 
 
 @dataclass(frozen=True)
+class ResumedTimes:
+    """What the cell of resumed sessions says, in seconds: for what-ifs, and for no prediction."""
+
+    service_s: float
+    round_trips: float
+    background_s: float
+
+
+@dataclass(frozen=True)
+class LoadedCell:
+    """A cell of the paper's experiment but for the load; `title` says which."""
+
+    title: str
+    row: Ids
+    rate_per_s: float
+
+
+@dataclass(frozen=True)
 class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
     `parts` are measured and modelled means of as many parts of the repetition, by when customers
-    left; none where it has too few arrivals.
+    left, `p95_parts` their 95th percentiles; none where it has too few arrivals.
     """
 
-    load: float
+    title: str
+    rate_per_s: float
     utilization: float
     response_s: float
     p95_s: float
     measured_s: float
     measured_p95_s: float
     parts: tuple[tuple[float, float], ...]
+    p95_parts: tuple[tuple[float, float], ...]
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
@@ -113,22 +137,53 @@ def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
 
 def model(cells: Cells) -> Model:
     """The network with what was measured of both chains. Raises QueueingError without any."""
-    measured = unloaded(cells)
-    loads = [load for load in _loads(cells) if load]
-    if measured is None or not loads:
+    measured, loaded = unloaded(cells), _loaded(cells)
+    if measured is None or not loaded:
         raise QueueingError("results", "have no cell without load, or none with it, at the "
                             "nominal levels", "measure loads 0 and another one")
-    top = max((load for load in loads if load in TABLE_1), default=loads[-1])
-    return Model(network(measured, top), {BEHIND: tuple(_measured(cells, load)
-                                                        for load in loads)})
+    rates = [each.rate_per_s for each in loaded]
+    top = max((rate for rate in rates if rate in TABLE_1), default=rates[-1])
+    points = tuple(_measured(cells, each) for each in loaded)
+    return Model(_with_resumed(cells, network(measured, top), measured.rtt_s), {BEHIND: points})
 
 
-def _measured(cells: Cells, load: float) -> Measurement:
-    arrivals, response_s = _arrivals(cells, load), _mean(cells, BACKGROUND.name, load)
+def _with_resumed(cells: Cells, full: QueueingNetwork, rtt_s: float) -> QueueingNetwork:
+    """The network with resumed sessions as a variant that nobody follows until a what-if says so.
+
+    Where they were not measured, the network as it is.
+    """
+    row = ids(sessions=RESUMED)
+    values = [cells.mean_of_any(name, row) for name in (SERVICE.name, ROUND_TRIPS.name,
+                                                        BACKGROUND.name)]
+    means = [value.estimate.mean for value in values if value is not None]
+    return with_resumed(full, ResumedTimes(*means), rtt_s) if len(means) == len(values) else full
+
+
+def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> QueueingNetwork:
+    """The network with resumed sessions as a variant of both chains: they ask no public key."""
+    front, behind = full.chain(FRONT), full.chain(BEHIND)
+    rest_s = sum(visit.service_s for member in behind.classes for visit in member.visits
+                 if visit.station == REST)
+    variants = {
+        FRONT: (Visit(WAN, rtt_s, resumed.round_trips),
+                Visit(SUPPLICANT, max(0.0, resumed.service_s - resumed.round_trips * rtt_s))),
+        BEHIND: (Visit(REST, max(0.0, resumed.background_s - rest_s)),)}
+    chains = []
+    for chain in (behind, front):
+        classes = tuple(replace(member, variant=FULL) if member.name != REST else member
+                        for member in chain.classes)
+        chains.append(replace(chain, shares={FULL: 1.0, RESUMED: 0.0}, classes=(
+            *classes, CustomerClass(RESUMED, variants[chain.name], variant=RESUMED))))
+    return replace(full, chains=tuple(chains))
+
+
+def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
+    arrivals = _list(cells, "arrivals_s", loaded)
+    response_s = _mean(cells, BACKGROUND.name, loaded)
     if len(arrivals) < _ENOUGH:
-        return Measurement(load, response_s)
-    return Measurement(load, response_s, p95_s=_mean(cells, BACKGROUND_P95.name, load),
-                       arrivals_s=arrivals)
+        return Measurement(loaded.rate_per_s, response_s)
+    return Measurement(loaded.rate_per_s, response_s, arrivals_s=arrivals,
+                       p95_s=_mean(cells, BACKGROUND_P95.name, loaded))
 
 
 def predictions(cells: Cells) -> list[Predicted]:
@@ -136,7 +191,7 @@ def predictions(cells: Cells) -> list[Predicted]:
     measured = unloaded(cells)
     if measured is None:
         return []
-    return [_predicted(cells, measured, load) for load in _loads(cells) if load]
+    return [_predicted(cells, measured, each) for each in _loaded(cells)]
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -144,54 +199,66 @@ def service_times(cells: Cells) -> dict[float, float]:
     measured = unloaded(cells)
     if measured is None:
         return {}
-    loads = [load for load in (0.001, *_loads(cells)) if 0 < load < measured.capacity_per_s]
+    rates = (each.rate_per_s for each in _loaded(cells) if each.row == ids(load=each.row[0]))
+    loads = [rate for rate in (0.001, *rates) if rate < measured.capacity_per_s]
     return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
 
 
-def _predicted(cells: Cells, measured: Unloaded, load: float) -> Predicted:
-    arrivals = _arrivals(cells, load)
+def _predicted(cells: Cells, measured: Unloaded, loaded: LoadedCell) -> Predicted:
+    arrivals = _list(cells, "arrivals_s", loaded)
     made = simulate(
-        _on_arrivals(measured, load), np.random.default_rng(_SEED),
-        arrivals_s={BEHIND: arrivals, FRONT: np.sort(_list(cells, "meetings_s", load))},
+        _on_arrivals(measured, loaded.rate_per_s), np.random.default_rng(_SEED),
+        arrivals_s={BEHIND: arrivals, FRONT: np.sort(_list(cells, "meetings_s", loaded))},
     ).chain(BEHIND).responses_s
-    latencies = _list(cells, LATENCIES.name, load)
+    latencies = _list(cells, LATENCIES.name, loaded)
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
-    count = min(20, len(left) // 30) if len(left) >= _ENOUGH else 1
-    parts = [(float(ours.mean()), float(theirs.mean())) for ours, theirs in zip(
-        np.array_split(left, count), np.array_split(made, count), strict=True)]
-    return Predicted(load, len(arrivals) / float(arrivals[-1] - arrivals[0])
-                     / measured.capacity_per_s, float(made.mean()),
-                     float(np.quantile(made, 0.95)), float(latencies.mean()),
-                     float(np.quantile(latencies, 0.95)), tuple(parts) if count > 1 else ())
+    return Predicted(
+        loaded.title, loaded.rate_per_s,
+        len(arrivals) / float(arrivals[-1] - arrivals[0]) / measured.capacity_per_s,
+        float(made.mean()), float(np.quantile(made, 0.95)), float(latencies.mean()),
+        float(np.quantile(latencies, 0.95)), _in_parts(left, made, 30, np.mean),
+        _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
 
 
-def _on_arrivals(measured: Unloaded, load: float) -> QueueingNetwork:
+def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
+              figure: Callable[[NDArray[np.float64]], np.floating[Any]],
+              ) -> tuple[tuple[float, float], ...]:
+    """A figure of both, by parts of at least that size; none of too few customers."""
+    if len(ours) < _ENOUGH:
+        return ()
+    count = min(20, len(ours) // size)
+    return tuple((float(figure(mine)), float(figure(modelled))) for mine, modelled in zip(
+        np.array_split(ours, count), np.array_split(theirs, count), strict=True))
+
+
+def _on_arrivals(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
     """The same server for customers who come when they came, the supplicant's among them."""
-    whole = network(measured, load)
+    whole = network(measured, rate_per_s)
     meeting = (CustomerClass("meeting", (Visit(SERVER, 1 / measured.capacity_per_s),)),)
     return QueueingNetwork(whole.stations, (
         whole.chain(BEHIND), Chain(FRONT, meeting, rate_per_s=1 / measured.cycle_s)))
 
 
-def _loads(cells: Cells) -> list[float]:
-    return [float(row[0]) for row in cells.results.cells
-            if row == ids(load=row[0]) and cells.rows(row)]
+def _loaded(cells: Cells) -> list[LoadedCell]:
+    """Cells with a load, of those that are the paper's but for it."""
+    made = []
+    for row in cells.results.cells:
+        load, share = float(row[0]), float(row[NAMES.index("share")])
+        if not cells.rows(row) or not (load or share) or row not in (ids(load=row[0]),
+                                                                     share_ids(share)):
+            continue
+        said = cells.mean_of_any("rate_per_s", row)
+        rate = said.estimate.mean if said is not None else load
+        made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))
+    return made
 
 
-def _row(load: float) -> Ids:
-    return ids(load=f"{load:g}")
-
-
-def _list(cells: Cells, name: str, load: float) -> NDArray[np.float64]:
+def _list(cells: Cells, name: str, loaded: LoadedCell) -> NDArray[np.float64]:
     """A list of the first good repetition."""
-    return np.asarray(cells.results.samples[cells.rows(_row(load))[0]][name], dtype=np.float64)
+    return np.asarray(cells.results.samples[cells.rows(loaded.row)[0]][name], dtype=np.float64)
 
 
-def _arrivals(cells: Cells, load: float) -> NDArray[np.float64]:
-    return _list(cells, "arrivals_s", load)
-
-
-def _mean(cells: Cells, name: str, load: float) -> float:
-    value = cells.mean_of_any(name, _row(load))
+def _mean(cells: Cells, name: str, loaded: LoadedCell) -> float:
+    value = cells.mean_of_any(name, loaded.row)
     assert isinstance(value, Observation)
     return value.estimate.mean

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from measure.services.eap_server import HSS
 from topologies.model import (
     ACCESS_POINT,
     HOME_AGENT,
@@ -14,27 +17,42 @@ from topologies.model import (
 )
 
 STATION_NODE, AP, ROUTER_NODE, GATEWAY_NODE = "mn", "ap", "router", "gateway"
-SERVER, LOAD, PROXY = "server", "load", "proxy"
+SERVER, LOAD, PROXY, HSS_NODE = "server", "load", "proxy", "hss"
 #: Where authentications are watched: at the station, behind the access point, at the server.
-RADIO, AP_WIRE, SERVER_WIRE, LOAD_WIRE = "wlan0", "eth-v", "core", "lan"
+RADIO, AP_WIRE, SERVER_WIRE, LOAD_WIRE, HSS_WIRE = "wlan0", "eth-v", "core", "lan", "hss"
 _VISITED, _AAA, _GATEWAY = "10.1.0.1", "10.2.0.1", "10.9.0.254"
-_SERVER, _LAN = "10.9.0.1", "10.9.1.1"
+_SERVER, _LAN, _BESIDE = "10.9.0.1", "10.9.1.1", "10.9.2.1"
 
 
-def figure_4(rtt_ms: float, *, is_proxied: bool = False) -> Network:
+def figure_4(rtt_ms: float, *, path: str = "direct", hss_ms: float | None = None) -> Network:
     """The experiment's nodes, with a round trip between the two networks.
 
     The server is its network's agent; the supplicant has it as its own, as at home. With a proxy,
-    as in Figure 1, the access point asks that of its own network, which asks the server.
+    as in Figure 1, the access point asks that of its own network, which asks the server. A near
+    server stands in the visited network, and the far one's network has none. With `hss_ms`, the
+    server has a subscriber server at such a round trip.
     """
-    asked = PROXY if is_proxied else SERVER
+    drawn = _figure_4(rtt_ms)
+    if path == "proxied":
+        _add_proxy(drawn)
+    elif path == "near":
+        _bring_near(drawn)
+    if hss_ms is not None:
+        drawn.nodes[SERVER].interfaces[HSS_WIRE] = Interface(f"{_BESIDE}/24")
+        drawn.nodes[HSS_NODE] = Node([HSS], {"eth0": Interface("10.9.2.20/24")}, gateway=_BESIDE)
+        drawn.links.append(Link([f"{SERVER}/{HSS_WIRE}", f"{HSS_NODE}/eth0"],
+                                delay_ms=hss_ms / 2))
+    return drawn
+
+
+def _figure_4(rtt_ms: float) -> Network:
     nodes = {
         STATION_NODE: Node([STATION], {RADIO: Interface("10.1.0.11/32", radio="02:00:00:00:04:01")},
-                           gateway=_VISITED, agent=asked, position=[40.0, 50.0]),
+                           gateway=_VISITED, agent=SERVER, position=[40.0, 50.0]),
         AP: Node([ACCESS_POINT],
                  {"wlan-v": Interface(radio="02:00:00:00:04:00", bridge="br-v"),
                   AP_WIRE: Interface(bridge="br-v"), "br-v": Interface("10.1.0.2/24")},
-                 gateway=_VISITED, agent=asked, ssid="visited", channel=1, position=[50.0, 50.0]),
+                 gateway=_VISITED, agent=SERVER, ssid="visited", channel=1, position=[50.0, 50.0]),
         ROUTER_NODE: Node([ROUTER], {"visited": Interface(f"{_VISITED}/24"),
                                      "far": Interface("10.8.0.1/24")}, forwarding=True,
                           routes={"10.9.0.0/16": "10.8.0.2"}),
@@ -46,17 +64,31 @@ def figure_4(rtt_ms: float, *, is_proxied: bool = False) -> Network:
                      gateway=_GATEWAY, serves="10.9.0.0/16", forwarding=True),
         LOAD: Node(["radius_client"], {"eth0": Interface("10.9.1.20/24")}, gateway=_LAN,
                    agent=SERVER)}
-    links = []
-    if is_proxied:
-        nodes[ROUTER_NODE].interfaces["aaa"] = Interface(f"{_AAA}/24")
-        nodes[GATEWAY_NODE].routes["10.2.0.0/24"] = "10.8.0.1"
-        nodes[PROXY] = Node([HOME_AGENT], {"eth0": Interface("10.2.0.2/24")}, gateway=_AAA,
-                            agent=SERVER)
-        links = [Link([f"{ROUTER_NODE}/aaa", f"{PROXY}/eth0"])]
-    return Network("figure-1" if is_proxied else "figure-4", nodes, [
-        *links,
+    return Network("figure-4", nodes, [
         Link([f"{AP}/{AP_WIRE}", f"{ROUTER_NODE}/visited"]),
         # Between two routers: what an end of it is captured at has been delayed already.
         Link([f"{ROUTER_NODE}/far", f"{GATEWAY_NODE}/near"], delay_ms=rtt_ms / 2),
         Link([f"{GATEWAY_NODE}/inner", f"{SERVER}/{SERVER_WIRE}"]),
         Link([f"{SERVER}/{LOAD_WIRE}", f"{LOAD}/eth0"])])
+
+
+def _add_proxy(drawn: Network) -> None:
+    """Have a proxy of the visited network's asked, which asks the server."""
+    nodes = drawn.nodes
+    for asker in (STATION_NODE, AP):
+        nodes[asker] = replace(nodes[asker], agent=PROXY)
+    nodes[ROUTER_NODE].interfaces["aaa"] = Interface(f"{_AAA}/24")
+    nodes[GATEWAY_NODE].routes["10.2.0.0/24"] = "10.8.0.1"
+    nodes[PROXY] = Node([HOME_AGENT], {"eth0": Interface("10.2.0.2/24")}, gateway=_AAA,
+                        agent=SERVER)
+    drawn.links.insert(0, Link([f"{ROUTER_NODE}/aaa", f"{PROXY}/eth0"]))
+
+
+def _bring_near(drawn: Network) -> None:
+    """Have the server in the visited network, and who loads it; the far one has its gateway."""
+    nodes = drawn.nodes
+    nodes[ROUTER_NODE].interfaces["aaa"] = Interface(f"{_AAA}/24")
+    nodes[SERVER].interfaces[SERVER_WIRE] = Interface("10.2.0.2/24")
+    nodes[SERVER] = replace(nodes[SERVER], gateway=_AAA, serves="10.2.0.0/24")
+    del nodes[GATEWAY_NODE].interfaces["inner"]
+    drawn.links[2] = Link([f"{ROUTER_NODE}/aaa", f"{SERVER}/{SERVER_WIRE}"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from measure.charging import library
 from measure.charging.device import costs_s
 from measure.errors import MeasureError
-from policies import DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
+from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
 from studies.eapload2004 import design, network
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import Measured
@@ -38,13 +38,18 @@ if TYPE_CHECKING:
     from analysis.results import Results
 
 #: Factors that are a policy's.
-_OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment")
+_OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity", "method",
+              "server")
+#: The cell in which the server's capacity is measured.
+_ALONE = design.ids(load="0")
 #: The home network's.
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
-_FRONT_S, _BACK_S, _REPETITION_S = 0.15, 0.02, 2.0
+_FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 #: What the supplicant takes from one authentication to the next, besides its round trips.
-_TURN_S, _TRIPS = 0.8, 7
+_TURN_S, _TRIPS = 0.2, 5
+#: About what a server takes a second, to plan by.
+_CAPACITY = 90
 
 
 class EapLoad2004(Study):
@@ -68,7 +73,18 @@ class EapLoad2004(Study):
         "rogue-authority": Fault("the supplicant trusts another authority than the server's",
                                  secrets={"station.trust": "rogue"}),
         "another-identity": Fault("the supplicant claims an identity that is not its certificate's",
-                                  secrets={"station.eap_identity": "somebody-else"})}
+                                  secrets={"station.eap_identity": "somebody-else"}),
+        "denied-identity": Fault("the server denies the subscriber, by the permanent number",
+                                 secrets={"network.denied": "001010123456789"}),
+        "no-cross-certificate": Fault("a near server does not show what certified its authority",
+                                      secrets={"gateway.cross": "unknown"}),
+        "wrong-key": Fault("the card has another key than the subscriber server",
+                           secrets={"card.key_hex": ""}),
+        "stale-sequence": Fault("the card has seen later sequence numbers than its server made",
+                                secrets={"card.sqn": "100000000"}),
+        "hss-down": "the subscriber server stands still while the server waits for it"}
+    judged_with: ClassVar[Sequence[str]] = (
+        "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
@@ -88,14 +104,19 @@ class EapLoad2004(Study):
         nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
-        drawn = network.figure_4(float(cell.ids["rtt"]), is_proxied=cell.ids["path"] == "proxied")
+        drawn = network.figure_4(float(cell.ids["rtt"]), path=cell.ids["path"],
+                                 hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
+                                 else None)
         return Spec(drawn, policy(cell.ids), medium, nodes,
-                    options={"key": cell.ids["key"], "library": _library()})
+                    options={"key": cell.ids["key"], "library": _library()},
+                    packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """The load, and what was asked."""
-        return {"load": float(cell.ids["load"]), "tls": cell.ids["tls"],
-                "sessions": cell.ids["sessions"], "asked": asked.model_dump(mode="json")}
+        return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
+                "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
+                "driver": cell.ids["driver"], "calibrates": tuple(cell.ids.values()) == _ALONE,
+                "asked": asked.model_dump(mode="json")}
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
         """Two authentications: what is measured is the same from the first one on."""
@@ -105,7 +126,8 @@ class EapLoad2004(Study):
         """By the authentications in front and in the background."""
         turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
         lasts_s = asked.steady_s + asked.authentications * turn_s
-        behind = lasts_s * float(cell.ids["load"]) or asked.saturating
+        rate = float(cell.ids["load"]) + _CAPACITY * float(cell.ids["share"]) / 100
+        behind = lasts_s * rate + asked.saturating * (tuple(cell.ids.values()) == _ALONE)
         processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
@@ -131,7 +153,8 @@ class EapLoad2004(Study):
         saturation = measured.saturation
         return {**super().values(measured), **dict(measured.split),
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
-                "alone_s": saturation.alone_s if saturation else None}
+                "alone_s": saturation.alone_s if saturation else None,
+                "rate_per_s": measured.rate_per_s or None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
         """The distributions, and when customers came to the server."""
@@ -153,19 +176,29 @@ class EapLoad2004(Study):
 
 
 def policy(ids: Mapping[str, str]) -> Policy:
-    """EAP-TLS with the cell's certificates and sessions, and CCMP with the keys that it derives."""
+    """EAP with the cell's method, certificates and sessions, and CCMP with the keys it derives."""
+    is_tls = ids["method"] == "tls"
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
                                       "chain": int(ids["chain"]), "sessions": ids["sessions"],
                                       "fragment_bytes": int(ids["fragment"]),
                                       "realm": REALM if ids["path"] == "proxied" else None})
-    name = "-".join(ids[factor] for factor in _OF_POLICY)
+    name = "-".join(f"{factor}-{ids[factor]}" for factor in _OF_POLICY
+                    if ids[factor] != design.NOMINAL[factor]) or "nominal"
     # The usual one is as large as the background's: a request with it is one IP packet.
     is_usual = ids["fragment"] == design.NOMINAL["fragment"]
     options = DaemonOptions(wpa_supplicant={
         "fragment_size": 1200 if is_usual else int(ids["fragment"])})
-    return Policy(id=name.replace(".", "-"), name=f"EAP-TLS {name}", layers=Layers(
-        link=LinkLayer(cipher="CCMP", keys="eap"),
-        dot1x=Dot1xLayer(eap="TLS", tls=tls, options=options)))
+    return Policy(id=name.replace(".", "-"), name=f"EAP-{ids['method'].upper()} {name}",
+                  layers=Layers(link=LinkLayer(cipher="CCMP", keys="eap"), dot1x=Dot1xLayer(
+                      eap="TLS" if is_tls else "AKA", tls=tls, options=options), aaa=_aaa(ids)))
+
+
+def _aaa(ids: Mapping[str, str]) -> AaaLayer | None:
+    """Who decides; None for the home network's FreeRADIUS, by the name that is claimed."""
+    layer = AaaLayer.model_validate({
+        "server": ids["server"], "authority": "visited" if ids["path"] == "near" else "home",
+        "identity": "temporary" if ids["identity"] == "p-tmsi" else "permanent"})
+    return None if layer == AaaLayer() else layer
 
 
 def _library() -> str:

@@ -50,6 +50,11 @@ def example(name: str) -> dict[str, Any]:
     return policies.load(path).layers.model_dump(mode="json")
 
 
+def whole(layers: dict[str, Any]) -> dict[str, Any]:
+    """Layers with all that they do not say, as a policy's are."""
+    return policies.Layers.model_validate(layers).model_dump(mode="json")
+
+
 #: Policies that are none of the twelve.
 OWN: dict[str, dict[str, Any]] = {
     "wpa2-psk": example("wpa2-psk"),
@@ -75,6 +80,12 @@ OWN: dict[str, dict[str, Any]] = {
     "ikev2-transport": {"ipsec": {
         "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
         "mode": "transport"}},
+    "aka": whole({"link": {"cipher": "CCMP", "keys": "eap"},
+                  "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}},
+                  "aaa": {"server": "hostapd"}}),
+    "temporary": whole({"link": {"cipher": "CCMP", "keys": "eap"},
+                        "dot1x": {"eap": "TLS", "tls": {"key": "p-256", "realm": "home.example"}},
+                        "aaa": {"authority": "visited", "identity": "temporary"}}),
 }
 WRONG = "d" * 26
 #: Negative controls: of which policy, and what is spoilt.
@@ -94,7 +105,8 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "tkip", "wep-40"], ("station", "access_point")),
-              "ikev2-transport": ("station", "home_agent"), "many-nodes": ("home_agent",)}
+              **dict.fromkeys(["ikev2-transport", "aka", "temporary"], ("station", "home_agent")),
+               "many-nodes": ("home_agent",)}
 #: Jobs with a store of their own, and what is made there.
 STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
           "P6": {"authority", "server-ha-a", "client-a2"}}
@@ -610,6 +622,45 @@ def test_wpa2_enterprise_with_daemon_options(rendered: Rendered) -> None:
     assert lines.index("sae_pwe=2") < lines.index("network={")  # a global option of the daemon
     radiusd = rendered.path("wpa2-enterprise", "ha-a/freeradius/radiusd.conf").read_text()
     assert "default_eap_type = tls\n" in radiusd
+
+
+def test_eap_aka_is_hostapds(rendered: Rendered) -> None:
+    """FreeRADIUS is not there; the server asks behind its socket, the station a card elsewhere."""
+    server = rendered.path("aka", "ha-a")
+    assert not (server / "freeradius").exists()
+    assert {path.name for path in (server / "eap_server").iterdir()} == {
+        "eap_server.conf", "eap_clients", "eap_users", "pki"}
+    lines = (server / "eap_server" / "eap_server.conf").read_text().splitlines()
+    assert f"eap_sim_db=unix:{MOUNT}/ha-a/run/hss.sock" in lines
+    assert '"0"* AKA' in (server / "eap_server" / "eap_users").read_text().splitlines()
+    station = rendered.path("aka", "a2/wpa_supplicant.conf").read_text().splitlines()
+    assert station.index("external_sim=1") < station.index("network={")
+    assert ('\tidentity="0001010123456789@wlan.mnc001.mcc001.3gppnetwork.org"') in station
+
+
+def test_a_temporary_identity_is_mapped(rendered: Rendered) -> None:
+    """The station claims it, the server knows whose it is and whom it denies."""
+    radius = rendered.path("temporary", "ha-a", "freeradius")
+    station = rendered.path("temporary", "a2/wpa_supplicant.conf").read_text()
+    assert 'identity="c0ffee00@home.example"' in station
+    assert ("'c0ffee00@home.example' Tmp-String-0 := '001010123456789@home.example'\n"
+            in (radius / "users").read_text())
+    assert "check_cert_cn = %{control:Tmp-String-0}\n" in (radius / "radiusd.conf").read_text()
+    assert "'001010000000000' Auth-Type := Reject\n" in (radius / "denied").read_text()
+    assert not rendered.path("P8", "ha-a/freeradius/denied").exists()
+
+
+def test_two_authorities_have_certified_each_other(rendered: Rendered) -> None:
+    """Either side verifies the other's chain by its own root, and not without what it is shown."""
+    server = rendered.path("temporary", "ha-a", "freeradius", "pki")
+    station = rendered.path("temporary", "a2", "pki")
+    for root, shown in ((station, server), (server, station)):
+        verify = ["verify", "-CAfile", str(root / "ca.pem")]
+        chain = ["-untrusted", str(shown / "cert.pem")]
+        assert ": OK" in openssl(*verify, *chain, str(shown / "cert.pem"))
+    alone = subprocess.run(["openssl", "verify", "-CAfile", str(station / "ca.pem"),
+                            str(server / "cert.pem")], capture_output=True, check=False)
+    assert alone.returncode != 0
 
 
 def test_tkip_and_short_wep(rendered: Rendered) -> None:

@@ -145,7 +145,7 @@ def test_without_a_control_nothing_is_spoilt() -> None:
     for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
-        assert made["gateway"] == {"peers": "known"}
+        assert made["gateway"] == {"peers": "known", "cross": "known"}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

@@ -50,7 +50,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, str(script), "--store", str(folder / "store"), "--output",
                     str(folder), "--name", "server", "--eap", "server"], check=True,
                    capture_output=True)
-    return folder / "freeradius" / "pki"
+    return folder / "pki"
 
 
 def charged(folder: Path, pki: Path, threads: int, costs: dict[str, float],

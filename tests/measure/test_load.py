@@ -44,7 +44,7 @@ class TlsServer:
     """The server's side of EAP-TLS in small: requests in fragments, by OpenSSL."""
 
     def __init__(self, pki: Path) -> None:
-        folder = pki / "server" / "freeradius" / "pki"
+        folder = pki / "server" / "pki"
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
         self.context.load_verify_locations(folder / "ca.pem")
@@ -97,8 +97,8 @@ def test_arrivals_are_poisson_and_repeatable() -> None:
 def test_a_request_is_signed_and_whole() -> None:
     """The Message-Authenticator is that of RFC 3579, and a long EAP packet comes back as it was."""
     eap = os.urandom(700)
-    made = radius.request(9, bytes(16), eap, user="load", state=b"state", calling="02", nas="x",
-                          secret=_SECRET)
+    made = radius.request(9, bytes(16), eap, user="load", state=b"state", calling="02",
+                          nas="10.0.0.1", secret=_SECRET)
     said = made[-16:]
     assert said == hmac.new(_SECRET, made[:-16] + bytes(16), "md5").digest()
     packet = radius.parse(made)
@@ -167,7 +167,10 @@ def slow_server() -> Iterator[tuple[int, threading.Event]]:
 
 def test_nobody_is_left_out_while_the_server_stands_still(
         pki: Path, slow_server: tuple[int, threading.Event]) -> None:
-    """Arrivals go on, and each counts from when it was due: all of the wait shows."""
+    """Arrivals go on, and each counts from when it was due: all of the wait shows.
+
+    Whoever has ended keeps no TLS: a load of tens of thousands would fill a guest's memory.
+    """
     port, allowed = slow_server
     target = LoadTarget("127.0.0.1", "127.0.0.1", _SECRET.decode(), str(pki / "client" / "pki"),
                         "client", port=port)
@@ -190,7 +193,7 @@ def test_nobody_is_left_out_while_the_server_stands_still(
     expected = [arrival.due_s for arrival in islice(poisson(200, 1, stations=5), len(due_s))]
     assert due_s
     assert sorted(due_s) == pytest.approx(expected)
-    assert all(not attempt.reason for attempt in ended)
+    assert all(not attempt.reason and attempt.peer is None for attempt in ended)
     assert all(attempt.ended_s >= spoke_s[0] for attempt in ended)
     assert {attempt.socket for attempt in ended} == set(range(8))
     assert FIRST_PORT == 40_000

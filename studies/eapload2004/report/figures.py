@@ -60,8 +60,9 @@ def _relative(series: Series) -> Series:
 def _utilization(predicted: Sequence[Predicted]) -> Iterator[Figure]:
     if len(predicted) < 2:
         return
+    ordered = sorted(predicted, key=lambda each: each.utilization)
     measured, modelled = (Series("", [(each.utilization, Quantity(getattr(each, name)))
-                                      for each in predicted], origin)
+                                      for each in ordered], origin)
                           for name, origin in (("measured_s", "measured"),
                                                ("response_s", "modelled")))
     panel = figures.line("Mean latency in the background", [measured, modelled],

@@ -6,14 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.cells import Cells, Ids, Observation
 from analysis.numbers import NOTHING, entry
+from analysis.queueing import QueueingError, apply, solve
 from analysis.table import Column, Entry, Quantity, Table
-from studies.eapload2004.design import PLACES, TABLE_1, ids
-from studies.eapload2004.metrics import SERVICE
+from studies.eapload2004 import modelled
+from studies.eapload2004.design import HSS_RTTS_MS, PLACES, TABLE_1, ids
+from studies.eapload2004.metrics import ROUND_TRIPS, SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.published import PrintedTimes
 from studies.eapload2004.samples import of_services
 
 _SOURCE = "the 2004 paper"
+#: Cells of `methods`, by what is said of them.
+METHOD_CELLS = {
+    "EAP-TLS, FreeRADIUS": modelled.ALONE,
+    "EAP-TLS, hostapd": ids(load="0", server="hostapd"),
+    **{f"EAP-AKA, hostapd, HSS at {rtt} ms": ids(load="0", method="aka", server="hostapd",
+                                                 hss=str(rtt)) for rtt in HSS_RTTS_MS},
+    "EAP-TLS, FreeRADIUS, temporary identity": ids(load="0", identity="p-tmsi"),
+    "EAP-TLS, near server by cross-certificates": ids(load="0", path="near")}
+_WHAT_IFS: Mapping[str, Mapping[str, float]] = {
+    "as it is": {}, "a server ten times as fast": {"server.speed": 10},
+    "two processors in the server": {"server.servers": 2},
+    "networks 40 ms apart": {"wan.rtt_ms": 40}, "90 % of sessions resumed": {"resumed": 0.9}}
 _SPLIT = {"client_s": "supplicant", "air_s": "air and access point", "wire_s": "wire",
           "server_s": "server"}
 
@@ -25,7 +39,8 @@ def _ms(key: str, title: str, group: str = "") -> Column:
 def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Table]:
     """Those with anything measured in them."""
-    made = (_table_1(cells, paper, service), _model(predicted), _split(cells))
+    made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _what_ifs(cells),
+            _split(cells))
     yield from (table for table in made if table is not None)
 
 
@@ -59,7 +74,7 @@ def _placed(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) ->
 def _model(predicted: Sequence[Predicted]) -> Table | None:
     if not predicted:
         return None
-    columns = (Column("load_per_s", "Load, 1/s"),
+    columns = (Column("load_per_s", "Load, 1/s or % of capacity"),
                Column("utilization_share", "utilization", "%", 100.0, 1),
                _ms("measured_s", "measured", "mean latency"),
                _ms("modelled_s", "modelled", "mean latency"),
@@ -67,13 +82,52 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
                _ms("measured_p95_s", "measured", "95th percentile"),
                _ms("modelled_p95_s", "modelled", "95th percentile"),
                Column("error_p95", "error", "%", 100.0, 1, group="95th percentile"))
-    rows = tuple((Entry(f"{each.load:g}"), *(Entry(number=Quantity(value)) for value in (
+    rows = tuple((Entry(each.title), *(Entry(number=Quantity(value)) for value in (
         each.utilization, each.measured_s, each.response_s, each.response_s / each.measured_s - 1,
         each.measured_p95_s, each.p95_s, each.p95_s / each.measured_p95_s - 1)))
         for each in predicted)
     return Table("model", "The background, measured and modelled on the same arrivals", columns,
                  rows, "Calibrated by one customer alone and by saturation, in the cell without "
                  "load; everything here is a prediction.")
+
+
+def _methods(cells: Cells) -> Table | None:
+    """EAP-AKA beside EAP-TLS, without load: under one server, and where the HSS is."""
+    rows = []
+    for title, row in METHOD_CELLS.items():
+        service, trips = of_services(cells, row), cells.value(ROUND_TRIPS.name, row)
+        if service is not None and isinstance(trips, Observation):
+            rows.append((Entry(title), entry(trips.estimate, records=trips.records),
+                         entry(service.estimate, records=service.records)))
+    if len(rows) < 2:
+        return None
+    columns = (Column("method", "Method and server"),
+               Column(ROUND_TRIPS.name, "round trips", "", 1.0, 0),
+               _ms(SERVICE.name, "service time"))
+    return Table("methods", "EAP-AKA beside EAP-TLS, and who decides", columns, tuple(rows),
+                 "Without load. Round trip between the networks 120 ms; the HSS's is between the "
+                 "server and it.", clock=cells.results.clock)
+
+
+def _what_ifs(cells: Cells) -> Table | None:
+    """What the calibrated model says of what nobody measured."""
+    try:
+        network = modelled.model(cells).network
+    except QueueingError:
+        return None
+    rows = []
+    for title, settings in _WHAT_IFS.items():
+        try:
+            made = solve(apply(network, settings))
+        except QueueingError:
+            continue  # resumed sessions were not measured
+        rows.append((Entry(title), *(Entry(number=Quantity(made.chain(name).response_s))
+                                     for name in (modelled.FRONT, modelled.BEHIND))))
+    columns = (Column("what_if", "What if"), _ms("front_s", "supplicant"),
+               _ms("background_s", "background"))
+    return Table("what-if", "What if: by the model alone", columns, tuple(rows),
+                 "At the highest load of Table 1 that was measured, by the model as the cell "
+                 "without load calibrates it; nothing here was measured.")
 
 
 def _split(cells: Cells) -> Table | None:

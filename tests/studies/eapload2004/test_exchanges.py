@@ -16,7 +16,9 @@ from studies.eapload2004.exchanges import at_the_supplicant, exchanges
 from studies.eapload2004.study import STUDY
 
 RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
-CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct"}
+CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct", "identity": "imsi",
+        "method": "tls", "server": "freeradius", "hss": "0", "tls": "1.2", "share": "0",
+        "driver": "generator"}
 
 
 @pytest.mark.parametrize(("kind", "trips"), [("full", 5), ("resumed", 3)])
@@ -56,9 +58,10 @@ def observed() -> ObservedLoad:
              "station": 1, "socket": 1, "packets": 5, "retransmitted": 0, "resumed": False,
              "reason": ""} for number in range(20)]
     raw = {"ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
-           "charged": {"signatures": len(rows) + len(behind)}}
-    return ObservedLoad(cell=CELL, raw=raw, asked=4, seen=4, supplicant=behind, server=behind,
-                        sample=[], rows=rows, ended_s=4.1)
+           "charged": {"signatures": len(rows) + len(behind), "busy_s": 0.2701,
+                       "charged_s": 0.27}}
+    return ObservedLoad(cell=CELL, rate_per_s=5.0, raw=raw, asked=4, seen=4, supplicant=behind,
+                        server=behind, sample=[], rows=rows, ended_s=4.1)
 
 
 def broken(observed: ObservedLoad) -> set[str]:
@@ -67,9 +70,9 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All eleven checks hold."""
+    """All fourteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 11
+    assert len(evidence(observed)) == 14
 
 
 @pytest.mark.parametrize(("check", "changes"), [
@@ -77,8 +80,11 @@ def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
     ("certificates", {"cell": {**CELL, "sessions": "resumed"}}),
     ("round trip", {"cell": {**CELL, "rtt": "118"}}),
     ("path", {"cell": {**CELL, "path": "proxied"}}),
+    ("authority", {"cell": {**CELL, "path": "near"}}),
+    ("identity", {"cell": {**CELL, "identity": "p-tmsi"}, "imsi": "mobile-node"}),
+    ("challenges", {"cell": {**CELL, "method": "aka"}}),
     ("offered load", {"ended_s": 40.0}),
-    ("offered load", {"cell": {**CELL, "load": "20"}}),
+    ("offered load", {"rate_per_s": 20.0}),
 ])
 def test_a_check_fails_for_another_cell(observed: ObservedLoad, check: str,
                                         changes: dict[str, Any]) -> None:
@@ -98,6 +104,12 @@ def test_a_check_fails_for_a_row_of_the_journal(observed: ObservedLoad, check: s
     assert check in broken(replace(observed, rows=rows))
 
 
+def test_work_that_nobody_asked_for_is_seen(observed: ObservedLoad) -> None:
+    """The processor was busy for longer than all demands add up to."""
+    charged = {**observed.raw["charged"], "busy_s": 0.3}
+    assert "demands" in broken(replace(observed, raw={**observed.raw, "charged": charged}))
+
+
 def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
     """As many arrivals as there should be, but at equal distances."""
     rows = [{**observed.rows[0], "due_s": 0.2 * number} for number in range(200)]
@@ -114,4 +126,5 @@ def test_a_server_that_stood_still_is_seen(observed: ObservedLoad) -> None:
 def test_controls_are_named() -> None:
     """Each can be asked for, and says what it does."""
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
-            "another-identity"} == set(STUDY.faults)
+            "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
+            "stale-sequence", "hss-down"} == set(STUDY.faults)

@@ -10,17 +10,18 @@ import pytest
 from conftest import Qop
 from measure.record import Record
 from studies.eapload2004.body import Measured
+from studies.eapload2004.design import NOMINAL
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 #: The paper's own cell but for the load.
-_NOMINAL = {"rtt": "120", "place": "room", "key": "rsa-1024", "chain": "2", "tls": "1.2"}
+_NOMINAL = {name: level for name, level in NOMINAL.items() if name != "load"}
 
 
 def measure(qop: Qop, out: str, loads: str, *words: str, sessions: str = "full",
-            count: int = 6, path: str = "direct") -> dict[str, Record]:
-    """Measure these loads; the records by load."""
-    only = {**_NOMINAL, "load": loads, "sessions": sessions, "path": path, "fragment": "1024"}
+            count: int = 6, **levels: str) -> dict[str, Record]:
+    """Measure these loads, with other levels than the paper's; the records by load."""
+    only = {**_NOMINAL, "load": loads, "sessions": sessions, **levels}
     chosen = [word for name, level in only.items() for word in ("--only", f"{name}={level}")]
     qop("run", "eapload2004", "--out", out, "--authentications", str(count), "--set",
         "saturating=100", *chosen, *words)
@@ -86,5 +87,35 @@ def test_a_cache_that_is_off_is_seen(tmp_path: Path) -> None:
 def test_a_control_fails(fault: str, said: str, tmp_path: Path) -> None:
     """What is put in is seen, in the packets or by the supplicant."""
     record = measure(Qop(tmp_path), fault, "20", "--fault", fault)["20"]
+    assert record.status == "failed"
+    assert said in record.reason
+
+
+def test_eap_aka_asks_the_subscriber_server_once(tmp_path: Path) -> None:
+    """Each challenge is worked out again; its time is that of its round trips and the HSS's."""
+    record = measure(Qop(tmp_path), "aka", "0", count=3, method="aka", server="hostapd",
+                     hss="40")["0"]
+    measured = body(record)
+    assert measured.round_trips == 3
+    assert measured.service_time_s == pytest.approx(3 * 0.12 + 0.04, abs=0.02)
+    [check] = [check for check in record.evidence if check.check == "challenges"]
+    assert "3 of 3 by EAP-AKA, 3 vectors" in check.detail
+
+
+def test_a_server_near_the_supplicant_decides(tmp_path: Path) -> None:
+    """By certificates of another authority, and without the round trips to the home network."""
+    record = measure(Qop(tmp_path), "near", "0", count=3, path="near")["0"]
+    assert body(record).service_time_s < 0.12
+    [check] = [check for check in record.evidence if check.check == "authority"]
+    assert "certified by visited, its chain ends at root" in check.detail
+
+
+@pytest.mark.parametrize(("fault", "levels", "said"), [
+    ("stale-sequence", {"method": "aka", "server": "hostapd"}, "the card had seen a later"),
+    ("denied-identity", {"identity": "p-tmsi"}, "EAP-Failure")])
+def test_a_subscribers_control_fails(fault: str, levels: dict[str, str], said: str,
+                                     tmp_path: Path) -> None:
+    """A card that is ahead of its server is seen in the packets; who is denied gets nothing."""
+    record = measure(Qop(tmp_path), fault, "0", "--fault", fault, count=3, **levels)["0"]
     assert record.status == "failed"
     assert said in record.reason

@@ -98,6 +98,19 @@ def test_the_model_is_calibrated_by_what_it_was_given() -> None:
     assert near == pytest.approx(UNLOADED.service_s - 5 * 0.08)
 
 
+def test_resumed_sessions_are_a_what_if() -> None:
+    """Nobody resumes until it is asked; a share that does leaves the server that much freer."""
+    full = modelled.network(UNLOADED, 50.0)
+    both = modelled.with_resumed(full, modelled.ResumedTimes(0.361, 3, 0.001), UNLOADED.rtt_s)
+    assert solve(both).chain("front").response_s == pytest.approx(
+        solve(full).chain("front").response_s)
+    changed = solve(apply(both, {"resumed": 0.9}))
+    assert changed.station("server").utilization == pytest.approx(
+        0.1 * solve(full).station("server").utilization, rel=0.05)
+    assert changed.chain("front").response_s == pytest.approx(0.9 * 0.361 + 0.1 * 0.634, rel=0.01)
+    assert solve(apply(both, {"resumed": 1})).chain("background").response_s == pytest.approx(0.001)
+
+
 def test_the_model_follows_arrivals() -> None:
     """Two at once share the server: each takes twice its demand and the rest."""
     made = simulate(modelled.network(UNLOADED, 1.0), np.random.default_rng(1),

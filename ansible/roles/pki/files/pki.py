@@ -11,6 +11,9 @@ A certificate of another form than usual has it in its units' names, as in
 `client@p256@3@expired-NODE` and `authority@p256@3`: the kind of key, how many certificates a side
 sends, and whether its own has expired. Such an authority has intermediate1, intermediate2 and so on
 down from the root, and `chain.pem` with all that follow a certificate.
+`visited@p256@3` is another operator's root, which signs certificates itself; the two roots have
+certified each other: its `chain.pem` has its root as the home network's certified it, its
+`trust.pem` its own root and the home network's as it certified that.
 
 Prints one line for each unit made and each file written; nothing when all was there already.
 """
@@ -89,23 +92,31 @@ class Form:
     key: str = "rsa2048"
     chain: int = 2
     is_expired: bool = False
+    is_visited: bool = False
 
     @property
     def suffix(self) -> str:
         """What a unit's kind has after it."""
-        return "" if self == Form() else f"@{self.key}@{self.chain}" + "@expired" * self.is_expired
+        said = "@expired" * self.is_expired + "@visited" * self.is_visited
+        return "" if self == Form() else f"@{self.key}@{self.chain}{said}"
+
+    @property
+    def home(self) -> str:
+        """The unit of the home network's authority for this form."""
+        return f"authority{Form(self.key, self.chain).suffix}"
 
     @property
     def authority(self) -> str:
         """The unit of the authority that certificates of this form come from."""
-        return f"authority{Form(self.key, self.chain).suffix}"
+        return f"visited@{self.key}@{self.chain}" if self.is_visited else self.home
 
 
 def parse(unit: str) -> tuple[str, Form, str]:
     """Kind, form and node of a unit."""
     before, _, name = unit.partition("-")
     kind, *said = before.split("@")
-    return kind, Form(said[0], int(said[1]), "expired" in said) if said else Form(), name
+    form = Form(said[0], int(said[1]), "expired" in said, "visited" in said) if said else Form()
+    return kind, form, name
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -217,7 +228,25 @@ def make_further_authority(folder: Path, form: Form) -> None:
     (folder / "chain.pem").write_text(chain)
     for end in ("pem", "key"):
         shutil.copyfile(folder / f"{issuer}.{end}", folder / f"issuer.{end}")
-    keep(folder, "root.pem", "chain.pem", "issuer.pem", "issuer.key")
+    keep(folder, "root.pem", "root.key", "root.csr", "chain.pem", "issuer.pem", "issuer.key")
+
+
+def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
+    """Make another operator's root; it and the home network's certify each other."""
+    store.make(form.home)
+    request(folder, "visited", "root", form.key)
+    sign(folder, "root", None, key=form.key)
+    shutil.copyfile(folder / "root.csr", folder / "cross.csr")
+    home = store.path(form.home, "root")
+    sign(folder, "cross", home, extensions="root", key=form.key)
+    shutil.copyfile(home.with_suffix(".csr"), folder / "home.csr")
+    sign(folder, "home", folder / "root", extensions="root", key=form.key)
+    both = (folder / "root.pem").read_text() + (folder / "home.pem").read_text()
+    (folder / "trust.pem").write_text(both)
+    for name, source in {"chain.pem": "cross.pem", "issuer.pem": "root.pem",
+                         "issuer.key": "root.key"}.items():
+        shutil.copyfile(folder / source, folder / name)
+    keep(folder, "trust.pem", "chain.pem", "issuer.pem", "issuer.key")
 
 
 def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
@@ -240,8 +269,9 @@ def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
         sign(folder, kind, signer, is_expired=form.is_expired, key=form.key)
         rest_of_chain = store.path(form.authority, rest).read_text()
         (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + rest_of_chain)
+        (folder / f"{kind}.pem").rename(folder / "alone.pem")
         (folder / f"{kind}.key").rename(folder / "key.pem")
-        keep(folder, "cert.pem", "key.pem")
+        keep(folder, "cert.pem", "alone.pem", "key.pem")
 
     return make_one
 
@@ -254,6 +284,7 @@ def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
 
 MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
     "authority": make_authority,
+    "visited": make_visited,
     "rogue": make_rogue,
     "server": make_leaf("server"),
     "client": make_leaf("client"),
@@ -272,14 +303,15 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     """What the node gets: path below its folder -> (unit, file in the unit)."""
     files: dict[str, tuple[str, str]] = {}
     if options.eap != "none":
-        folder = "freeradius/pki" if options.eap == "server" else "pki"
-        form = Form(options.key, options.chain, options.expired)
+        folder = options.folder
+        form = Form(options.key, options.chain, options.expired, options.visited)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know the root alone, so each sends the intermediate along.
         root = "rogue" if options.trust == "rogue" else form.authority
-        files[f"{folder}/ca.pem"] = (root, "root.pem")
+        files[f"{folder}/ca.pem"] = (root, "trust.pem" if options.visited else "root.pem")
         if options.eap != "trusting":
-            files[f"{folder}/cert.pem"] = (unit, "cert.pem")
+            chain = "alone.pem" if options.cross_unknown else "cert.pem"
+            files[f"{folder}/cert.pem"] = (unit, chain)
             files[f"{folder}/key.pem"] = (unit, "key.pem")
     if options.peer:
         own = f"ipsec-{options.name}"
@@ -303,6 +335,9 @@ def main() -> int:
     parser.add_argument("--key", choices=[*KEYS], default="rsa2048")
     parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--expired", action="store_true", help="its certificate has expired")
+    parser.add_argument("--folder", default="pki", help="where a part in EAP has its files")
+    parser.add_argument("--visited", action="store_true", help="of the visited network's authority")
+    parser.add_argument("--cross-unknown", action="store_true")
     parser.add_argument("--peer", action="append", default=[], help="an IPsec peer's name")
     parser.add_argument("--peers-unknown", action="store_true")
     options = parser.parse_args()

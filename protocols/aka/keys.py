@@ -1,0 +1,67 @@
+"""EAP-AKA's keys are derived of a challenge's (RFC 4187, section 7), as both ends have to.
+
+The generator of FIPS 186-2, change notice 1, takes SHA-1's compression function without the
+padding of a hash, which no library offers by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+
+_START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
+_ROUNDS = ((20, 0x5A827999), (40, 0x6ED9EBA1), (60, 0x8F1BBCDC), (80, 0xCA62C1D6))
+_WORD, _HASH_BYTES = 0xFFFFFFFF, 20
+
+
+@dataclass(frozen=True)
+class AkaKeys:
+    """Of one full authentication: EAP-AKA's own keys, and what it hands to the network."""
+
+    encryption: bytes
+    authentication: bytes
+    msk: bytes
+    emsk: bytes
+
+    def mac(self, packet: bytes) -> bytes:
+        """AT_MAC of a packet that has zeros in its place."""
+        return hmac.digest(self.authentication, packet, "sha1")[:16]
+
+
+def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
+    """The keys of a full authentication."""
+    master = hashlib.sha1(identity.encode() + ik + ck, usedforsecurity=False).digest()
+    made = generate(master, 160)
+    return AkaKeys(made[:16], made[16:32], made[32:96], made[96:160])
+
+
+def generate(key: bytes, count: int) -> bytes:
+    """So many bytes of the generator of FIPS 186-2, change notice 1, algorithm 1."""
+    made, number = b"", int.from_bytes(key, "big")
+    while len(made) < count:
+        word = _compressed(number.to_bytes(_HASH_BYTES, "big").ljust(64, b"\0"))
+        made += word
+        number = (1 + number + int.from_bytes(word, "big")) % (1 << 8 * _HASH_BYTES)
+    return made[:count]
+
+
+def _compressed(block: bytes) -> bytes:
+    """One round of SHA-1 over a block, from its usual start."""
+    words = list(struct.unpack(">16I", block))
+    for place in range(16, 80):
+        words.append(_turned(words[place - 3] ^ words[place - 8] ^ words[place - 14]
+                             ^ words[place - 16], 1))
+    a, b, c, d, e = _START
+    for place, word in enumerate(words):
+        constant = next(value for end, value in _ROUNDS if place < end)
+        mixed = ((b & c) | (~b & d), b ^ c ^ d, (b & c) | (b & d) | (c & d), b ^ c ^ d)[place // 20]
+        a, b, c, d, e = ((_turned(a, 5) + mixed + e + constant + word) & _WORD, a, _turned(b, 30),
+                         c, d)
+    return struct.pack(">5I", *((start + value) & _WORD
+                                for start, value in zip(_START, (a, b, c, d, e), strict=True)))
+
+
+def _turned(word: int, count: int) -> int:
+    return ((word << count) | (word >> 32 - count)) & _WORD

@@ -1,0 +1,67 @@
+"""The subscriber server as a program, and the gateway by which hostapd reaches it over a network.
+
+`python3 -m protocols.aka.program serve CONFIG` listens where the configuration says, by UDP, a
+message a datagram; `… gateway CONFIG` passes on between hostapd's local socket and that server.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from protocols.aka.hss import Subscriber, SubscriberServer
+from protocols.aka.milenage import MilenageKey
+
+PORT = 3868
+_BYTES = 2048
+
+
+def serve(config: dict[str, Any]) -> None:
+    """Answer whoever asks, one after the other."""
+    server = SubscriberServer({imsi: Subscriber(MilenageKey(bytes.fromhex(said["key_hex"]),
+                                                            bytes.fromhex(said["opc_hex"])))
+                               for imsi, said in config["subscribers"].items()},
+                              secrets.token_bytes)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+        here.bind((config["address"], PORT))
+        print("ready", flush=True)
+        while True:
+            data, asker = here.recvfrom(_BYTES)
+            said = server.answer(data.decode("ascii", "replace"))
+            if said is not None:
+                here.sendto(said.encode(), asker)
+
+
+def gateway(config: dict[str, Any]) -> None:
+    """Pass on what hostapd asks, and the answers to whoever asked last: there is one hostapd."""
+    asker: Any = None
+    with (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as near,
+          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far):
+        near.bind(config["socket"])
+        far.connect((config["server"], PORT))
+        print("ready", flush=True)
+        while True:
+            for ready in select.select((near, far), (), ())[0]:
+                try:
+                    data, sender = ready.recvfrom(_BYTES)
+                    if ready is near:
+                        asker = sender
+                        far.send(data)
+                    elif asker:
+                        near.sendto(data, asker)
+                except OSError:
+                    continue  # as if it were lost: nobody listens there, or any more
+
+
+def main() -> None:
+    """Run one of the two."""
+    {"serve": serve, "gateway": gateway}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
+
+
+if __name__ == "__main__":
+    main()

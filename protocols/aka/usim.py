@@ -1,0 +1,67 @@
+"""A card answers a network's challenge, or says that its number is stale (TS 33.102, 6.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.aka.milenage import (
+    AMF_OF_RESYNCHRONISATION,
+    SQN_BYTES,
+    MilenageKey,
+    answers,
+    hidden,
+    macs,
+)
+
+
+@dataclass(frozen=True)
+class CardAccepts:
+    """The network is who it says; the response, and the keys of this challenge."""
+
+    res: bytes
+    ck: bytes
+    ik: bytes
+
+
+@dataclass(frozen=True)
+class CardResynchronises:
+    """The sequence number was used before: what tells the network the card's own."""
+
+    auts: bytes
+
+
+class Usim:
+    """A subscriber's card, with the highest sequence number that it has taken."""
+
+    def __init__(self, shared: MilenageKey, sqn: int = 0) -> None:
+        self._shared, self._sqn = shared, sqn
+
+    def challenge(self, rand: bytes, autn: bytes) -> CardAccepts | CardResynchronises | None:
+        """What the card says; None where the challenge is not from who has the key."""
+        made = answers(self._shared, rand)
+        sqn, amf = hidden(autn[:SQN_BYTES], made.ak), autn[SQN_BYTES:SQN_BYTES + 2]
+        if macs(self._shared, rand, sqn, amf)[0] != autn[SQN_BYTES + 2:]:
+            return None
+        if int.from_bytes(sqn, "big") <= self._sqn:
+            own = self._sqn.to_bytes(SQN_BYTES, "big")
+            return CardResynchronises(
+                hidden(own, made.ak_of_resynchronisation)
+                + macs(self._shared, rand, own, AMF_OF_RESYNCHRONISATION)[1])
+        self._sqn = int.from_bytes(sqn, "big")
+        return CardAccepts(made.res, made.ck, made.ik)
+
+
+def answer_to_supplicant(card: Usim, request: str) -> str:
+    """What wpa_supplicant is told when it asks for a card that is not its own (`external_sim`).
+
+    The request is `UMTS-AUTH:RAND:AUTN` in hexadecimal digits. Raises ValueError for another.
+    """
+    kind, *challenge = request.split(":")
+    if kind != "UMTS-AUTH" or len(challenge) != 2:
+        raise ValueError(f"a card is asked for {kind}, which is not UMTS-AUTH:RAND:AUTN")
+    said = card.challenge(*(bytes.fromhex(part) for part in challenge))
+    if said is None:
+        return "UMTS-FAIL"
+    if isinstance(said, CardResynchronises):
+        return f"UMTS-AUTS:{said.auts.hex()}"
+    return f"UMTS-AUTH:{said.ik.hex()}:{said.ck.hex()}:{said.res.hex()}"
