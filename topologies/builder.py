@@ -57,6 +57,8 @@ class Testbed:
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
+        #: A library that programs of a node load first, by the node.
+        self.preloaded: dict[str, str] = {}
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -80,7 +82,9 @@ class Testbed:
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """`argv` as it must be started to run on a node and to die with this process."""
-        return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid), *argv]
+        library = self.preloaded.get(name)
+        return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid),
+                *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
         """Run a short command on a node; its standard output. Raises CalledProcessError."""
