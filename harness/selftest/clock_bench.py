@@ -8,7 +8,6 @@ on two cores, and beside three programs that only want the processor.
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
@@ -109,7 +108,7 @@ def _started(folder: Path, clock: str, processors: Sequence[int],
 def _hogs() -> Iterator[None]:
     """Programs that only want the processor, as long as this lasts."""
     under_way = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
-                                  preexec_fn=os.setpgrp) for _ in range(_HOGS)]
+                                  process_group=0) for _ in range(_HOGS)]
     try:
         yield
     finally:
@@ -136,9 +135,10 @@ def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
     for name, alone in sorted(conditions[ALONE].items()):
         times = alone.get(_time(alone), [])
         spread = statistics.stdev(times) / statistics.mean(times) if len(times) > 1 else None
-        cells.append(ClockCell(name, {
-            condition: {metric: statistics.mean(of) for metric, of in cells_of.get(name, {}).items()}
-            for condition, cells_of in conditions.items()}, spread))
+        means = {condition: {metric: statistics.mean(measured)
+                             for metric, measured in of_cells.get(name, {}).items()}
+                 for condition, of_cells in conditions.items()}
+        cells.append(ClockCell(name, means, spread))
     return cells
 
 
