@@ -32,7 +32,7 @@ def ask(observations: Observations, keys: Sequence[Key], function: Function,
     asked = [observations[key] for key in keys if key in observations]
     if len(asked) < len(keys) or not keys:
         return None
-    blocks = _common(asked)
+    blocks = common_blocks(asked)
     if len(blocks) < 2:
         means = np.array([observation.estimate.mean for observation in asked])
         return Estimate(float(function(means)), None, None, len(blocks))
@@ -68,7 +68,7 @@ def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key]
     asked = [observations[key] for key in keys if key in observations]
     if len(asked) < len(keys) or not above or not below:
         return None
-    blocks = _common(asked)
+    blocks = common_blocks(asked)
     if len(blocks) < 2:
         means = np.array([observation.estimate.mean for observation in asked])
         divisor = float(means[middle:].mean())
@@ -113,7 +113,7 @@ def mean_over(observations: Observations, keys: Sequence[Key]) -> Observation | 
     return Observation(estimate, {}, records, observations[keys[0]].origin)
 
 
-def _common(observations: Sequence[Observation]) -> Sample:
+def common_blocks(observations: Sequence[Observation]) -> Sample:
     """The blocks that all have: a row a block and a column an observation."""
     common = set(observations[0].blocks)
     for observation in observations[1:]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis import footnotes
+from analysis.air import biases
 from analysis.cells import Cells, Ids, Key
 from analysis.clock import VIRTUAL, stamped
 from analysis.metrics import Metric
@@ -75,7 +76,7 @@ def table(cells: Cells, further: Sequence[Further] = (), remarks: Remarks | None
     made = Table(
         ID, "The run", tuple(column.column for column in columns), tuple(rows),
         notes=(footnotes.intervals(cells), *remarks.notes, *differences,
-               footnotes.circumstances(results)),
+               footnotes.circumstances(results), *biases(results.air, results.manifest)),
         sections=tuple(sections), remarks=tuple(said), apart=True,
         warnings=(*footnotes.about_baseline(cells), *footnotes.about_data(cells),
                   *remarks.warnings, *footnotes.complaints(cells)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from scipy import special
 
@@ -62,6 +62,33 @@ MORE = Band(low=0.0)
 def about(value: float) -> Band:
     """What counts as about a value."""
     return Band(value * (1 - ABOUT), value * (1 + ABOUT))
+
+
+class Asks(Protocol):
+    """What a claim asks of cells: with which label, of which, and where the answer should lie."""
+
+    @property
+    def label(self) -> str:
+        """What is asked, in words."""
+
+    @property
+    def cells(self) -> Sequence[Key]:
+        """Those that the answer is made of; with `below`, those above the line."""
+
+    @property
+    def below(self) -> Sequence[Key]:
+        """Those that it is divided by."""
+
+    @property
+    def band(self) -> Band:
+        """Where the claim says that the answer lies."""
+
+    @property
+    def unit(self) -> Unit:
+        """How its numbers are shown."""
+
+    def answer(self, observations: Observations, level: float) -> Estimate | None:
+        """The estimate with an interval of that level; None where a cell has no number."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +183,7 @@ class Finding:
 
 
 def find(observations: Observations,
-         questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
+         questions: Sequence[Asks]) -> tuple[list[Finding], list[str]]:
     """Answers to all questions, and the labels of those that lack a cell."""
     strict = 1 - (1 - LEVEL) / max(1, len(questions))
     findings, missing = [], []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import Observations
-from analysis.claims.finding import Finding, Question, Word, find
+from analysis.claims.finding import Asks, Finding, Word, find
 from analysis.table import Column, Entry, Table
 
 _SHOWN = 6
@@ -18,11 +18,16 @@ _WORDS = ("Confirmed: every 95 % interval lies where the claim says. Refuted: an
 
 @dataclass(frozen=True)
 class Claim:
-    """A conclusion that somebody came to, and where it stands."""
+    """A conclusion that somebody came to, and where it stands.
+
+    `rests_on` says what a verdict on it follows from here, if that is known: arithmetic,
+    configuration, what was measured.
+    """
 
     id: str
     says: str
     where: str
+    rests_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class Verdict:
 
     `figure` is the answer that decided (or that keeps it open), with its interval; `evidence` all
     answers in words; `cells` and `records` are those behind the figure; `why` says, where known,
-    why a claim does not hold here, or what an undecided one lacks.
+    why a claim does not hold here, or what an undecided one lacks; `rests_on` what the verdict
+    follows from, whatever it is; `otherwise` the verdicts under other readings, a line each.
     """
 
     id: str
@@ -43,9 +49,11 @@ class Verdict:
     cells: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     why: str = ""
+    rests_on: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = ()
 
 
-def judge(claim: Claim, questions: Sequence[Question], observations: Observations,
+def judge(claim: Claim, questions: Sequence[Asks], observations: Observations,
           reason: str = "") -> Verdict:
     """The verdict on a claim by the questions that it comes to. It never raises for lack of data.
 
@@ -73,10 +81,10 @@ def settle(claim: Claim, findings: Sequence[Finding], missing: Sequence[str],
                        key=lambda finding: (finding.agrees, finding.distance))
     else:
         return Verdict(claim.id, claim.says, claim.where, "undecided", "not measured", evidence,
-                       why=_lacking(findings, missing))
+                       why=_lacking(findings, missing), rests_on=claim.rests_on)
     why = {"refuted": reason, "undecided": _lacking(findings, missing)}.get(word, "")
     return Verdict(claim.id, claim.says, claim.where, word, decisive.text, evidence,
-                   decisive.cells, decisive.records, why)
+                   decisive.cells, decisive.records, why, claim.rests_on)
 
 
 def _lacking(findings: Sequence[Finding], missing: Sequence[str]) -> str:
@@ -121,7 +129,8 @@ def _row(verdict: Verdict) -> tuple[Entry, ...]:
     return (Entry(verdict.id), Entry(verdict.says), Entry(verdict.where),
             Entry(verdict.verdict, records=behind),
             Entry(verdict.figure, records=verdict.records, note=_cells(verdict.cells)),
-            Entry(verdict.why))
+            Entry(verdict.why), Entry(", ".join(verdict.rests_on)),
+            Entry("; ".join(verdict.otherwise)))
 
 
 def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
@@ -130,9 +139,14 @@ def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim
     words = ("confirmed", "refuted", "undecided")
     rows = tuple(map(_row, verdicts))
     counts = [f"{sum(verdict.verdict == word for verdict in verdicts)} {word}" for word in words]
-    return Table("claims", title,
-                 (Column("claim", "Claim"), Column("says", says),
-                  Column("where", "Where"), Column("verdict", "Verdict"),
-                  Column("figure", "Figure that decides"), Column("why", "Why")),
-                 rows, f"{', '.join(counts)}. Intervals hold 95 %.",
-                 (_WORDS, *notes))
+    columns = (Column("claim", "Claim"), Column("says", says), Column("where", "Where"),
+               Column("verdict", "Verdict"), Column("figure", "Figure that decides"),
+               Column("why", "Why"), Column("rests_on", "Rests on"),
+               Column("otherwise", "Read otherwise"))
+    # What no claim says has no column.
+    shown = len(columns) - 2, len(columns) - 1
+    empty = {index for index in shown if not any(row[index].text for row in rows)}
+    chosen = [index for index in range(len(columns)) if index not in empty]
+    return Table("claims", title, tuple(columns[index] for index in chosen),
+                 tuple(tuple(row[index] for index in chosen) for row in rows),
+                 f"{', '.join(counts)}. Intervals hold 95 %.", (_WORDS, *notes))

@@ -97,6 +97,6 @@ def _section(table: Table, row: int) -> str:
 
 def _safe(value: Any) -> Any:
     """Text that a spreadsheet would take for a formula, made text."""
-    if isinstance(value, str) and value[:1] in tuple("=+-@\t") and len(value) > 1:
+    if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") and len(value) > 1:
         return f"'{value}"
     return value

@@ -16,6 +16,7 @@ from analysis.statistics.estimates import (
     paired_differences,
     sample_variance,
 )
+from analysis.statistics.extremes import spread
 from analysis.statistics.needed import (
     MOST,
     POWER,
@@ -51,6 +52,7 @@ __all__ = [
     "pairs_needed",
     "repetitions_to_decide",
     "sample_variance",
+    "spread",
     "trend",
     "welch",
     "welch_over",

@@ -1,34 +1,40 @@
 """Contention: how long a machine waited for its processor, and whether that limited a stage.
 
 Linux counts for every process how long it was ready to run and did not get to (/proc/PID/schedstat:
-time on the processor and time waiting for it, in ns). A guest's kernel is one such process: while
-it waits, so does everything in it, the timers of its air too.
+time on the processor and time waiting for it, in ns). A guest is several: its kernel, and a process
+for each of its programs. One of them at a time is ready to run; while it waits, so does everything
+in the guest, the timers of its air too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import bisect
-import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guest.processes import processor_s
+from guest.processes import PROC, processor_s
 from harness.engine.testbed import Heard
 from studies.study import USED_FILE, Stage
 
 _EVERY_S = 0.05
+#: So many samples look at every program, and then one in so many.
+_ALL_FIRST, _ALL_EVERY = 40, 5
 FLAG = "processor"
 
 
 @dataclass
 class Waits:
-    """Samples of one process: when, and the seconds it had run and waited by then."""
+    """Samples of a machine: when, and the seconds that its processes had run and waited by then.
+
+    `pid` is its kernel; programs are its children. All of them are read while it gets on the
+    network; then those that have run lately, and all every quarter of a second, as many only sleep.
+    """
 
     pid: int
     at: list[float] = field(default_factory=list)
@@ -36,14 +42,40 @@ class Waits:
     waited: list[float] = field(default_factory=list)
     # Wall clock, as the stamps of a repetition are, but one that nobody sets while we look.
     _clock_s: float = field(default_factory=lambda: time.time() - time.monotonic())
+    #: What each process had run and waited when last read; what those had that are gone; who ran.
+    _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _gone: tuple[int, int] = (0, 0)
+    _active: set[int] = field(default_factory=set)
 
     def sample(self) -> None:
-        """Look once; a process that is gone leaves no sample."""
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            ran, waited = Path(f"/proc/{self.pid}/schedstat").read_text().split()[:2]
-            self.at.append(self._clock_s + time.monotonic())
-            self.ran.append(int(ran) / 1e9)
-            self.waited.append(int(waited) / 1e9)
+        """Look once; a machine that is gone leaves no sample."""
+        kernel = _schedstat(self.pid)
+        if kernel is None:
+            return
+        if len(self.at) < _ALL_FIRST or len(self.at) % _ALL_EVERY == 0:
+            self._look_at(_programs(self.pid))
+        else:
+            self._look_at(self._active)
+        self._seen[self.pid] = kernel
+        ran, waited = (sum(values) / 1e9 for values in zip(
+            self._gone, *self._seen.values(), strict=True))
+        self.at.append(self._clock_s + time.monotonic())
+        self.ran.append(ran)
+        self.waited.append(waited)
+
+    def _look_at(self, programs: Iterable[int]) -> None:
+        """Read these programs; one that has ended keeps what it had."""
+        for pid in tuple(programs):
+            now = _schedstat(pid)
+            if now is None:
+                before = self._seen.pop(pid, (0, 0))
+                self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
+                self._active.discard(pid)
+            elif now == self._seen.get(pid):
+                self._active.discard(pid)
+            else:
+                self._seen[pid] = now
+                self._active.add(pid)
 
     async def watch(self) -> None:
         """Sample until cancelled, and once more then."""
@@ -55,14 +87,37 @@ class Waits:
             self.sample()
 
     def shares(self, begin: float, end: float) -> tuple[float, float]:
-        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown."""
+        """Shares of the time from `begin` to `end` that it ran and that it waited; 0 if unknown.
+
+        A kernel that has woken a program and not gone to sleep yet waits beside it, so that both
+        together may come to more than the time there is: what did not run waited, then.
+        """
         first = max(0, bisect.bisect_right(self.at, begin) - 1)
         last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
         lasted = self.at[last] - self.at[first] if last > first else 0.0
         if lasted <= 0:
             return 0.0, 0.0
-        return ((self.ran[last] - self.ran[first]) / lasted,
-                (self.waited[last] - self.waited[first]) / lasted)
+        ran = (self.ran[last] - self.ran[first]) / lasted
+        waited = (self.waited[last] - self.waited[first]) / lasted
+        return ran, min(waited, max(0.0, 1 - ran))
+
+
+def _schedstat(pid: int) -> tuple[int, int] | None:
+    """Nanoseconds that a process has run and waited to run; None if it is gone."""
+    try:
+        ran, waited = (PROC / f"{pid}/schedstat").read_bytes().split()[:2]
+        return int(ran), int(waited)
+    except (OSError, ValueError):
+        return None
+
+
+def _programs(kernel: int) -> list[int]:
+    """The processes of a guest's programs."""
+    try:
+        children = (PROC / f"{kernel}/task/{kernel}/children").read_bytes()
+    except OSError:
+        return []
+    return list(map(int, children.split()))
 
 
 class Used:

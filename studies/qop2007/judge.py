@@ -28,6 +28,7 @@ from studies.qop2007.phases import (
     authentication_time_s,
     components,
     exchange_of,
+    missing,
     table_4,
 )
 from studies.study import Judged, Repetition
@@ -51,8 +52,12 @@ def judge(repetition: Repetition) -> Judged:
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
+    measured = _measured(policy, scenario, seen, earlier, is_proven=not reason)
+    if not reason and measured.authentication_time_s is None:
+        lacking = missing(measured.authentication_components_s, measured.authentication_sum)
+        reason = f"not measured: no {', '.join(lacking)} in the captures"
     return Judged(
-        measured=_measured(policy, scenario, seen, earlier, is_proven=not reason),
+        measured=measured,
         evidence=[CheckRecord(**asdict(check)) for check in checks],
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
@@ -76,7 +81,7 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
                        for each in earlier]
     authentications.append(_authentication(policy, took_place))
     parts = mean_components_s([each.components_s for each in authentications])
-    summed = table_4(policy, roaming=scenario.roams_to is not None)
+    summed = table_4(policy, roaming=scenario.foreign_agent is not None)
     handoff = [PhaseRecord(**asdict(phase)) for phase in phases.handoff(raw, took_place)]
     return Measured(
         schema=SCHEMA,

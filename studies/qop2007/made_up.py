@@ -79,7 +79,7 @@ def _measured(policy: Policy, scenario: Scenario, took_place: list[Phase],
     crossings_share = _SHARED if scenario.network.nodes[scenario.peer].has(STATION) else 1.0
     share = crossings_share * (1 - 0.035 * policy.uses_ipsec - 0.007 * policy.encrypts_air)
     parts = components(took_place, exchange_of(policy))
-    summed = table_4(policy, roaming=scenario.roams_to is not None)
+    summed = table_4(policy, roaming=scenario.foreign_agent is not None)
     stay, moved = ([PhaseRecord(name=phase.name, start_s=phase.start_s, packets=phase.packets,
                                 duration_s=phase.duration_s) for phase in each]
                    for each in (took_place, phases.handoff({"stamps": stamps}, took_place)))

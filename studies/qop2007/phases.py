@@ -60,6 +60,11 @@ def exchange_of(policy: Policy) -> str:
     return keys if keys in EXCHANGES else ""
 
 
-def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float:
-    """The sum of these components, in seconds; one that did not take place counts nothing."""
-    return sum(parts.get(name, 0.0) for name in summed)
+def missing(parts: Mapping[str, float], summed: Sequence[str]) -> list[str]:
+    """The components of a sum that did not take place."""
+    return [name for name in summed if name not in parts]
+
+
+def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float | None:
+    """The sum of these components, in seconds; None where one of them did not take place."""
+    return None if missing(parts, summed) else sum(parts[name] for name in summed)

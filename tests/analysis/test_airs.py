@@ -7,11 +7,13 @@ from collections.abc import Iterable
 import pytest
 
 from analysis import NothingToReport
+from analysis.air import biases
 from analysis.comparison import compare
 from analysis.footnotes import circumstances
-from fabricated import make, results_of
+from fabricated import cells_of, make, results_of
 from measure.record import Record
 from plans import plan_of
+from studies.qop2007.report.run_notes import run_table
 
 
 def of_air(air: str | None, records: Iterable[Record]) -> list[Record]:
@@ -55,3 +57,15 @@ def test_only_the_guest_has_contention() -> None:
     airs = [{medium["air"] for medium in plan.manifest.media.values()} for plan in (guest, host)]
     assert airs == [{"dcf"}, {"queue"}]
     assert guest.digest != host.digest
+
+
+def test_the_bias_of_queues_stands_beside_their_numbers() -> None:
+    """With its size, by the medium of the plan; what stations contend for has none."""
+    host, guest = plan_of(on="host"), plan_of()
+    [said] = biases("queue", host.manifest)
+    assert "was late by 0.52 ms" in said and "14 % at 256" in said
+    assert list(biases("dcf", guest.manifest)) == [] == list(biases("", None))
+    [unknown] = biases("queue", None)
+    assert "was late, and times are too long" in unknown
+    table = run_table(cells_of(*of_air("queue", [make("P1", 1), make("P1", 2)])))
+    assert any("served its stations by queues" in note for note in table.notes)

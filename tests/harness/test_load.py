@@ -115,3 +115,33 @@ def test_a_process_that_is_kept_from_running_is_seen_waiting() -> None:
         for process in busy:
             process.send_signal(signal.SIGKILL)
             process.wait()
+
+
+def test_waiting_of_programs_counts_as_the_machines() -> None:
+    """A kernel that sleeps while its program waits has waited, also once that has ended."""
+    core = str(min(os.sched_getaffinity(0)))
+    loop = f"taskset -c {core} {sys.executable} -c 'while True: pass'"
+    others = [subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
+              for _ in range(2)]
+    machine = subprocess.Popen(["sh", "-c", f"{loop} & echo $!; wait"], stdout=subprocess.PIPE,
+                               text=True)
+    assert machine.stdout is not None
+    program = int(machine.stdout.readline())
+    try:
+        waits = Waits(machine.pid)
+        for _ in range(30):
+            waits.sample()
+            time.sleep(0.05)
+        ran, waited = waits.shares(waits.at[0], waits.at[-1])
+        assert ran < 0.7 and waited > 0.3
+        before = waits.waited[-1]
+        os.kill(program, signal.SIGKILL)
+        time.sleep(0.2)
+        waits._look_at([program])
+        waits.sample()
+        assert waits.waited[-1] >= before
+    finally:
+        for process in (*others, machine):
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        machine.stdout.close()

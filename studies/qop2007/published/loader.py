@@ -81,7 +81,7 @@ def load() -> Published:
 @cache
 def claims() -> tuple[Claim, ...]:
     """The paper's conclusions in order of their numbers."""
-    return tuple(Claim(key, str(row["says"]), str(row["where"]))
+    return tuple(Claim(key, str(row["says"]), str(row["where"]), tuple(row["rests_on"]))
                  for key, row in _yaml("claims.yml").items())
 
 

@@ -13,6 +13,8 @@ from policies import Policy, Weights
 
 Kind = Literal["home", "roaming"]
 KINDS: tuple[Kind, ...] = ("home", "roaming")
+#: The authentication time by another reading of Table 4: with what the visited network negotiates.
+IN_BOTH_NETWORKS = "authentication_time_in_both_networks_s"
 #: What the kinds of scenarios are called in headings, as in the paper.
 KIND_TITLES: Mapping[Kind, str] = {"home": "Non-roaming", "roaming": "Roaming"}
 
@@ -39,11 +41,12 @@ class ScoredPolicy:
 
 @dataclass(frozen=True)
 class Place:
-    """A scenario of the study, at home or roaming."""
+    """A scenario of the study, at home or roaming, with its access points' channels if known."""
 
     id: str
     title: str
     kind: Kind
+    channels: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

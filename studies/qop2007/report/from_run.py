@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from pydantic import ValidationError
 
+from analysis import statistics
 from analysis.cells import Cells, Key, Observation
 from analysis.protection.score import score
 from analysis.results import Results
 from analysis.text import natural
+from measure.manifest import LevelRecord
 from policies import Layers, Policy, Weights, load_weights
 from studies.qop2007 import published
 from studies.qop2007.body import FOREIGN
-from studies.qop2007.report.basis import Basis, Kind, Place, ScoredPolicy
+from studies.qop2007.metrics import AUTHENTICATION
+from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis, Kind, Place, ScoredPolicy
 from studies.qop2007.report.phase_names import components, phases
+
+#: How the names of components end that took place in the visited network.
+_AWAY = "_foreign"
 
 
 def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
@@ -25,8 +32,10 @@ def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
     used = weights or load_weights()
     policies = _policies(results, used)
     observations = dict(cells.observations) | dict(_components(cells))
+    sums = _sums(cells)
+    observations |= dict(_in_both_networks(cells, sums))
     return Basis("measured", policies, tuple(_places(cells)), observations, used,
-                 cells.baseline.levels.get("policy"), _packets(cells), _sums(cells),
+                 cells.baseline.levels.get("policy"), _packets(cells), sums,
                  printed_beside(policies), tuple(_notes(cells.baseline.note, policies)),
                  results.clock)
 
@@ -77,7 +86,15 @@ def _places(cells: Cells) -> Iterator[Place]:
                     if ids[1] == name)
         roams = moved or bool(level and level.content.get("roams_to"))
         kind: Kind = "roaming" if roams else "home"
-        yield Place(name, results.title("scenario", name), kind)
+        yield Place(name, results.title("scenario", name), kind, _channels(level))
+
+
+def _channels(level: LevelRecord | None) -> frozenset[int]:
+    """The channels of a scenario's access points, as the run's manifest has it."""
+    network = level.content.get("network") if level else None
+    nodes = network.get("nodes") if isinstance(network, dict) else None
+    return frozenset(node["channel"] for node in (nodes or {}).values()
+                     if isinstance(node.get("channel"), int))
 
 
 def _components(cells: Cells) -> Iterator[tuple[Key, Observation]]:
@@ -88,6 +105,23 @@ def _components(cells: Cells) -> Iterator[tuple[Key, Observation]]:
             value = cells.value(column, ids, filled=True)
             if isinstance(value, Observation):
                 yield (column, *ids), value
+
+
+def _in_both_networks(cells: Cells, sums: Mapping[tuple[str, str], Sequence[str]],
+                      ) -> Iterator[tuple[Key, Observation]]:
+    """Authentication times with what the visited network negotiates, whatever Table 4 adds up."""
+    away = [name for name in components(cells.results.frame) if name.endswith(_AWAY)]
+    for ids in cells.results.cells:
+        summed = cells.value(AUTHENTICATION.name, ids)
+        further = [cells.value(f"component_{name}_s", ids, filled=True) for name in away
+                   if name not in sums.get((ids[0], ids[1]), ())]
+        parts = [part for part in (summed, *further) if isinstance(part, Observation)]
+        if not isinstance(summed, Observation) or not summed.blocks:
+            continue
+        blocks = {block: sum(part.blocks.get(block, 0.0) for part in parts)
+                  for block in summed.blocks}
+        yield (IN_BOTH_NETWORKS, *ids), replace(
+            summed, estimate=statistics.mean(blocks.values()), blocks=blocks)
 
 
 def _packets(cells: Cells) -> dict[tuple[str, str], tuple[int, int]]:

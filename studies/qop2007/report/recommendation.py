@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.blocks import ask, mean_of
+from analysis.statistics import LEVEL
 from studies.qop2007.metrics import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
 
@@ -58,6 +60,44 @@ def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
     overall = strongest(ciphers, AMONG_GROUPS, floor)
     return {group: candidate.policy.id for group, candidate in chosen.items()} | (
         {ALL: overall.policy.id} if overall else {})
+
+
+def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]]:
+    """In each group, the policies that the rule may recommend, by the costs' intervals.
+
+    The data choose the cheapest, so the intervals of all candidates hold together, at the level
+    that Bonferroni asks for so many. A group is left out where a candidate has no interval.
+    """
+    places = basis.of_kind(kind)
+    metric = OVERHEADS[stream].name
+    members = {group: _candidates(basis, metric, kind, group) for group in GROUPS}
+    each = 1 - (1 - LEVEL) / max(1, sum(map(len, members.values())))
+    rate = basis.over(STREAMS[stream].name, basis.baseline or "", places)
+    floor = NO_COST * rate.estimate.mean if rate else 0.0
+    possible = {}
+    for group, candidates in members.items():
+        known = [(candidate, estimate.low, estimate.high) for candidate in candidates
+                 if (estimate := ask(basis.observations, [
+                     (metric, candidate.policy.id, place.id)
+                     for place in basis.measured_places(metric, places)], mean_of, each))
+                 and estimate.low is not None and estimate.high is not None]
+        if candidates and len(known) == len(candidates):
+            possible[group] = tuple(candidate.policy.id for candidate, low, _ in known
+                                    if _may_be_chosen(candidate, low, known, floor))
+    return possible
+
+
+def _may_be_chosen(candidate: Candidate, low: float,
+                   known: Sequence[tuple[Candidate, float, float]], floor: float) -> bool:
+    """Whether it may be affordable, and whether each stronger one may be too dear."""
+    others = [(other, at_least, at_most) for other, at_least, at_most in known
+              if other is not candidate]
+    dearest = max(WITHIN_GROUP * min((at_most for *_, at_most in others), default=low), floor)
+    if low > dearest:
+        return False
+    cheapest = min(at_least for _, at_least, _ in known)
+    return all(at_most > max(WITHIN_GROUP * cheapest, floor) for other, _, at_most in others
+               if (other.sigma, -other.cost) > (candidate.sigma, -candidate.cost))
 
 
 def strongest(candidates: Sequence[Candidate], factor: float, floor: float) -> Candidate | None:

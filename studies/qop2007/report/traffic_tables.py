@@ -9,9 +9,9 @@ from analysis.numbers import exact, observed
 from analysis.table import Column, Entry, Table
 from studies.qop2007 import published as paper
 from studies.qop2007.metrics import OVERHEADS, STREAMS
-from studies.qop2007.report.basis import KINDS, Basis, ScoredPolicy
+from studies.qop2007.report.basis import KIND_TITLES, KINDS, Basis, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY, SIGMA, about, place_columns, sections
-from studies.qop2007.report.recommendation import ALL, by_overhead
+from studies.qop2007.report.recommendation import ALL, by_overhead, could_be
 
 _PAPER_PLACES = ("N1", "N2", "N3", "R1", "R2")
 _RULE = ("Recommended by the paper's rule: in each group (recommended) and of all (best) the "
@@ -59,11 +59,23 @@ def _overhead(basis: Basis, stream: str, key: str, title: str) -> Table:
         notes = ["There is no policy without security in this run to compare with."]
     elif basis.published:
         notes.append(_N2)
+    notes.extend(_unsettled(basis, stream))
     return Table(key, f"{title}: {stream.upper()} cryptographic overhead",
                  _columns(basis, OVERHEADS[stream]),
                  tuple(_rows(basis, policies, stream, is_overhead=True)),
                  f"Goodput under {basis.baseline or 'the baseline'} minus goodput under the "
                  "policy, in the same scenario and block.", tuple(notes), sections(policies))
+
+
+def _unsettled(basis: Basis, stream: str) -> Iterator[str]:
+    """Which recommendations the intervals leave open."""
+    for kind in KINDS:
+        chosen = by_overhead(basis, stream, kind)
+        open_ = [f"{group}: {', '.join(names)}" for group, names in
+                 could_be(basis, stream, kind).items() if set(names) != {chosen.get(group)}]
+        if open_:
+            yield (f"{KIND_TITLES[kind]}, the recommendation may be any of these, if costs are "
+                   f"anywhere in 95 % intervals that hold together: {'; '.join(open_)}.")
 
 
 def _throughput(basis: Basis, stream: str, key: str, title: str) -> Table:

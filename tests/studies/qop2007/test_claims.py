@@ -16,13 +16,15 @@ from analysis.statistics import Estimate
 from fabricated import cells_of, make, paper_run
 from studies.qop2007 import published
 from studies.qop2007.report import claims
-from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.basis import IN_BOTH_NETWORKS, KINDS, Basis, Place
 from studies.qop2007.report.claims.judge import FINDINGS, QUESTIONS
 from studies.qop2007.report.claims.questions import TIME
 from studies.qop2007.report.claims.reasons import REASONS
 from studies.qop2007.report.claims.traffic import TCP
 from studies.qop2007.report.from_paper import from_paper
 from studies.qop2007.report.from_run import from_run
+from studies.qop2007.report.recommendation import by_overhead, could_be
+from studies.qop2007.report.traffic_tables import table_5
 
 PRINTED = from_paper()
 HOME, ROAMING = ("N1", "N2", "N3"), ("R1", "R2")
@@ -129,6 +131,56 @@ def test_the_figure_is_the_answer_that_decides() -> None:
     found = settle(published.claims()[0], [yes, lower, low], [], "because")
     assert (found.verdict, found.why) == ("refuted", "because")
     assert found.figure.startswith("surely less") and len(found.evidence) == 3
+
+
+def test_a_verdict_says_what_it_rests_on_and_other_readings() -> None:
+    """Whatever the verdict; Q3, Q5, Q6 with the visited network's part, Q13 by channels."""
+    base = world(noise=0.0005, packets=COUNTED)
+    apart = Place("R1c6", "R1, channels 1 and 6", "roaming", frozenset({1, 6}))
+    found = dict(base.observations)
+    for (metric, policy, scenario), seen in base.observations.items():
+        if metric == TIME:  # 3 s more than Table 4 adds up, wherever somebody roams
+            found[IN_BOTH_NETWORKS, policy, scenario] = plus(seen, 3.0 * (scenario in ROAMING))
+        if metric == "tcp_goodput_bps" and scenario == "R1":
+            found[metric, policy, "R1c6"] = Observation(
+                seen.estimate, {block: 2 * value for block, value in seen.blocks.items()})
+    whole = replace(base, observations=found, places=(*base.places, apart))
+    verdicts = judged(whole)
+    assert all(one.rests_on for one in verdicts.values())
+    assert verdicts["Q13"].rests_on == ("channel plan", "medium arithmetic")
+    assert [name for name, one in verdicts.items() if one.otherwise] == ["Q3", "Q5", "Q6", "Q13"]
+    assert verdicts["Q5"].verdict == "confirmed"
+    assert verdicts["Q5"].otherwise[0].startswith(
+        "With all that the visited network negotiates: refuted")
+    assert ": refuted; all policies, N2 / R1c6, access points on channels of their own: " \
+        in verdicts["Q13"].otherwise[0]
+    # A scenario that is not the paper's changes no verdict of the paper's.
+    assert {name: one.verdict for name, one in verdicts.items()} == \
+        {name: one.verdict for name, one in judged(base).items()}
+    table = claims.table(list(verdicts.values()))
+    assert [column.title for column in table.columns][-2:] == ["Rests on", "Read otherwise"]
+    assert [column.title for column in claims.table(list(judged(base).values())).columns][-1] == \
+        "Rests on"
+
+
+def plus(seen: Observation, more: float) -> Observation:
+    blocks = {block: value + more for block, value in seen.blocks.items()}
+    return replace(seen, estimate=statistics.mean(blocks.values()), blocks=blocks)
+
+
+def test_recommendations_say_whether_the_intervals_settle_them() -> None:
+    """Sure measurements leave the choice itself; noisy ones others, with the choice among them."""
+    sure, vague = world(noise=0.0005), world(noise=0.1, blocks=3)
+    for basis in (sure, vague):
+        for kind in KINDS:
+            chosen = by_overhead(basis, "tcp", kind)
+            for group, names in could_be(basis, "tcp", kind).items():
+                assert chosen[group] in names
+                assert len(names) == 1 or basis is vague
+    assert any(len(names) > 1 for names in could_be(vague, "tcp", "home").values())
+    assert could_be(PRINTED, "tcp", "home") == {}
+    assert not any("may be any" in note for note in table_5(sure).notes)
+    assert any("may be any of these" in note for note in table_5(vague).notes)
 
 
 def test_counts_of_packets_decide_without_an_interval() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import recompute
 from measure import dissect
 from measure.errors import MeasureError
 from recorded import (
@@ -27,7 +28,7 @@ from recorded import (
     raw,
 )
 from studies.qop2007 import judge
-from studies.qop2007.body import Measured, StreamRecord
+from studies.qop2007.body import FOREIGN, Measured, StreamRecord
 from studies.qop2007.phases import table_4
 from studies.study import Judged
 
@@ -189,6 +190,37 @@ def test_recordings_are_judged_whole(recording: str) -> None:
     assert ("foreign_registration" in made.raw) == (recording in AWAY)
     assert "iperf_tcp" not in made.raw
     assert all(check.ok for check in made.evidence)
+    _same_by_other_code(recording, body)
+
+
+def _same_by_other_code(recording: str, body: Measured) -> None:
+    """Each negotiation, at home and away, has the packets and seconds that other code finds."""
+    names = {"dot1x": "eapol", "four_way_handshake": "eapol", "registration": "registration",
+             "ike": "ike"}
+    theirs = {}
+    for phase in body.phases:
+        name = phase.name.removeprefix(FOREIGN)
+        if name in names:
+            theirs[FOREIGN * (name != phase.name) + names[name]] = phase
+    ours = recompute.negotiations(path(recording, "auth-mn"),
+                                  raw(recording)["stamps"].get("handoff", float("inf")))
+    assert ours.keys() == theirs.keys()
+    for name, (seconds, count) in ours.items():
+        assert count == theirs[name].packets
+        assert seconds == pytest.approx(theirs[name].duration_s, rel=1e-3)
+
+
+def test_a_phase_that_was_not_seen_is_not_counted_as_zero(
+        copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proven or not: without one of its components there is no authentication time."""
+    assert judged("P7", copied).status == "ok"
+    every = judge._phases
+    monkeypatch.setattr(judge, "_phases", lambda seen: [
+        phase for phase in every(seen) if phase.name != "dot1x"])
+    made = judged("P7", copied)
+    assert all(check.ok for check in made.evidence)
+    assert (made.status, made.reason) == ("failed", "not measured: no eap_home in the captures")
+    assert body_of(made).authentication_time_s is None
 
 
 def test_static_policy_with_another_key_fails() -> None:

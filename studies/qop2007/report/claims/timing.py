@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from analysis.blocks import mean_of
-from analysis.claims.finding import MORE, TIMES, Band, Finding, Question, about
+from analysis.claims.extremes import Extreme
+from analysis.claims.finding import MORE, TIMES, Asks, Band, Finding, Question, about
 from analysis.statistics import Estimate
-from studies.qop2007.report.basis import KINDS, Basis
+from studies.qop2007.report.basis import KINDS, Basis, Kind
 from studies.qop2007.report.claims.questions import (
     MILLISECONDS,
     PACKETS,
@@ -40,16 +42,15 @@ def q2(basis: Basis) -> list[Question]:
     return [more(basis, TIME, ["P3"], ["P5"], kind, MILLISECONDS) for kind in KINDS]
 
 
-def q3(basis: Basis) -> list[Question]:
+def q3(basis: Basis, time: str = TIME) -> list[Question]:
     """Every policy is slower roaming than at home."""
-    return list(_roaming_less_home(basis))
+    return list(_roaming_less_home(basis, time))
 
 
-def _roaming_less_home(basis: Basis) -> Iterator[Question]:
-
+def _roaming_less_home(basis: Basis, time: str) -> Iterator[Question]:
     for policy in papers(basis):
-        away = cells(basis, TIME, [policy.id], basis.of_kind("roaming"))
-        home = cells(basis, TIME, [policy.id], basis.of_kind("home"))
+        away = cells(basis, time, [policy.id], basis.of_kind("roaming"))
+        home = cells(basis, time, [policy.id], basis.of_kind("home"))
         yield Question(f"{policy.id}, roaming less non-roaming", [*away, *home], MORE, MILLISECONDS,
                        halves(len(away)))
 
@@ -60,16 +61,16 @@ def q4(basis: Basis) -> list[Question]:
             for slow, fast in (("P6", "P3"), ("P8", "P4")) for kind in KINDS]
 
 
-def q5(basis: Basis) -> list[Question]:
+def q5(basis: Basis, time: str = TIME) -> list[Question]:
     """P12 takes about 7 and 3 times as long as P5."""
-    return [times(basis, TIME, ["P12"], ["P5"], "home", about(7), TIMES),
-            times(basis, TIME, ["P12"], ["P5"], "roaming", about(3), TIMES)]
+    return [times(basis, time, ["P12"], ["P5"], "home", about(7), TIMES),
+            times(basis, time, ["P12"], ["P5"], "roaming", about(3), TIMES)]
 
 
-def q6(basis: Basis) -> list[Question]:
+def q6(basis: Basis, time: str = TIME) -> list[Question]:
     """The high group takes longer than the middle group, up to twice as long."""
     high, middle = group(basis, "high"), group(basis, "middle")
-    return [times(basis, TIME, high, middle, kind, Band(1.0, 2.0), TIMES) for kind in KINDS]
+    return [times(basis, time, high, middle, kind, Band(1.0, 2.0), TIMES) for kind in KINDS]
 
 
 def q7(basis: Basis) -> list[Finding]:
@@ -90,16 +91,21 @@ def q7(basis: Basis) -> list[Finding]:
     return findings
 
 
-def q16(basis: Basis) -> list[Question]:
+def q16(basis: Basis) -> list[Asks]:
     """The shortest time of a policy is 0.11 s, the longest 6.28 s."""
     means = {(scored.id, kind): mean.estimate.mean for scored in papers(basis) for kind in KINDS
              if (mean := basis.over(TIME, scored.id, basis.of_kind(kind))) is not None}
     if not means:
         return [Question("authentication times", [(TIME, "?", "?")], about(0.11), MILLISECONDS,
                          mean_of)]
-    ends = (("shortest", min(means, key=lambda key: means[key]), 0.11),
-            ("longest", max(means, key=lambda key: means[key]), 6.28))
-    return [Question(f"{word}: {policy}, {kind_words(kind)}",
-                     cells(basis, TIME, [policy], basis.of_kind(kind)), about(claimed),
-                     MILLISECONDS, mean_of)
-            for word, (policy, kind), claimed in ends]
+    return [_end(basis, means, "smallest", 0.11), _end(basis, means, "largest", 6.28)]
+
+
+def _end(basis: Basis, means: Mapping[tuple[str, Kind], float],
+         pick: Literal["smallest", "largest"], claimed: float) -> Extreme:
+    policy, kind = (min if pick == "smallest" else max)(means, key=lambda key: means[key])
+    word = "shortest" if pick == "smallest" else "longest"
+    return Extreme(f"{word}: {policy}, {kind_words(kind)}",
+                   [Question(f"{name}, {kind_words(where)}",
+                             cells(basis, TIME, [name], basis.of_kind(where)), about(claimed),
+                             MILLISECONDS, mean_of) for name, where in means], pick)

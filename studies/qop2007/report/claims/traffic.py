@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.claims.finding import ABOUT, MORE, PERCENT, TIMES, Band, Question, about
+from analysis.claims.extremes import Extreme, Spread
+from analysis.claims.finding import ABOUT, MORE, PERCENT, TIMES, Asks, Band, Question, about
 from analysis.statistics import Sample
 from studies.qop2007.metrics import OVERHEADS, STREAMS, TCP_OVERHEAD, UDP_OVERHEAD
 from studies.qop2007.report.basis import Basis, Kind, Place
@@ -64,43 +66,64 @@ def q11(basis: Basis) -> list[Question]:
                      halves(len(tcp)))]
 
 
-def q12(basis: Basis) -> list[Question]:
+def q12(basis: Basis) -> list[Asks]:
     """The best throughput exceeds the worst of a scenario by so much of the worst."""
-    questions = []
-    for stream, kind, low, high in _SPREADS:
-        metric, band = STREAMS[stream].name, Band(low - _POINT, high + _POINT)
-        for place in basis.of_kind(kind):
-            means = {policy.id: seen.estimate.mean for policy in papers(basis)
-                     if (seen := basis.find(metric, policy.id, place.id)) is not None}
-            best, worst = (pick(means, key=lambda key: means[key]) if means else "?"
-                           for pick in (max, min))
-            questions.append(_spread(metric, place, (best, worst), band))
-    return questions
+    return [_spread(basis, STREAMS[stream].name, place, Band(low - _POINT, high + _POINT))
+            for stream, kind, low, high in _SPREADS for place in basis.of_kind(kind)]
 
 
-def _spread(metric: str, place: Place, ends: tuple[str, str], band: Band) -> Question:
-    best, worst = ends
+def _spread(basis: Basis, metric: str, place: Place, band: Band) -> Spread:
+    means = {policy.id: seen.estimate.mean for policy in papers(basis)
+             if (seen := basis.find(metric, policy.id, place.id)) is not None}
+    best, worst = (pick(means, key=lambda key: means[key]) if means else "?"
+                   for pick in (max, min))
     stream = metric.partition("_")[0].upper()
-
-    def excess(means: Sample) -> Any:
-        return means[..., 0] / means[..., 1] - 1
-
-    return Question(f"{stream} in {place.id}, {best} over {worst}",
-                    [(metric, best, place.id), (metric, worst, place.id)], band, PERCENT, excess)
+    return Spread(f"{stream} in {place.id}, {best} over {worst}",
+                  [(metric, policy, place.id) for policy in means], band, PERCENT)
 
 
-def q13(basis: Basis) -> list[Question]:
+def q13(basis: Basis) -> list[Asks]:
     """The fastest scenario at home has about twice the TCP throughput of those that roam."""
+    return [_fastest(basis, basis.of_kind("roaming"))]
+
+
+def on_several_channels(basis: Basis, whole: Basis) -> list[Asks]:
+    """Q13 where access points have channels of their own, with the policies measured there.
+
+    `whole` has scenarios that are not the paper's, too. Nothing, where none is of that kind.
+    """
     metric = STREAMS["tcp"].name
-    policies = [scored.id for scored in papers(basis)]
-    totals = {place.id: basis.mean(metric, policy, [place]) for policy in policies[:1]
-              for place in basis.of_kind("home")}
-    known = {name: value for name, value in totals.items() if value is not None}
-    best = max(known, key=lambda name: known[name], default="?")
-    return [Question(f"all policies, {best} / roaming",
-                     [(metric, policy, best) for policy in policies] or [(metric, "?", best)],
-                     about(2), TIMES,
-                     below=cells(basis, metric, policies or ["?"], basis.of_kind("roaming")))]
+    apart = [place for place in whole.measured_places(metric, whole.of_kind("roaming"))
+             if len(place.channels) > 1]
+    return [_fastest(basis, apart)] if apart else []
+
+
+def _fastest(basis: Basis, roaming: Sequence[Place]) -> Extreme:
+    """How many times as fast the fastest scenario at home is, with the policies roaming there."""
+    metric = STREAMS["tcp"].name
+    home, away = (basis.measured_places(metric, places)
+                  for places in (basis.of_kind("home"), roaming))
+    policies = [scored.id for scored in papers(basis)
+                if all(basis.find(metric, scored.id, place.id) for place in away)] or ["?"]
+    below = cells(basis, metric, policies, away)
+    among = [Question(place.id, cells(basis, metric, policies, [place]), about(2), TIMES,
+                      below=below) for place in home] \
+        or [Question("?", [(metric, "?", "?")], about(2), TIMES, below=below)]
+    means = {place.id: sum(seen.estimate.mean for policy in policies
+                           if (seen := basis.find(metric, policy, place.id))) for place in home}
+    best = max(means, key=lambda name: means[name], default="?")
+    who = "all policies" if len(policies) > 1 else policies[0]
+    where = " ".join(place.id for place in away) or "roaming"
+    return Extreme(f"{who}, {best} / {where}{_air(away)}", among, "largest")
+
+
+def _air(places: Sequence[Place]) -> str:
+    """What the channels of some places make of the air, where they are known."""
+    plans = {len(place.channels) > 1 for place in places if place.channels}
+    if len(plans) != 1:
+        return ""
+    return ", access points on channels of their own" if plans.pop() \
+        else ", access points on one channel"
 
 
 def q14(basis: Basis) -> list[Question]:

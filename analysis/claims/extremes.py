@@ -1,0 +1,80 @@
+"""Questions about extremes that the data pick: intervals hold whichever cell turns out to be it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.blocks import Observations, common_blocks
+from analysis.cells import Key
+from analysis.claims.finding import Band, Question, Unit
+from analysis.statistics import Estimate, spread
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The largest or smallest answer to several questions of one band and unit.
+
+    Its interval reaches from the extreme of all lower ends to that of all upper ends, each at the
+    level that Bonferroni asks for so many: they hold together, and so does the extreme's.
+    """
+
+    label: str
+    among: Sequence[Question]
+    pick: Literal["largest", "smallest"]
+    below: Sequence[Key] = ()
+
+    @property
+    def cells(self) -> tuple[Key, ...]:
+        """Those of all questions, each once."""
+        return tuple(dict.fromkeys(key for question in self.among
+                                   for key in (*question.cells, *question.below)))
+
+    @property
+    def band(self) -> Band:
+        """Where the claim says that it lies."""
+        return self.among[0].band
+
+    @property
+    def unit(self) -> Unit:
+        """Its numbers' unit."""
+        return self.among[0].unit
+
+    def answer(self, observations: Observations, level: float) -> Estimate | None:
+        """The estimate with an interval of that level; None where a cell has no number."""
+        each = 1 - (1 - level) / len(self.among)
+        answers = [question.answer(observations, each) for question in self.among]
+        known = [answer for answer in answers if answer is not None]
+        if len(known) < len(answers):
+            return None
+        pick = max if self.pick == "largest" else min
+        lows = [answer.low for answer in known if answer.low is not None]
+        highs = [answer.high for answer in known if answer.high is not None]
+        bounded = len(lows) == len(highs) == len(known)
+        return Estimate(pick(answer.mean for answer in known), pick(lows) if bounded else None,
+                        pick(highs) if bounded else None, min(answer.n for answer in known))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """By which share the largest of some cells' means exceeds the smallest."""
+
+    label: str
+    cells: Sequence[Key]
+    band: Band
+    unit: Unit
+    below: Sequence[Key] = ()
+
+    def answer(self, observations: Observations, level: float) -> Estimate | None:
+        """The estimate with an interval of that level; None where a cell has no number above 0."""
+        asked = [observations[key] for key in self.cells if key in observations]
+        if len(asked) < max(2, len(self.cells)):
+            return None
+        blocks = common_blocks(asked)
+        means = [observation.estimate.mean for observation in asked]
+        if min(means) <= 0:
+            return None
+        if len(blocks) < 2 or blocks.min() <= 0:
+            return Estimate(max(means) / min(means) - 1, None, None, len(blocks))
+        return spread(blocks, level)
