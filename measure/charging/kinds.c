@@ -19,7 +19,7 @@ extern long syscall(long, ...);
 #define PUBLIC_KEY 1L
 #define NOBODYS 4L
 
-/* The harness' own tools on a node say so in their environment; whoever they start inherits it. */
+/* The harness' own tools on a node say so in their environment; programs that they start have it. */
 __attribute__((constructor)) static void begin(void)
 {
     if (getenv("QOP_WORK"))
