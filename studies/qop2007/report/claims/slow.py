@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from studies.qop2007.metrics import AUTHENTICATION
 from studies.qop2007.report.basis import Basis, Kind, Place
@@ -36,5 +36,5 @@ def _times(basis: Basis) -> Iterator[str]:
         yield f"{policy} {kind} {here_s:.2f}, {printed_s:.2f}{by_phase}"
 
 
-def _mean_s(basis: Basis, metric: str, policy: str, places: tuple[Place, ...]) -> float | None:
+def _mean_s(basis: Basis, metric: str, policy: str, places: Sequence[Place]) -> float | None:
     return basis.mean(metric, policy, places) if places else None
