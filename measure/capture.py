@@ -97,7 +97,7 @@ class Capture:
                 "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
         argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
-        argv = testbed.command(point.node, argv) if point.node else \
+        argv = testbed.tool(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
                               stop_signal=signal.SIGINT, data=file)

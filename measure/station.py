@@ -137,7 +137,7 @@ class MeasuredStation:
     def ping(self, address: str, seconds: int) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""
         argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]
-        done = subprocess.run(self.testbed.command(self.name, argv), capture_output=True,
+        done = subprocess.run(self.testbed.tool(self.name, argv), capture_output=True,
                               timeout=seconds + 10, check=False)
         return done.returncode == 0
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import clock, kernel, shell, workload
+from measure import clock, kernel, processors, shell, workload
 from measure.errors import MeasureError
 from measure.services.starting import Starter
 from measure.session import Files, Inbox, Lines, RepetitionSession, say
@@ -47,6 +47,7 @@ class Worker:
         self._workload_class = workload.load(self.job["inside"])
         self._workload: Workload | None = None
         self._stack = ExitStack()
+        self._slowed: dict[str, str] = {}
 
     def serve(self) -> None:
         """Build, announce, and serve commands until `stop` or the end of input."""
@@ -94,8 +95,14 @@ class Worker:
                     self.job.get("secrets", {}), frozenset(self.job.get("withhold", ())), mount,
                     self.logs, clock=self.clock, devices=self.job.get("devices", {}),
                     fault=self.job.get("fault", ""))
+        slowed = site.devices if self.clock == "processor" else {}
+        if slowed:
+            library = str(processors.preload(self.job["kinds_library"], mount))
+            self.testbed.preloaded = dict.fromkeys(slowed, library)
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
+        # Not before: services start within deadlines that are this machine's.
+        self._slowed = processors.give(self.testbed, slowed)
         self._workload = made
         return {"event": "configured"}
 
@@ -115,7 +122,7 @@ class Worker:
         using = kernel.processor_seconds()
         raw = {**session.raw, "elapsed_s": time.monotonic() - started,
                "clock_step_s": clock.offset_s() - set_to,
-               "processor_clock": kernel.processor_clock(),
+               "processor_clock": {**kernel.processor_clock(), **self._slowed},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": {"stage": failure.stage, "reason": failure.reason} if failure else None}
         (out / "raw.json").write_text(json.dumps(raw))

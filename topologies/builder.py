@@ -57,6 +57,8 @@ class Testbed:
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
+        #: A library that programs of a node load first, by the node.
+        self.preloaded: dict[str, str] = {}
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -80,11 +82,21 @@ class Testbed:
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """`argv` as it must be started to run on a node and to die with this process."""
-        return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid), *argv]
+        library = self.preloaded.get(name)
+        return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(self.node(name).pid),
+                *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
+
+    def tool(self, name: str, argv: Sequence[str]) -> list[str]:
+        """The same for a program of ours: what it computes is nobody's, however slow the node."""
+        argv = ["mnexec", "-a", str(self.node(name).pid), *argv]
+        if library := self.preloaded.get(name):
+            # Before it enters the node: starting it is not the node's work, either.
+            argv = ["env", f"LD_PRELOAD={library}", "QOP_WORK=nobody", *argv]
+        return ["setpriv", "--pdeathsig", "KILL", *argv]
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
-        """Run a short command on a node; its standard output. Raises CalledProcessError."""
-        done = subprocess.run(self.command(name, argv), capture_output=True, text=True,
+        """Run a short command of ours on a node; its standard output. Raises CalledProcessError."""
+        done = subprocess.run(self.tool(name, argv), capture_output=True, text=True,
                               timeout=timeout_s, check=True)
         return done.stdout
 

@@ -10,6 +10,10 @@ from typing import Any, ClassVar
 
 #: Kinds of work that a whole processor is slower or faster at; the only ones that take a `factor`.
 KINDS = ("public-key", "cipher", "hash", "system-call", "other")
+#: What the processor clock tells apart, and the operation that stands for all work of a kind where
+#: a device has no `factor` for it: the machine that emulates times the same one of its own.
+STANDS_FOR = {"other": "sha256-in-c", "public-key": "rsa-1024-private", "cipher": "aes-128-in-c",
+              "hash": "sha256-in-c"}
 
 
 class Strict:
@@ -47,3 +51,8 @@ class Device(Strict):
     def is_neutral(self) -> bool:
         """Whether it is the emulating machine as it is: such a device fits every clock."""
         return self.processors == 1 and all(work.factor == 1 for work in self.work.values())
+
+    def unsaid(self) -> list[str]:
+        """Kinds of work whose speed the processor clock cannot learn from it."""
+        return [kind for kind, operation in STANDS_FOR.items()
+                if not ((kind in self.work and self.work[kind].factor) or operation in self.work)]

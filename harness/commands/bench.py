@@ -15,6 +15,7 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "medium": ("harness.selftest.medium_bench", ("runs",)),
     "report": ("harness.commands.report_bench", ("records",)),
     "paper": ("harness.selftest.paper_bench", ()),
+    "clock": ("harness.selftest.clock_bench", ("runs", "out")),
     "cluster": ("harness.selftest.cluster_bench", ("runs",)),
     "faults": ("harness.selftest.faults_bench", ("faults", "seed", "study")),
     "proof": ("harness.selftest.proof_bench", ("out",))}
@@ -33,17 +34,19 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
 @click.option("--study", default=studies.DEFAULT, show_default=True,
               type=click.Choice(studies.names()), help="Whose runs to disturb (with `faults`).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Where to keep what was measured (with `proof`); default: results/proof.")
+              help="Where to keep what was measured (with `clock` and `proof`); default: "
+              "results/clock and results/proof.")
 def command(what: str, cold: bool, **options: Any) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
     With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
     time and memory that the report of a large study takes, whose records are made up. With
     `paper`, a tenth of the default study's profile of that name in virtual time, and what that
-    says of all of it. With
+    says of all of it. With `clock`, the processor clock beside real time, and alone, beside guests
+    and beside other programs (goes on where it was interrupted). With
     `cluster`, one plan with one worker and with two. With `faults`, kill, hang, fill and damage
     whatever a run depends on, and count what it loses. With `proof`, every negative control against
-    every check of the evidence; what is there already is not measured again. (The last four take
+    every check of the evidence; what is there already is not measured again. (The last five take
     minutes each.)
 
     Medians with ranges. They hold for this machine at this moment; compare within one call.

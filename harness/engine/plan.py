@@ -190,7 +190,7 @@ def devices(spec: TestbedSpec) -> dict[str, Any]:
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
                   if node.device is not None}
     return of_network | {node: loader.to_json(loader.load_device(name))
-                         for node, name in spec.devices.items()}
+                         for node, name in spec.devices.items() if node in spec.network.nodes}
 
 
 def _level_record(level: Level) -> LevelRecord:

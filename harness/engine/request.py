@@ -243,6 +243,15 @@ def _check_clock(made: Plan) -> None:
 
 def _check_devices(made: Plan) -> None:
     """Refuse devices where nothing would compute as slowly as they say."""
+    specs = [testbed.spec for testbed in made.testbeds.values()]
+    nodes = [node for spec in specs for node in spec.network.nodes]
+    for node in (node for spec in specs for node in spec.devices):
+        if node not in nodes:
+            raise UserError(f"{node}: no such node to compute on a device; choose from "
+                            f"{', '.join(dict.fromkeys(nodes))}")
+    if made.settings.clock == "processor":
+        _check_processors(made)
+        return
     if made.settings.clock in made.study.devices_by:
         return
     for testbed in made.testbeds.values():
@@ -252,6 +261,20 @@ def _check_devices(made: Plan) -> None:
                                 f"{made.settings.clock} clock; leave it out, or measure with "
                                 f"--clock {' or '.join(made.study.devices_by)}, where programs "
                                 "that charge their work do")
+
+
+def _check_processors(made: Plan) -> None:
+    """Refuse devices that the processor clock cannot give a node."""
+    for testbed in made.testbeds.values():
+        for node, document in devices(testbed.spec).items():
+            device = from_json(Device, document)
+            if unsaid := device.unsaid():
+                raise UserError(f"{node}: device {device.name} says nothing of {unsaid[0]} work, "
+                                "which the processor clock needs; choose another, or add it with "
+                                "its source")
+            if device.processors != 1:
+                raise UserError(f"{node}: device {device.name} has {device.processors} processors, "
+                                "and a node of the processor clock one; choose another")
 
 
 def _check_cells(study: Study, cells: Sequence[Cell]) -> None:

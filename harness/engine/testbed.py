@@ -19,7 +19,10 @@ from harness.engine import variants
 from harness.engine.machine import Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
+from measure.charging import library
+from measure.errors import MeasureError
 from policies import Policy
+from studies.study import TestbedSpec
 from topologies import loader
 
 READY_S = 60.0
@@ -194,6 +197,7 @@ class TestbedClient:
             "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": devices(spec),
+            "kinds_library": _kinds_library(plan, spec),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "secrets": made, "withhold": list(fault.withhold) if fault else [],
@@ -243,6 +247,16 @@ class TestbedClient:
         if said["event"] not in (event, other):
             raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
         return said
+
+
+def _kinds_library(plan: Plan, spec: TestbedSpec) -> str:
+    """What programs on slow devices load first; "" without a compiler, which the worker says."""
+    if plan.settings.clock != "processor" or not devices(spec):
+        return ""
+    try:
+        return library.encoded(library.KINDS)
+    except MeasureError:
+        return ""
 
 
 def _spare_s() -> float:

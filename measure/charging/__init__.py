@@ -1,1 +1,1 @@
-"""Charges unmodified daemons for their public-key work, as a device says, in virtual time."""
+"""Libraries preloaded into unmodified daemons: their public-key work as a device does it."""

@@ -1,4 +1,4 @@
-"""Builds the library that charges daemons, outside the machine, which has no compiler."""
+"""Builds what is preloaded into daemons, outside the machine, which has no compiler."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from pathlib import Path
 
 from measure.errors import MeasureError
 
-SOURCE = Path(__file__).with_name("charge.c")
+#: What charges for signatures, in virtual time; what says which work is of which kind.
+CHARGE, KINDS = (Path(__file__).with_name(f"{name}.c") for name in ("charge", "kinds"))
 # Against no library: a machine's C library may be older than the one here.
 _ARGV = ("cc", "-shared", "-fPIC", "-O2", "-nostdlib", "-fno-stack-protector", "-s",
          "-Wall", "-Wextra", "-Werror")
 
 
 @functools.cache
-def encoded() -> str:
-    """The compiled library in base 64, to be sent into a machine. Raises MeasureError."""
+def encoded(source: Path = CHARGE) -> str:
+    """A compiled library in base 64, to be sent into a machine. Raises MeasureError."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "charge.so"
         try:
-            done = subprocess.run([*_ARGV, "-o", str(library), str(SOURCE)], capture_output=True,
+            done = subprocess.run([*_ARGV, "-o", str(library), str(source)], capture_output=True,
                                   text=True, check=False)
         except FileNotFoundError:
             raise MeasureError("testbed", "there is no C compiler") from None
         if done.returncode:
-            raise MeasureError("testbed", f"cc cannot compile {SOURCE.name}: "
+            raise MeasureError("testbed", f"cc cannot compile {source.name}: "
                                f"{(done.stderr.strip().splitlines() or ['no word'])[-1]}")
         return base64.b64encode(library.read_bytes()).decode("ascii")

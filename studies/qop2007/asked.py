@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from studies import study
 from studies.mobile import NO_MEDIUM
-from topologies.loader import medium_names
+from topologies.loader import TopologyError, load_device, medium_names
 
 #: What captures of streams keep of the expected packets: 1 in so many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
@@ -21,6 +21,27 @@ def _timeable(size: int) -> int:
     if not least <= size <= most:
         raise ValueError("give between 50k and 10G")
     return size
+
+
+def by_node(text: str) -> dict[str, str]:
+    """The devices in `NODE=DEVICE,NODE=DEVICE`, by node. Raises ValueError."""
+    pairs = [part.partition("=") for part in text.split(",") if part]
+    for node, _, device in pairs:
+        if not node or not device:
+            raise ValueError("give NODE=DEVICE, such as a2=strongarm-206")
+    nodes = [node for node, _, _ in pairs]
+    if len(set(nodes)) < len(nodes):
+        raise ValueError("a node has one device; give each node once")
+    return {node: device for node, _, device in pairs}
+
+
+def _devices(text: str) -> str:
+    try:
+        for device in by_node(text).values():
+            load_device(device)
+    except TopologyError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 class Asked(study.Asked):
@@ -44,15 +65,20 @@ class Asked(study.Asked):
         "event", json_schema_extra={"option": "--detection"},
         description="How a mobile node notices that it has moved: from its supplicant, or by the "
         "next agent advertisement.")
+    devices: Annotated[str, AfterValidator(_devices)] = Field(
+        "", json_schema_extra={"option": "--device"},
+        description="Devices that nodes compute on, as NODE=DEVICE,NODE=DEVICE, with "
+        "--clock processor; a DEVICE is a name or a .yml file.")
     stream_captures: Literal["whole", "sampled"] = Field(
         "whole", json_schema_extra={"option": "--stream-captures"},
         description="Whether captures of streams keep all packets, or 1 in 16 of the expected ones "
         "and all unexpected ones.")
 
     def kept(self) -> dict[str, Any]:
-        """A medium of the user's by its own name: its file's path is of this machine only.
+        """The user's medium and devices by their own names: paths are of this machine only.
 
-        That it authenticates once is not said: so plans of before, when there was no choice, go on.
+        What is as it was when there was no choice (one authentication, no devices) is not said: so
+        plans of before go on.
         """
         from studies.qop2007 import matrix
 
@@ -60,4 +86,8 @@ class Asked(study.Asked):
         kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
         if self.authentications == 1:
             del kept["authentications"]
+        kept["devices"] = ",".join(f"{node}={load_device(device).name}"
+                                   for node, device in by_node(self.devices).items())
+        if not self.devices:
+            del kept["devices"]
         return kept

@@ -6,7 +6,7 @@ from typing import Any
 
 from policies import Policy
 from studies import mobile
-from studies.qop2007.asked import STREAM_CAPTURES, Asked
+from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
 from studies.study import Cell, Expected
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
@@ -39,7 +39,8 @@ def medium(asked: Asked) -> Medium | None:
 def testbed(cell: Cell, asked: Asked) -> Spec:
     """The policy on the scenario's network, over the air that was asked for."""
     return Spec(network=cell.value("scenario").network, policy=cell.value("policy"),
-                medium=medium(asked), options={"spi": SPI, "detection": asked.detection})
+                medium=medium(asked), options={"spi": SPI, "detection": asked.detection},
+                devices=by_node(asked.devices))
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:

@@ -299,7 +299,7 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.names(STUDY) == ["quick", "paper", "today"]
+    assert profiles.names(STUDY) == ["quick", "channels", "clock", "paper", "today"]
     paper = profiles.load(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
@@ -360,7 +360,7 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--profile", "fast"], "choose from quick, paper"),
+    (["--profile", "fast"], "choose from quick, channels, clock, paper"),
     (["--clock", "virtual", "--on", "host"], "--clock virtual"),
     (["--until-ci", "wide"], "--until-ci wide")])
 def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
@@ -531,10 +531,11 @@ def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
     return {"scenarios": scenarios, "medium": plan.manifest.media[plan.asked.medium]}
 
 
-@pytest.mark.parametrize(("clock", "device", "is_refused"), [
-    ("real", "pentium-pro-200", True), ("processor", "pentium-pro-200", True),
-    ("virtual", "pentium-pro-200", False), ("real", "today", False)])
-def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refused: bool) -> None:
+@pytest.mark.parametrize(("clock", "device", "refusal"), [
+    ("real", "pentium-pro-200", "no effect by the real clock"),
+    ("processor", "pentium-pro-200", "says nothing of other work, which the processor clock needs"),
+    ("virtual", "pentium-pro-200", ""), ("processor", "strongarm-206", ""), ("real", "today", "")])
+def test_a_device_without_effect_is_refused(clock: Clock, device: str, refusal: str) -> None:
     """No number may claim a processor that nothing emulated: one line, before anything starts."""
     made = plan_of()
     scenario = made.levels["scenario"][0].value
@@ -544,11 +545,30 @@ def test_a_device_without_effect_is_refused(clock: Clock, device: str, is_refuse
     factor = dataclasses.replace(STUDY.factors[1], read=lambda *_: [scenario_level(slow)])
     study = type("Slow", (type(STUDY),), {"factors": (STUDY.factors[0], factor)})()
     asked = RunRequest(study, levels={"policy": ["P1"]})
-    if is_refused:
-        with pytest.raises(UserError, match=f"a2: device {device}: no effect by the {clock} clock"):
+    if refusal:
+        with pytest.raises(UserError, match=f"a2: device {device}:? {refusal}"):
             plan(asked, {"clock": clock})
     else:
         assert plan(asked, {"clock": clock}).cells
+
+
+@pytest.mark.parametrize(("devices", "said"), [
+    ("zz=today", "zz: no such node to compute on a device; choose from"),
+    ("a2", "give NODE=DEVICE"), ("a2=today,a2=today", "a node has one device"),
+    ("a2=nonesuch", "nonesuch"), ("a2=ultrasparc-148x2", "says nothing of other work")])
+def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> None:
+    """One line before anything starts: a strange node, and what is no device or not for nodes."""
+    with pytest.raises(UserError, match=said):
+        plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
+
+
+def test_devices_are_part_of_the_plan() -> None:
+    """They are kept by node and in full; without any, nothing is said of them, as ever."""
+    asked = "a2=strongarm-206,ha-b=pentium4-2600"
+    made = plan(RunRequest(STUDY, sets={"devices": asked}), {"clock": "processor"})
+    assert made.manifest.asked["devices"] == asked
+    assert sorted(made.manifest.devices) == ["pentium4-2600", "strongarm-206"]
+    assert "devices" not in plan_of().manifest.asked
 
 
 @pytest.mark.parametrize(("node", "end", "words"), [

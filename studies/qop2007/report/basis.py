@@ -57,7 +57,7 @@ class Basis:
     policy and scenario (components of the authentication time among them, as `component_NAME_s`);
     `packets` are the fewest and most packets of a phase, by phase and policy; `published` are the
     paper's values, to be shown beside; `notes` what a reader must know; `clock` the one of all
-    repetitions.
+    repetitions; `devices` the names of those that nodes computed on.
     """
 
     origin: Origin
@@ -71,6 +71,7 @@ class Basis:
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     clock: str = ""
+    devices: tuple[str, ...] = ()
 
     def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
         """The observation of a cell, or None where there is no number."""

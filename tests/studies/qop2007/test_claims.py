@@ -194,6 +194,17 @@ def test_counts_of_packets_decide_without_an_interval() -> None:
     assert judged(world())["Q7"].figure == "not measured"
 
 
+def test_on_devices_the_reason_is_the_phase_and_not_the_hardware() -> None:
+    """Where nodes compute on devices, a claim says what took how long, here and as printed."""
+    slowed = replace(world(changed(TIME, 0.5)), devices=("strongarm-206",))
+    [unslowed, said] = [judged(basis)["Q16"].why for basis in (
+        replace(slowed, devices=()), slowed)]
+    assert "206 and 400 MHz" in unslowed
+    assert "206 and 400 MHz" not in said
+    assert "Nodes compute on strongarm-206" in said
+    assert "P12 roaming 3.14, 6.28" in said
+
+
 def test_noise_leaves_claims_undecided() -> None:
     """Three blocks with a noise as large as the values decide next to nothing."""
     found = judged(world(noise=0.8, blocks=3))

@@ -13,6 +13,7 @@ from studies.qop2007 import published
 from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis
 from studies.qop2007.report.claims import timing, traffic
 from studies.qop2007.report.claims.reasons import reason
+from studies.qop2007.report.claims.slow import on_devices
 
 _READ = ("'About' is read as within 20 percent; 'next to no overhead' as within one percent of the "
          "rate without security; ranges in percent as a point wider on both sides.")
@@ -51,7 +52,7 @@ def judge(whole: Basis) -> list[Verdict]:
             missing: list[str] = []
         else:
             findings, missing = find(basis.observations, QUESTIONS[claim.id](basis))
-        verdict = settle(claim, findings, missing, reason(claim.id, basis.clock))
+        verdict = settle(claim, findings, missing, reason(claim.id, basis.clock, on_devices(basis)))
         verdicts.append(replace(verdict, otherwise=tuple(_otherwise(claim, basis, whole))))
     return verdicts
 

@@ -47,7 +47,13 @@ _ON_TIME = frozenset(name for name, text in REASONS.items()
                      if _HARDWARE in text or _UNLIMITED in text)
 
 
-def reason(claim: str, clock: str) -> str:
-    """Why a claim may fail in numbers of this clock; "" where that is not known."""
+def reason(claim: str, clock: str, on_devices: str = "") -> str:
+    """Why a claim may fail in numbers of this clock; "" where that is not known.
+
+    `on_devices` stands for what is said of hardware where nodes compute on devices.
+    """
     first = caveat(clock) if claim in _ON_TIME else ""
-    return " ".join(part for part in (first, REASONS.get(claim, "")) if part)
+    known = REASONS.get(claim, "")
+    if on_devices:
+        known = known.replace(_HARDWARE, on_devices)
+    return " ".join(part for part in (first, known) if part)

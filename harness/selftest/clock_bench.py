@@ -1,0 +1,210 @@
+"""`qop bench clock`: what the processor clock says beside real time, and whether it hears the host.
+
+Four runs of the same plan, each in a results folder of its own that goes on where it was
+interrupted: real time on an undisturbed core; the processor clock alone, beside seven other guests
+on two cores, and beside three programs that only want the processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from harness.engine import setup
+from harness.engine.machine import ROOT
+from harness.engine.recording import shown
+from harness.engine.results import RESULTS
+from harness.selftest import small, yardsticks
+from studies import records as stored
+from topologies.builders import MININET
+
+#: The study's profile that says which cells are compared.
+PROFILE = "clock"
+TABLE = "clock.md"
+#: Runs that are under way at once make so many guests on two cores.
+_AT_ONCE, _HOGS = 4, 3
+_LEAST_REPETITIONS = 3
+REAL, ALONE, GUESTS, HOGS = "real", "alone", "guests", "hogs"
+#: Bounds in shares: of times and goodput against real time; of the host, in the median and at most.
+TIMES, GOODPUT, MEDIAN, WORST, VARIATION = 0.05, 0.005, 0.03, 0.07, 0.05
+
+#: Values in SI units by metric, of each repetition, by cell.
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class ClockCell:
+    """What the clock's conditions say of one cell: means of what is compared, and a spread."""
+
+    name: str
+    means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    variation: float | None = None
+
+    def off(self, metric: str, condition: str, reference: str) -> float | None:
+        """How far a condition's mean is from the reference's, as a share; None without both."""
+        here = self.means.get(condition, {}).get(metric)
+        there = self.means.get(reference, {}).get(metric)
+        return None if here is None or not there else here / there - 1
+
+
+def bench(runs: int, out: Path | None = None) -> int:
+    """Measure what is missing, print and keep the table; 1 where a bound is not kept."""
+    machine = setup.embedded()
+    scales = yardsticks.measure(machine.image, machine.processors[-1])
+    folder = out or RESULTS / "clock"
+    one = machine.processors[-1:]
+    repetitions = max(runs, _LEAST_REPETITIONS)
+    _run(folder / REAL, "real", one, repetitions)
+    _run(folder / ALONE, "processor", one, repetitions)
+    _side_by_side(folder / GUESTS, machine.processors, repetitions)
+    with _hogs():
+        _run(folder / HOGS, "processor", one, repetitions)
+    cells = compared({REAL: values(folder / REAL), ALONE: values(folder / ALONE),
+                      GUESTS: values(folder / GUESTS), HOGS: values(folder / HOGS)})
+    lines = [scales.line(), "", *table(cells), "", *(line for line, _ in verdicts(cells))]
+    (folder / TABLE).write_text("\n".join(lines) + "\n")
+    click.echo("\n".join(lines))
+    return 0 if all(holds for _, holds in verdicts(cells)) else 1
+
+
+def _run(folder: Path, clock: str, processors: Sequence[int], repetitions: int) -> None:
+    with _started(folder, clock, processors, repetitions) as process:
+        process.wait()
+
+
+def _side_by_side(folder: Path, processors: Sequence[int], repetitions: int) -> None:
+    """Several runs at once on all processors; each has one guest on each of them, and a second."""
+    with contextlib.ExitStack() as stack:
+        under_way = [stack.enter_context(_started(folder / str(number), "processor", processors,
+                                                  repetitions))
+                     for number in range(_AT_ONCE)]
+        for process in under_way:
+            process.wait()
+
+
+@contextlib.contextmanager
+def _started(folder: Path, clock: str, processors: Sequence[int],
+             repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A run on some processors; it is ended with this."""
+    argv = [sys.executable, "-P", "-m", "harness", "run", small.study().id, "--clock", clock,
+            "--profile", PROFILE, "--builder", MININET, "--captures", "failed",
+            "--repetitions", str(repetitions), "--out", str(folder)]
+    with subprocess.Popen(["taskset", "-c", ",".join(map(str, processors)), *argv], cwd=ROOT,
+                          stdout=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+@contextlib.contextmanager
+def _hogs() -> Iterator[None]:
+    """Programs that only want the processor, as long as this lasts."""
+    under_way = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                                  process_group=0) for _ in range(_HOGS)]
+    try:
+        yield
+    finally:
+        for process in under_way:
+            process.kill()
+            process.wait()
+
+
+def values(folder: Path) -> dict[str, dict[str, list[float]]]:
+    """The study's metrics of every proven repetition below a folder, by cell and metric."""
+    by_cell: dict[str, dict[str, list[float]]] = {}
+    for path in sorted(folder.glob("**/records/*.json")):
+        record = stored.read(path)
+        if record.status == "ok":
+            cell = by_cell.setdefault("-".join(record.cell.values()), {})
+            for metric, value in shown(small.study(), record).items():
+                cell.setdefault(metric, []).append(value)
+    return by_cell
+
+
+def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
+    """Every cell that the clock alone has measured, with means by condition and metric."""
+    cells = []
+    for name, alone in sorted(conditions[ALONE].items()):
+        times = alone.get(_time(alone), [])
+        spread = statistics.stdev(times) / statistics.mean(times) if len(times) > 1 else None
+        means = {condition: {metric: statistics.mean(measured)
+                             for metric, measured in of_cells.get(name, {}).items()}
+                 for condition, of_cells in conditions.items()}
+        cells.append(ClockCell(name, means, spread))
+    return cells
+
+
+def _time(metrics: Mapping[str, object]) -> str:
+    """The metric that the clock is judged by: the first in seconds."""
+    return next((name for name in metrics if name.endswith("_s")), "")
+
+
+def table(cells: Sequence[ClockCell]) -> list[str]:
+    """The comparison as Markdown, a line a cell."""
+    heading = ("cell", "real", "clock", "against real", "varies", "beside guests", "beside hogs",
+               "goodput against real")
+    lines = [_row(heading), "|---" * len(heading) + "|"]
+    for cell in cells:
+        alone = cell.means.get(ALONE, {})
+        time = _time(alone)
+        rates = ", ".join(_percent(cell.off(metric, ALONE, REAL), 2)
+                          for metric in alone if metric.endswith("_bps"))
+        lines.append(_row((
+            cell.name, _ms(cell.means.get(REAL, {}).get(time)), _ms(alone.get(time)),
+            _percent(cell.off(time, ALONE, REAL)), _percent(cell.variation),
+            _percent(cell.off(time, GUESTS, ALONE)), _percent(cell.off(time, HOGS, ALONE)), rates)))
+    return lines
+
+
+def _row(fields: Sequence[str]) -> str:
+    return f"| {' | '.join(fields)} |"
+
+
+def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
+    """Each bound with what was measured, and whether it is kept in every cell."""
+    def shares(which: Callable[[ClockCell], Sequence[float | None]]) -> list[float]:
+        return [abs(share) for cell in cells for share in which(cell) if share is not None]
+
+    def of(suffix: str, condition: str, reference: str) -> list[float]:
+        return shares(lambda cell: [cell.off(metric, condition, reference)
+                                    for metric in cell.means.get(condition, {})
+                                    if metric.endswith(suffix)])
+
+    rows: list[tuple[str, Callable[[Sequence[float]], float], list[float], float]] = [
+        ("times against real time, at most", max, of("_s", ALONE, REAL), TIMES),
+            ("goodput against real time, at most", max, of("_bps", ALONE, REAL), GOODPUT),
+            ("variation of the first time within a cell, at most", max,
+             shares(lambda cell: [cell.variation]), VARIATION)]
+    for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
+        off = [abs(share) for cell in cells if (share := cell.off(
+            _time(cell.means.get(ALONE, {})), condition, ALONE)) is not None]
+        rows += [(f"beside {title}, median", statistics.median, off, MEDIAN),
+                 (f"beside {title}, at most", max, off, WORST)]
+    return [_verdict(*row) for row in rows]
+
+
+def _verdict(title: str, take: Callable[[Sequence[float]], float], measured: Sequence[float],
+             bound: float) -> tuple[str, bool]:
+    if not measured:
+        return f"{title}: nothing measured", False
+    holds = take(measured) <= bound
+    return (f"{title}: {take(measured):.1%} (<= {bound:.1%}): "
+            f"{'holds' if holds else 'does not hold'}"), holds
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "" if share is None else f"{share * 100:+.{digits}f} %"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.1f} ms"
+

@@ -1,0 +1,65 @@
+"""Yardsticks of this machine: what its figures are to be read by, beside another machine's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from guest.boot import boot
+from guest.image import Image
+from harness.errors import UserError
+from harness.selftest import yardstick_program
+
+#: What a system call in a guest cost where the bounds of the benches were set, in microseconds.
+REFERENCE_CALL_US = 7.6
+_DEADLINE_S = 120.0
+_PROGRAM = "yardsticks.py"
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """A guest's system call, fork and exec, and page fault; a core's integer and AES speed."""
+
+    system_call_us: float
+    fork_and_exec_ms: float
+    page_fault_us: float
+    integers_million_per_s: float
+    aes_mb_per_s: float
+
+    @property
+    def scale(self) -> float:
+        """How many times dearer a system call is here than where bounds were set."""
+        return self.system_call_us / REFERENCE_CALL_US
+
+    def line(self) -> str:
+        """All of them, as printed before figures."""
+        return (f"this machine: in a guest a system call takes {self.system_call_us:.1f} us, fork "
+                f"and exec {self.fork_and_exec_ms:.1f} ms, a page fault {self.page_fault_us:.1f} "
+                f"us; a core does {self.integers_million_per_s:.0f} million interpreted integer "
+                f"steps and {self.aes_mb_per_s:.0f} MB of AES-128 a second. Bounds are for "
+                f"{REFERENCE_CALL_US} us a system call, here x {self.scale:.2f}.")
+
+
+def measure(image: Image, cpu: int) -> Yardsticks:
+    """Boot a guest that measures itself. Raises UserError."""
+    with tempfile.TemporaryDirectory(prefix="qop-yardsticks-") as folder:
+        return Yardsticks(**json.loads(asyncio.run(_inside(image, cpu, Path(folder)))))
+
+
+async def _inside(image: Image, cpu: int, folder: Path) -> bytes:
+    job = folder / "job"
+    job.mkdir()
+    shutil.copyfile(yardstick_program.__file__, job / _PROGRAM)
+    async with asyncio.timeout(_DEADLINE_S), await boot(
+            image, job, cpu=cpu, console_log=folder / "console.log", scratch=folder / "scratch",
+            command=["/opt/qop/venv/bin/python3", f"/host/{_PROGRAM}"]) as guest:
+        guest.stdin.close()
+        said: bytes = await guest.stdout.read()
+        end = await guest.wait()
+    if not end.ok:
+        raise UserError(f"yardsticks: {end.reason or f'status {end.status}'}", status=1)
+    return said

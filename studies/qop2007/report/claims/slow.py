@@ -1,0 +1,40 @@
+"""Nodes on the paper's devices: in which phase authentication still differs from the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from studies.qop2007.metrics import AUTHENTICATION
+from studies.qop2007.report.basis import Basis, Kind, Place
+from studies.qop2007.report.phase_names import component_label
+
+#: The authentication times that the paper prints: abstract, sections 5.1 and 6. In seconds.
+_PRINTED: tuple[tuple[str, Kind, float], ...] = (
+    ("P1", "home", 0.11), ("P3", "home", 1.4), ("P3", "roaming", 2.8), ("P8", "roaming", 4.96),
+    ("P12", "roaming", 6.28))
+_COMPONENTS = ("eap_home", "ike_home", "mip_registration_home", "mip_registration_foreign")
+
+
+def on_devices(basis: Basis) -> str:
+    """What takes how long here and there, and of which phases; "" on this machine as it is."""
+    if not basis.devices:
+        return ""
+    times = "; ".join(_times(basis))
+    said = f" Seconds here, as printed, and by phase: {times}." if times else ""
+    return f"Nodes compute on {', '.join(basis.devices)}, with the daemons of today.{said}"
+
+
+def _times(basis: Basis) -> Iterator[str]:
+    for policy, kind, printed_s in _PRINTED:
+        places = basis.measured_places(AUTHENTICATION.name, basis.of_kind(kind))
+        here_s = _mean_s(basis, AUTHENTICATION.name, policy, places)
+        if here_s is None:
+            continue
+        phases = [f"{component_label(name)} {phase_s:.2f}" for name in _COMPONENTS
+                  if (phase_s := _mean_s(basis, f"component_{name}_s", policy, places)) is not None]
+        by_phase = f" ({', '.join(phases)})" if phases else ""
+        yield f"{policy} {kind} {here_s:.2f}, {printed_s:.2f}{by_phase}"
+
+
+def _mean_s(basis: Basis, metric: str, policy: str, places: Sequence[Place]) -> float | None:
+    return basis.mean(metric, policy, places) if places else None

@@ -1,0 +1,71 @@
+"""The bench of the processor clock and the yardsticks: what they say of what was measured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.selftest import clock_bench, yardstick_program
+from harness.selftest.clock_bench import ALONE, GUESTS, HOGS, REAL
+from harness.selftest.harness_bench import BenchLine
+from harness.selftest.yardsticks import REFERENCE_CALL_US, Yardsticks
+
+CELL = "P8-N2"
+
+
+def conditions(real: float = 0.1, guests: float = 0.1, hogs: float = 0.1, spread: float = 0.0,
+               goodput: float = 5e6) -> dict[str, clock_bench.Values]:
+    """One cell whose authentication takes a tenth of a second by the clock alone."""
+    def cell(time: float, rate: float = 5e6) -> clock_bench.Values:
+        return {CELL: {"authentication_time_s": [time * (1 - spread), time * (1 + spread)],
+                       "tcp_goodput_bps": [rate]}}
+
+    return {REAL: cell(real, goodput), ALONE: cell(0.1), GUESTS: cell(guests), HOGS: cell(hogs)}
+
+
+def verdicts(measured: dict[str, clock_bench.Values]) -> list[bool]:
+    """Whether each bound is kept."""
+    return [holds for _, holds in clock_bench.verdicts(clock_bench.compared(measured))]
+
+
+def test_equal_runs_keep_all_bounds() -> None:
+    """Nothing differs: everything holds, and the table has the cell."""
+    assert all(verdicts(conditions()))
+    line = clock_bench.table(clock_bench.compared(conditions()))[-1]
+    assert line.startswith(f"| {CELL} | 100.0 ms | 100.0 ms | +0.0 % |")
+
+
+@pytest.mark.parametrize(("measured", "broken"), [
+    (conditions(real=0.094), [0]),
+    (conditions(goodput=5.03e6), [1]),
+    (conditions(spread=0.05), [2]),
+    (conditions(guests=0.104), [3]),
+    (conditions(guests=0.108), [3, 4]),
+    (conditions(hogs=0.104), [5]),
+    (conditions(hogs=0.108), [5, 6])])
+def test_each_bound_is_seen_to_break(measured: dict[str, clock_bench.Values],
+                                     broken: list[int]) -> None:
+    """What is beyond a bound breaks that, and no other."""
+    assert [number for number, holds in enumerate(verdicts(measured)) if not holds] == broken
+
+
+def test_what_is_not_measured_does_not_hold() -> None:
+    """A run that has no proven repetition decides nothing."""
+    assert verdicts({**conditions(), HOGS: {}})[5:] == [False, False]
+
+
+def test_yardsticks_scale_bounds_in_seconds_only() -> None:
+    """Where a system call is twice as dear, times may be twice as long, and memory not larger."""
+    scale = Yardsticks(2 * REFERENCE_CALL_US, 3.6, 5, 20, 3000).scale
+    assert "<= 4.0 s" in BenchLine("start", [1.0], "s", 2.0).line(scale)
+    assert "<= 200.0 MB" in BenchLine("memory", [1.0], "MB", 200.0).line(scale)
+
+
+def test_program_prints_what_the_harness_reads(capsys: pytest.CaptureFixture[str],
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every yardstick, above zero; here it runs outside of a guest, once."""
+    monkeypatch.setattr(yardstick_program, "ROUNDS", 1)
+    yardstick_program.main()
+    printed = Yardsticks(**json.loads(capsys.readouterr().out))
+    assert min(vars(printed).values()) > 0
