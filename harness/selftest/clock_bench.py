@@ -93,7 +93,7 @@ def _side_by_side(folder: Path, processors: Sequence[int], repetitions: int) -> 
 def _started(folder: Path, clock: str, processors: Sequence[int],
              repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
     """A run on some processors; it is ended with this."""
-    argv = [sys.executable, "-P", "-m", "harness", "run", small.study().id, "--clock", clock,
+    argv = [sys.executable, "-P", "-m", "harness", "run", small.of().study.id, "--clock", clock,
             "--profile", PROFILE, "--builder", MININET, "--captures", "failed",
             "--repetitions", str(repetitions), "--out", str(folder)]
     with subprocess.Popen(["taskset", "-c", ",".join(map(str, processors)), *argv], cwd=ROOT,
@@ -125,7 +125,7 @@ def values(folder: Path) -> dict[str, dict[str, list[float]]]:
         record = stored.read(path)
         if record.status == "ok":
             cell = by_cell.setdefault("-".join(record.cell.values()), {})
-            for metric, value in shown(small.study(), record).items():
+            for metric, value in shown(small.of().study, record).items():
                 cell.setdefault(metric, []).append(value)
     return by_cell
 
