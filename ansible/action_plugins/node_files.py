@@ -108,7 +108,8 @@ def remove(dest: Path, names: list[str]) -> None:
 @functools.cache
 def checker(path: str) -> ModuleType:
     """A Python file as a module, loaded once for all nodes."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    plain = path.encode().decode()  # Ansible's own strings cannot stand in compiled code
+    spec = importlib.util.spec_from_file_location(Path(plain).stem, plain)
     if spec is None or spec.loader is None:
         raise AnsibleActionFail(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
