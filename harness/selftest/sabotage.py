@@ -127,6 +127,10 @@ def main() -> int:
         return ObedientMachine(build(builder).image)
 
     setup.embedded = embedded
+    # Under a limit on file sizes Python 3.11 takes the first 4 kB of a module's bytecode for all of
+    # it, and every later run of this checkout would break on them.
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     return cli.main()
 
 
