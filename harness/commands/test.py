@@ -17,7 +17,7 @@ from harness.errors import UserError
 NOTHING = 5
 #: Tests with guests that go on beside each other: on each processor, and at most. They wait half of
 #: their time, for packets, deadlines and clocks.
-GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 4
+GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 3
 #: With these, whatever fails ends the tests.
 STOPS = {"-x", "--exitfirst", "--maxfail=1"}
 #: These want to see a single process, or run no test.

@@ -155,6 +155,7 @@ def todays_policies() -> Iterator[Policy]:
                                         "tls": {"version": version, "key": key}})
     yield policy_of("X", dot1x={"eap": "PEAP", "inner": "MSCHAPV2", "identity": "clear"})
     yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
+    yield policy_of("X", dot1x={"eap": "AKA"}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
     for group in KNOWN["ipsec.group"]:
         yield policy_of("X", ipsec={"ike": 1, "ike_proposal": f"aes256-sha256-{group}",

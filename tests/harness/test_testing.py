@@ -17,7 +17,7 @@ from harness.commands import test as testing
 PROJECT = conftest.PROJECT
 CPUS = len(os.sched_getaffinity(0))
 ALL = [("--guests=without", "--numprocesses", str(CPUS + 1), "--dist=worksteal"),
-       ("--guests=shareable", "--numprocesses", str(min(2 * CPUS, 4)), "--no-loadscope-reorder"),
+       ("--guests=shareable", "--numprocesses", str(min(2 * CPUS, 3)), "--no-loadscope-reorder"),
        ("--guests=exclusive",)]
 ITSELF = Path(__file__).relative_to(PROJECT)
 

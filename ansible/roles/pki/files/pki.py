@@ -233,7 +233,7 @@ def make_further_authority(folder: Path, form: Form) -> None:
 
 def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
     """Make another operator's root; it and the home network's certify each other."""
-    store.make(form.home)
+    make(store, form.home)
     request(folder, "visited", "root", form.key)
     sign(folder, "root", None, key=form.key)
     shutil.copyfile(folder / "root.csr", folder / "cross.csr")
