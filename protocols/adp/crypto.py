@@ -46,6 +46,8 @@ class Operation(enum.StrEnum):
 PUBLIC_KEY = frozenset({Operation.RSA_PUBLIC, Operation.RSA_PRIVATE, Operation.X25519,
                         Operation.ED25519_SIGN, Operation.ED25519_VERIFY})
 Meter = Callable[[Operation, int], None]
+#: Is told what keys are derived with and what comes of it, as TLS's key logs are.
+KeyLog = Callable[[bytes, bytes], None]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Crypto:
 
     def __init__(self, meter: Meter) -> None:
         self.charge = meter
+        self.key_log: KeyLog | None = None
 
     def rsa_public(self, key: RsaPublic, block: bytes) -> bytes:
         """Encrypt or check a block with a public key, without any padding."""
@@ -179,7 +182,10 @@ class Crypto:
         """HKDF with SHA-256."""
         # Extract and expand: an HMAC each, of two blocks of 64 bytes or so a hash.
         self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
-        return HKDF(SHA256(), size, salt, purpose).derive(secret)
+        derived = HKDF(SHA256(), size, salt, purpose).derive(secret)
+        if self.key_log is not None:
+            self.key_log(salt, derived)
+        return derived
 
 
 def _des(key: bytes) -> Cipher[modes.CBC]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
 from protocols.adp.context import Context, Settings, earliest
-from protocols.adp.crypto import Crypto, Meter, Operation
+from protocols.adp.crypto import Crypto, KeyLog, Meter, Operation
 from protocols.adp.effects import Effect, Message, Note
 from protocols.adp.errors import AdpError, PacketError
 from protocols.adp.peer import Peer
@@ -82,6 +82,10 @@ class Host:
     def tick(self, now_s: float) -> list[Effect]:
         """Whatever is due."""
         return [effect for peer in self._peers.values() for effect in peer.tick(now_s)]
+
+    def log_keys(self, log: KeyLog) -> None:
+        """Have channels' keys told, for who opens captures of a run."""
+        self._context.crypto.key_log = log
 
     def deadline_s(self) -> float | None:
         """When `tick` is due next."""

@@ -38,7 +38,8 @@ class Exhibit:
 def gather(out: Path, task: Mapping[str, Any], logs: HostLogs, seed: int) -> Exhibit:
     """Open the proof's capture. Raises MeasureError."""
     messages = sniffed.whole(out / "proof-alpha.pcap")
-    return Exhibit(task, messages, opened.channel(messages, ALPHA, out), logs, Payload(seed), out)
+    channel = opened.channel(messages, ALPHA, out, logs.keys)
+    return Exhibit(task, messages, channel, logs, Payload(seed), out)
 
 
 def checks(proof: Exhibit, traffic: Path | None) -> list[CheckRecord]:
@@ -59,18 +60,15 @@ def _channel(proof: Exhibit) -> CheckRecord:
 
 def _owner(proof: Exhibit) -> CheckRecord:
     """One signature an owner and channel, right under its published key, and none once known."""
-    channel = proof.channel
+    channel, key = proof.channel, proof.keys / f"{OWNER}.pub.pem"
     later = [place for place in channel.proof_places if 0 <= channel.confirmed_after <= place]
-    if proof.task["protocol"] == "adp" and not any(
-            message.body for message in channel.messages):
-        return CheckRecord(check="owner", ok=any(
-            note[0] == "authenticated" for note in proof.logs.notes),
-            detail="encrypted whole under ephemeral keys; the receiver says that it was "
-            "authenticated")
     signatures = channel.proofs.get(OWNER, set())
-    right = all(opened.is_signature(signature, channel.challenge, proof.keys / f"{OWNER}.pub.pem")
-                for signature in signatures) if proof.task["protocol"] == "adp-1987" else any(
-        note[0] == "authenticated" for note in proof.logs.notes)
+    if proof.task["protocol"] == "adp-1987":
+        right = all(opened.is_signature(signature, channel.challenge, key)
+                    for signature in signatures)
+    else:
+        right = all(any(opened.is_modern_signature(signature, keys.salt, OWNER, key)
+                        for keys in proof.logs.keys) for signature in signatures)
     ok = set(channel.proofs) == {OWNER} and len(signatures) == 1 and right and not later
     return CheckRecord(check="owner", ok=ok, detail=(
         f"{len(signatures)} signature of {OWNER} on the channel, "
@@ -136,10 +134,9 @@ def _piggybacked(proof: Exhibit) -> CheckRecord:
             for record in message.body.records]
     expected = [proof.payload.of(number, message.bytes)
                 for number, message in enumerate(phase.messages)]
-    readable = all(message.body is not None for message in proof.channel.messages)
-    ok = seen == logged and (data == expected or not readable)
+    ok = seen == logged and data == expected
     read = f"{len(data)} read as they were handed over" if data == expected else \
-        "under keys that are gone" if not readable else "other ones than were handed over"
+        "other ones than were handed over"
     return CheckRecord(check="piggybacked", ok=ok, detail=(
         f"{sum(seen)} user messages in {len(seen)} ADP messages of the capture, "
         f"{sum(logged)} in {len(logged)} of the log; {read}"))

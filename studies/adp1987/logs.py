@@ -59,7 +59,10 @@ class LoggedPhase:
 
 @dataclass(frozen=True)
 class HostLogs:
-    """Both hosts' logs. `delivered` are checksums, in order, of everything that was delivered."""
+    """Both hosts' logs. `delivered` are checksums, in order, of everything that was delivered.
+
+    `keys` are what the receiver's channels derived: with which salt, and what came of it.
+    """
 
     phases: Mapping[str, LoggedPhase]
     establishment_ns: int | None
@@ -69,6 +72,25 @@ class HostLogs:
     arrived: int
     early: int
     late: int
+    keys: Sequence[DerivedKeys] = ()
+
+
+@dataclass(frozen=True)
+class DerivedKeys:
+    """Keys of a channel of the modern protocol; of its first, the salt is the transcript."""
+
+    salt: bytes
+    derived: bytes
+
+    @property
+    def to_acceptor(self) -> bytes:
+        """The key of the initiator's messages."""
+        return self.derived[:32]
+
+    @property
+    def to_initiator(self) -> bytes:
+        """The key of the acceptor's."""
+        return self.derived[32:64]
 
 
 def read(out: Path) -> HostLogs:
@@ -85,9 +107,11 @@ def read(out: Path) -> HostLogs:
         arrived = [entry for entry in delivered if begins <= entry[0] < ends]
         arrivals = json.loads((out / f"{name}.json").read_text())["messages"]
         phases[name] = _phase(phase, arrivals, arrived)
+    arrived, early, late = (sent["off_time"][side] + received["off_time"][side]
+                            for side in ("arrived", "early", "late"))
     return HostLogs(phases, sent.get("establishment_ns"), sent["errors"], received["notes"],
-                    delivered, *(sent["off_time"][side] + received["off_time"][side]
-                                 for side in ("arrived", "early", "late")))
+                    delivered, arrived, early, late,
+                    [DerivedKeys(*map(bytes.fromhex, entry)) for entry in received.get("keys", ())])
 
 
 def _phase(phase: Mapping[str, Any], arrivals: Sequence[Any],

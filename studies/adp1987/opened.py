@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from protocols.adp import packets
 from protocols.adp.errors import PacketError
 from protocols.adp.packets import Flag, Frame, ProtectedBody
+from studies.adp1987.logs import DerivedKeys
 from studies.adp1987.sniffed import SniffedMessage
 
 _TRAILER_BYTES, _CHALLENGE_BYTES, _BLOCK, _TAG_BYTES = 16, 16, 8, 16
@@ -48,17 +51,24 @@ class OpenedChannel:
     spoilt: int = 0
 
 
-def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path) -> OpenedChannel:
-    """Follow a channel of either version through a capture; `keys` has the owners' files."""
+def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
+            derived: Sequence[DerivedKeys] = ()) -> OpenedChannel:
+    """Follow a channel of either version through a capture.
+
+    `keys` has the owners' files; `derived` is the receiver's key log, for the modern protocol.
+    """
     opened = OpenedChannel()
     secret = b""
+    to_acceptor, to_initiator = ([ChaCha20Poly1305(key) for key in each] for each in (
+        [keys_of.to_acceptor for keys_of in derived],
+        [keys_of.to_initiator for keys_of in derived]))
     for message in sniffed:
         frame = message.frame
         if frame is None:
             opened.spoilt += message.source == initiator
             continue
         if message.source != initiator:
-            _answered(opened, frame, secret)
+            _answered(opened, frame, secret, to_initiator)
             continue
         opened.channels.add(frame.channel)
         if frame.flags & Flag.REQUEST:
@@ -66,7 +76,7 @@ def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path) -> Op
             if frame.version == 1 and not secret:
                 secret = _key(frame.request, keys / "bob.pem")
         if frame.flags & Flag.SEALED:
-            _take(opened, message, frame, secret)
+            _take(opened, message, _read(frame, secret, to_acceptor))
     return opened
 
 
@@ -79,16 +89,28 @@ def is_signature(proof: bytes, challenge: bytes, key: Path) -> bool:
     return bool(block == challenge.rjust(size, b"\0"))
 
 
-def _answered(opened: OpenedChannel, frame: Frame, secret: bytes) -> None:
+def is_modern_signature(proof: bytes, transcript: bytes, owner: str, key: Path) -> bool:
+    """Whether an owner of the initiator's has signed the channel of this transcript."""
+    public: Any = load_pem_public_key(key.read_bytes())
+    try:
+        public.verify(proof, b"adp/2 owner" + transcript + b"\x01" + owner.encode())
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _answered(opened: OpenedChannel, frame: Frame, secret: bytes,
+              keys: Sequence[ChaCha20Poly1305]) -> None:
     if frame.flags & Flag.ACKNOWLEDGE and not opened.challenge:
         opened.challenge = frame.acknowledgement[:_CHALLENGE_BYTES] if frame.version == 1 else b""
-    body = _read(frame, secret)[1]
+    body = _read(frame, secret, keys)[2]
     if body is not None and body.confirmed and opened.confirmed_after < 0:
         opened.confirmed_after = len(opened.messages)
 
 
-def _take(opened: OpenedChannel, message: SniffedMessage, frame: Frame, secret: bytes) -> None:
-    sequence, body, is_right = _read(frame, secret)
+def _take(opened: OpenedChannel, message: SniffedMessage,
+          read: tuple[Frame, int, ProtectedBody | None, bool]) -> None:
+    frame, sequence, body, is_right = read
     if not is_right:
         opened.spoilt += 1
     for proof in body.proofs if body is not None else ():
@@ -97,12 +119,14 @@ def _take(opened: OpenedChannel, message: SniffedMessage, frame: Frame, secret: 
     opened.messages.append(OpenedMessage(message, frame, sequence, body, is_right))
 
 
-def _read(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, bool]:
-    """Sequence number, body and whether all of it is as it must be."""
+def _read(frame: Frame, secret: bytes, keys: Sequence[ChaCha20Poly1305],
+          ) -> tuple[Frame, int, ProtectedBody | None, bool]:
+    """The frame, sequence number, body and whether all of it is as it must be."""
     try:
-        return _read_1987(frame, secret) if frame.version == 1 else _read_modern(frame)
+        return (frame, *(_read_1987(frame, secret) if frame.version == 1
+                         else _read_modern(frame, keys)))
     except (PacketError, ValueError, IndexError):
-        return -1, None, False
+        return frame, -1, None, False
 
 
 def _read_1987(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, bool]:
@@ -116,12 +140,25 @@ def _read_1987(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, 
     return (sequence, packets.parse_body(body, frame.count, _BLOCK), trailer[8:] == frame.channel)
 
 
-def _read_modern(frame: Frame) -> tuple[int, ProtectedBody | None, bool]:
-    """Ephemeral keys are gone: what is encrypted stays so; tags are the receiver's to check."""
-    sequence = int.from_bytes(frame.sealed[:8])
-    if frame.flags & Flag.ALL:
-        return sequence, None, True
-    return sequence, packets.parse_body(frame.sealed[8:-_TAG_BYTES], frame.count), True
+def _read_modern(frame: Frame, keys: Sequence[ChaCha20Poly1305],
+                 ) -> tuple[int, ProtectedBody | None, bool]:
+    """Under one of the channel's keys; without any, what is encrypted stays so."""
+    sequence, sealed, clear = int.from_bytes(frame.sealed[:8]), frame.sealed[8:], frame.clear()
+    is_whole = bool(frame.flags & Flag.ALL)
+    if not keys:
+        return sequence, None if is_whole else packets.parse_body(
+            sealed[:-_TAG_BYTES], frame.count), True
+    for key in keys:
+        try:
+            if is_whole:
+                body = key.decrypt(sequence.to_bytes(12), sealed, clear)
+            else:
+                body = sealed[:-_TAG_BYTES]
+                key.decrypt(sequence.to_bytes(12), sealed[-_TAG_BYTES:], clear + body)
+        except InvalidTag:
+            continue
+        return sequence, packets.parse_body(body, frame.count), True
+    return sequence, None, False
 
 
 def _key(request: bytes, owner: Path) -> bytes:

@@ -20,8 +20,10 @@ class TraceSink:
     """The acceptor of the channel."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        self.log: dict[str, Any] = {"delivered": [], "notes": []}
+        self.log: dict[str, Any] = {"delivered": [], "notes": [], "keys": []}
         self.endpoint = PacedEndpoint(job, self._heard)
+        self.endpoint.host.log_keys(
+            lambda salt, derived: self.log["keys"].append([salt.hex(), derived.hex()]))
 
     def serve(self) -> None:
         """Take what arrives until nobody wants anything any more."""
