@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-import studies
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -45,11 +44,15 @@ _MODULES = {"import": "import_"}
 
 def _commands() -> dict[str, str]:
     """Those of every study, and the pages of studies that look on at their runs."""
+    import studies  # not there yet while a box is made, which asks for the version alone
+
     return COMMANDS | {page: f"Look on at a run of {study} on a page, and steer it."
                        for page, study in studies.pages().items() if page not in COMMANDS}
 
 
 def _page(name: str) -> click.Command | None:
+    import studies
+
     study = studies.pages().get(name)
     if study is None:
         return None

@@ -31,6 +31,17 @@ needs_qemu = pytest.mark.skipif(
 LEFT_OUT = (".git", "results", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 
 
+def test_what_a_box_is_made_with_says_its_version(tmp_path: Path) -> None:
+    """./qop sets itself up in a box that has nothing else of the project yet."""
+    for name in box.ENTRY:
+        source = PROJECT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    done = subprocess.run([sys.executable, "-P", "-m", "harness", "--version"], cwd=tmp_path,
+                          env={"PYTHONPATH": str(tmp_path)}, text=True, capture_output=True,
+                          check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("qop, version")
+
+
 def vagrant(home: Path, *arguments: str, folder: Path = PROJECT,
             **environment: str) -> subprocess.CompletedProcess[str]:
     """Vagrant with a home of its own."""
