@@ -83,7 +83,7 @@ def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Meas
     # Where tunnels have ended, nobody sees when a client on the air began.
     windows = (said if has_air else list(_windows(case, logins))) if is_lone else []
     times = [end - begin for begin, end in windows or said]
-    away = [took for took, entry in zip(times, logins, strict=True) if entry.get("has_air")]
+    away = [took for took, entry in zip(times, logins, strict=True) if entry.get("is_away")]
     # What an application says after a login is none of it; how a connection ends is.
     is_all = not windows or not case.mechanism.target
     packets = [size for at_s, size in case.traffic.packets
