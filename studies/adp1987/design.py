@@ -20,8 +20,8 @@ SCOPES = {"NE": "none", "PE": "trailer", "FE": "all"}
 #: Device by level of the paper's factor Y, and what computes today.
 DEVICES = {"HW": "sun3-50", "SW": "sun3-50-des-routine", "today": "epyc-core"}
 #: In real time: waiting for the processor makes messages late, and fewer of them a second.
-STAGES = (Stage("latency", ("latency",), ("throughput",), 0.2),
-          Stage("throughput", ("throughput",), ("end",), 0.2))
+STAGES = (Stage("latency", ("latency",), ("throughput",), 0.3),
+          Stage("throughput", ("throughput",), ("end",), 0.3))
 #: The level of Y that is this machine in real time, and what is measured there side by side.
 REAL_TIME = "real"
 PROTOCOLS = {"1987": "adp-1987", "modern": "adp", "wireguard": "wireguard", "esp": "esp",

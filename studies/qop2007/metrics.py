@@ -33,11 +33,11 @@ METRICS = (AUTHENTICATION, HANDOFF, TCP, UDP)
 STREAMS = {"tcp": TCP, "udp": UDP}
 OVERHEADS = {"tcp": TCP_OVERHEAD, "udp": UDP_OVERHEAD}
 
-#: As seen in 600 repetitions on 2 cores: below these shares, goodput does not depend on waiting
-#: (medians within 0.5 %), while a negotiation, being work for the processor, takes half as long
-#: again already at its limit.
+#: As seen with the waiting of all programs counted (docs/running.md): with nothing beside, getting on
+#: waits for 0.2 to 0.3 of its time, as the kernel and its programs take turns on one processor;
+#: beyond 0.35 it takes a fifth to two fifths longer, while goodput does not depend on it.
 STAGES = (
-    Stage("authentication", ("start",), ("foreign_first_packet", "first_packet"), limit=0.25),
-    Stage("tcp", ("tcp_start",), ("tcp_end",), limit=0.2),
-    Stage("udp", ("udp_start",), ("udp_end",), limit=0.3),
+    Stage("authentication", ("start",), ("foreign_first_packet", "first_packet"), limit=0.35),
+    Stage("tcp", ("tcp_start",), ("tcp_end",), limit=0.3),
+    Stage("udp", ("udp_start",), ("udp_end",), limit=0.4),
 )
