@@ -33,7 +33,7 @@ METRICS = (AUTHENTICATION, HANDOFF, TCP, UDP)
 STREAMS = {"tcp": TCP, "udp": UDP}
 OVERHEADS = {"tcp": TCP_OVERHEAD, "udp": UDP_OVERHEAD}
 
-#: As seen with the waiting of all programs counted (docs/running.md): with nothing beside, getting on
+#: As seen where every program's waiting counts (docs/running.md): with nothing beside, getting on
 #: waits for 0.2 to 0.3 of its time, as the kernel and its programs take turns on one processor;
 #: beyond 0.35 it takes a fifth to two fifths longer, while goodput does not depend on it.
 STAGES = (
