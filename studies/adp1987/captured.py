@@ -1,4 +1,4 @@
-"""A user's own trace is read from a capture: every IP packet is a message."""
+"""A user's own trace is read from a capture: every IPv4 packet is a message, but ICMP's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from studies.study import Level, StudyError
 
 #: The paper's length of a trace; what follows is left out.
 MAX_MESSAGES = 10_000
-#: Without a word on urgency in a capture: packets that open or close a TCP connection or push data
-#: are what somebody waits for.
+#: Without a word on urgency in a capture: TCP segments that push data are what somebody waits for.
 _FIELDS = ("frame.time_epoch", "ip.len", "tcp.flags.push")
 _MAX_BYTES = 57_344
 _MIN_MESSAGES = 2
@@ -30,7 +29,7 @@ def level(path: Path) -> Level:
     rows = [(float(time), int(size.split(",")[0]), push.lower() in ("1", "true"))
             for time, size, push in packets[:MAX_MESSAGES] if size]
     if len(rows) < _MIN_MESSAGES or rows[-1][0] <= rows[0][0]:
-        raise StudyError(f"--trace {path}: has no two IP packets at different times; give a "
+        raise StudyError(f"--trace {path}: has no two IPv4 packets at different times; give a "
                          "longer capture")
     start = rows[0][0]
     messages = [(time - start, min(size, _MAX_BYTES), urgent) for time, size, urgent in rows]

@@ -79,7 +79,7 @@ def test_a_capture_becomes_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "word"), [
-    (b"no capture", "is no capture"), (None, "no such file"), ("short", "no two IP packets")])
+    (b"no capture", "is no capture"), (None, "no such file"), ("short", "no two IPv4 packets")])
 def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word: str,
                                                tmp_path: Path) -> None:
     """A file that is none, one that is no capture, one with a single packet."""
