@@ -29,8 +29,8 @@ def ask(observations: Observations, keys: Sequence[Key], function: Function,
     Without two common blocks (published values have none) there is no interval, and the means are
     those of each cell by itself.
     """
-    asked = [observations[key] for key in keys if key in observations]
-    if len(asked) < len(keys) or not keys:
+    asked = every(observations, keys)
+    if not asked:
         return None
     blocks = common_blocks(asked)
     if len(blocks) < 2:
@@ -64,9 +64,8 @@ def ratio(observations: Observations, above: Sequence[Key], below: Sequence[Key]
     None where a cell has no number, or what it is divided by is 0; without an interval also where
     what it is divided by cannot be told from 0, as then any ratio is possible.
     """
-    keys, middle = [*above, *below], len(above)
-    asked = [observations[key] for key in keys if key in observations]
-    if len(asked) < len(keys) or not above or not below:
+    asked, middle = every(observations, [*above, *below]), len(above)
+    if not asked or not above or not below:
         return None
     blocks = common_blocks(asked)
     if len(blocks) < 2:
@@ -104,13 +103,20 @@ def mean_of(means: Sample) -> Any:
     return means.mean(axis=-1)
 
 
-def mean_over(observations: Observations, keys: Sequence[Key]) -> Observation | None:
+def mean_over(observations: Observations, keys: Sequence[Key],
+              level: float = LEVEL) -> Observation | None:
     """The mean of some values with all records behind it; None where one has no number."""
-    estimate = ask(observations, keys, mean_of)
+    estimate = ask(observations, keys, mean_of, level)
     if estimate is None:
         return None
     records = tuple(name for key in keys for name in observations[key].records)
     return Observation(estimate, {}, records, observations[keys[0]].origin)
+
+
+def every(observations: Observations, keys: Sequence[Key]) -> list[Observation]:
+    """What was observed of each of these, in their order; nothing where one has no number."""
+    asked = [observations[key] for key in keys if key in observations]
+    return asked if len(asked) == len(keys) else []
 
 
 def common_blocks(observations: Sequence[Observation]) -> Sample:

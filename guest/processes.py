@@ -43,15 +43,22 @@ def processor_s(leader: int) -> float:
     Programs of the guest are children of its kernel, the process that leads its group.
     """
     total_s = 0.0
-    with contextlib.suppress(OSError):
-        line = (PROC / f"{leader}/task/{leader}/children").read_text()
-        for pid in (leader, *map(int, line.split())):
-            with contextlib.suppress(OSError, IndexError):
-                words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-                # Of the leader also those that have ended: 11 to 14 are user and system time, its
-                # own and its children's.
-                total_s += sum(map(int, words[11:15 if pid == leader else 13])) * _TICK_S
+    for pid in (leader, *programs(leader)):
+        with contextlib.suppress(OSError, IndexError):
+            words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            # Of the leader also those that have ended: 11 to 14 are user and system time, its
+            # own and its children's.
+            total_s += sum(map(int, words[11:15 if pid == leader else 13])) * _TICK_S
     return total_s
+
+
+def programs(kernel: int) -> list[int]:
+    """Processes of the programs on a guest, by its kernel's; none where that has ended."""
+    try:
+        children = (PROC / f"{kernel}/task/{kernel}/children").read_bytes()
+    except OSError:
+        return []
+    return list(map(int, children.split()))
 
 
 def memory_of_group(group: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.blocks import Observations, common_blocks
+from analysis.blocks import Observations, common_blocks, every
 from analysis.cells import Key
 from analysis.claims.finding import Band, Question, Unit
 from analysis.statistics import Estimate, spread
@@ -23,13 +23,11 @@ class Extreme:
     label: str
     among: Sequence[Question]
     pick: Literal["largest", "smallest"]
-    below: Sequence[Key] = ()
 
     @property
-    def cells(self) -> tuple[Key, ...]:
+    def keys(self) -> Sequence[Key]:
         """Those of all questions, each once."""
-        return tuple(dict.fromkeys(key for question in self.among
-                                   for key in (*question.cells, *question.below)))
+        return tuple(dict.fromkeys(key for question in self.among for key in question.keys))
 
     @property
     def band(self) -> Band:
@@ -61,15 +59,14 @@ class Spread:
     """By which share the largest of some cells' means exceeds the smallest."""
 
     label: str
-    cells: Sequence[Key]
+    keys: Sequence[Key]
     band: Band
     unit: Unit
-    below: Sequence[Key] = ()
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
         """The estimate with an interval of that level; None where a cell has no number above 0."""
-        asked = [observations[key] for key in self.cells if key in observations]
-        if len(asked) < max(2, len(self.cells)):
+        asked = every(observations, self.keys)
+        if len(asked) < 2:
             return None
         blocks = common_blocks(asked)
         means = [observation.estimate.mean for observation in asked]

@@ -72,12 +72,8 @@ class Asks(Protocol):
         """What is asked, in words."""
 
     @property
-    def cells(self) -> Sequence[Key]:
-        """Those that the answer is made of; with `below`, those above the line."""
-
-    @property
-    def below(self) -> Sequence[Key]:
-        """Those that it is divided by."""
+    def keys(self) -> Sequence[Key]:
+        """All that the answer is made of."""
 
     @property
     def band(self) -> Band:
@@ -101,6 +97,11 @@ class Question:
     unit: Unit
     function: Function | None = None
     below: Sequence[Key] = ()
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Above the line and below."""
+        return (*self.cells, *self.below)
 
     def answer(self, observations: Observations, level: float) -> Estimate | None:
         """The estimate with an interval of that level; None where a cell has no number."""
@@ -193,9 +194,8 @@ def find(observations: Observations,
         if shown is None or wide is None:
             missing.append(question.label)
             continue
-        cells = (*question.cells, *question.below)
-        findings.append(Finding(question.label, shown, wide, question.band, question.unit,
-                                strict, _names(cells), _records(observations, cells)))
+        findings.append(Finding(question.label, shown, wide, question.band, question.unit, strict,
+                                _names(question.keys), _records(observations, question.keys)))
     return findings, missing
 
 

@@ -129,24 +129,25 @@ def _row(verdict: Verdict) -> tuple[Entry, ...]:
     return (Entry(verdict.id), Entry(verdict.says), Entry(verdict.where),
             Entry(verdict.verdict, records=behind),
             Entry(verdict.figure, records=verdict.records, note=_cells(verdict.cells)),
-            Entry(verdict.why), Entry(", ".join(verdict.rests_on)),
-            Entry("; ".join(verdict.otherwise)))
+            Entry(verdict.why))
 
 
 def table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",
           notes: Sequence[str] = ()) -> Table:
     """The verdicts as a table, one row a claim."""
     words = ("confirmed", "refuted", "undecided")
-    rows = tuple(map(_row, verdicts))
     counts = [f"{sum(verdict.verdict == word for verdict in verdicts)} {word}" for word in words]
-    columns = (Column("claim", "Claim"), Column("says", says), Column("where", "Where"),
-               Column("verdict", "Verdict"), Column("figure", "Figure that decides"),
-               Column("why", "Why"), Column("rests_on", "Rests on"),
-               Column("otherwise", "Read otherwise"))
     # What no claim says has no column.
-    shown = len(columns) - 2, len(columns) - 1
-    empty = {index for index in shown if not any(row[index].text for row in rows)}
-    chosen = [index for index in range(len(columns)) if index not in empty]
-    return Table("claims", title, tuple(columns[index] for index in chosen),
-                 tuple(tuple(row[index] for index in chosen) for row in rows),
-                 f"{', '.join(counts)}. Intervals hold 95 %.", (_WORDS, *notes))
+    further = [(column, texts) for column, texts in (
+        (Column("rests_on", "Rests on"), [", ".join(each.rests_on) for each in verdicts]),
+        (Column("otherwise", "Read otherwise"), ["; ".join(each.otherwise) for each in verdicts]))
+        if any(texts)]
+    rows = tuple((*_row(verdict), *(Entry(texts[at]) for _, texts in further))
+                 for at, verdict in enumerate(verdicts))
+    return Table("claims", title,
+                 (Column("claim", "Claim"), Column("says", says),
+                  Column("where", "Where"), Column("verdict", "Verdict"),
+                  Column("figure", "Figure that decides"), Column("why", "Why"),
+                  *(column for column, _ in further)),
+                 rows, f"{', '.join(counts)}. Intervals hold 95 %.",
+                 (_WORDS, *notes))

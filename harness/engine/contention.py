@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guest.processes import PROC, processor_s
+from guest.processes import PROC, processor_s, programs
 from harness.engine.testbed import Heard
 from studies.study import USED_FILE, Stage
 
@@ -53,7 +53,7 @@ class Waits:
         if kernel is None:
             return
         if len(self.at) < _ALL_FIRST or len(self.at) % _ALL_EVERY == 0:
-            self._look_at(_programs(self.pid))
+            self._look_at(programs(self.pid))
         else:
             self._look_at(self._active)
         self._seen[self.pid] = kernel
@@ -109,15 +109,6 @@ def _schedstat(pid: int) -> tuple[int, int] | None:
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None
-
-
-def _programs(kernel: int) -> list[int]:
-    """The processes of a guest's programs."""
-    try:
-        children = (PROC / f"{kernel}/task/{kernel}/children").read_bytes()
-    except OSError:
-        return []
-    return list(map(int, children.split()))
 
 
 class Used:

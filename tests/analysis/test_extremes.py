@@ -97,4 +97,4 @@ def test_answers_need_their_cells() -> None:
     either = Extreme("x", [Question("a", [ids[0]], band, TIMES, mean_of),
                            Question("?", [("x", "?")], band, TIMES, mean_of)], "largest")
     assert either.answer(some, 0.95) is None
-    assert either.cells == (ids[0], ("x", "?")) and either.band == band and either.unit == TIMES
+    assert either.keys == (ids[0], ("x", "?")) and either.band == band and either.unit == TIMES

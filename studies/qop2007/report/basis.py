@@ -9,6 +9,7 @@ from typing import Literal
 from analysis.blocks import mean_over
 from analysis.cells import Key, Observation, Origin
 from analysis.protection.score import Score
+from analysis.statistics import LEVEL
 from policies import Policy, Weights
 
 Kind = Literal["home", "roaming"]
@@ -109,10 +110,11 @@ class Basis:
         there = {key[2] for key in self.observations if key[0] == metric}
         return [place for place in places if place.id in there]
 
-    def over(self, metric: str, policy: str, places: Iterable[Place]) -> Observation | None:
+    def over(self, metric: str, policy: str, places: Iterable[Place],
+             level: float = LEVEL) -> Observation | None:
         """A metric of a policy as the mean over scenarios, of those that anybody has it in.
 
         None where the policy lacks one of them, so that all policies' means are over the same.
         """
         return mean_over(self.observations, [(metric, policy, place.id) for place in
-                                             self.measured_places(metric, places)])
+                                             self.measured_places(metric, places)], level)

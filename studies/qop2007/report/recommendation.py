@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import ask, mean_of
 from analysis.statistics import LEVEL
 from studies.qop2007.metrics import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
@@ -48,8 +47,7 @@ def by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
     Policies are compared by the means of a stream's overhead over the kind's scenarios. A policy
     without confidentiality has no overhead and is no choice among the groups.
     """
-    rate = basis.over(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
-    floor = NO_COST * rate.estimate.mean if rate else 0.0
+    floor = _floor(basis, stream, kind)
     chosen: dict[str, Candidate] = {}
     for group in GROUPS:
         candidates = _candidates(basis, OVERHEADS[stream].name, kind, group)
@@ -68,23 +66,24 @@ def could_be(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]
     The data choose the cheapest, so the intervals of all candidates hold together, at the level
     that Bonferroni asks for so many. A group is left out where a candidate has no interval.
     """
-    places = basis.of_kind(kind)
-    metric = OVERHEADS[stream].name
+    metric, floor = OVERHEADS[stream].name, _floor(basis, stream, kind)
     members = {group: _candidates(basis, metric, kind, group) for group in GROUPS}
     each = 1 - (1 - LEVEL) / max(1, sum(map(len, members.values())))
-    rate = basis.over(STREAMS[stream].name, basis.baseline or "", places)
-    floor = NO_COST * rate.estimate.mean if rate else 0.0
     possible = {}
     for group, candidates in members.items():
-        known = [(candidate, estimate.low, estimate.high) for candidate in candidates
-                 if (estimate := ask(basis.observations, [
-                     (metric, candidate.policy.id, place.id)
-                     for place in basis.measured_places(metric, places)], mean_of, each))
-                 and estimate.low is not None and estimate.high is not None]
+        known = [(candidate, cost.estimate.low, cost.estimate.high) for candidate in candidates
+                 if (cost := basis.over(metric, candidate.policy.id, basis.of_kind(kind), each))
+                 and cost.estimate.low is not None and cost.estimate.high is not None]
         if candidates and len(known) == len(candidates):
             possible[group] = tuple(candidate.policy.id for candidate, low, _ in known
                                     if _may_be_chosen(candidate, low, known, floor))
     return possible
+
+
+def _floor(basis: Basis, stream: str, kind: Kind) -> float:
+    """What counts as no cost at all, in the stream's unit."""
+    rate = basis.over(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
+    return NO_COST * rate.estimate.mean if rate else 0.0
 
 
 def _may_be_chosen(candidate: Candidate, low: float,

@@ -27,11 +27,11 @@ QUESTIONS: Mapping[str, Asker] = {
 FINDINGS: Mapping[str, Callable[[Basis], Sequence[Finding]]] = {"Q7": timing.q7}
 
 
-#: Other readings of a claim: what is read otherwise, and what it then asks of the paper's scenarios
-#: and of all. Section 5.1 says that
-#: roaming takes longer "due to the re-authentication in a foreign network for all policies", which
-#: Table 4 does not add up where there is 802.1X.
+#: Section 5.1 says that roaming takes longer "due to the re-authentication in a foreign network for
+#: all policies", which Table 4 does not add up where there is 802.1X.
 _NEGOTIATED = "With all that the visited network negotiates"
+#: Other readings of a claim: what is read otherwise, and what it then asks of the paper's scenarios
+#: and of all.
 READINGS: Mapping[str, tuple[str, Callable[[Basis, Basis], Sequence[Asks]]]] = {
     "Q3": (_NEGOTIATED, lambda basis, _: timing.q3(basis, IN_BOTH_NETWORKS)),
     "Q5": (_NEGOTIATED, lambda basis, _: timing.q5(basis, IN_BOTH_NETWORKS)),
@@ -58,7 +58,7 @@ def judge(whole: Basis) -> list[Verdict]:
 
 
 def of_the_papers_scenarios(basis: Basis) -> Basis:
-    """The basis without scenarios that are not the paper's; one without any of it stays."""
+    """The basis without scenarios that are not the paper's."""
     paper = published.load().scenarios
     return replace(basis, places=tuple(place for place in basis.places if place.id in paper))
 
