@@ -173,5 +173,5 @@ class Access:
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:
         """Hold an agent's authentication server still, so that it admits nobody."""
-        with self._freeradius.silent(agent):
+        with self._freeradius.silent([agent]):
             yield

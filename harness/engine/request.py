@@ -249,32 +249,25 @@ def _check_devices(made: Plan) -> None:
         if node not in nodes:
             raise UserError(f"{node}: no such node to compute on a device; choose from "
                             f"{', '.join(dict.fromkeys(nodes))}")
-    if made.settings.clock == "processor":
-        _check_processors(made)
-        return
-    if made.settings.clock in made.study.devices_by:
-        return
-    for testbed in made.testbeds.values():
-        for node, document in devices(testbed.spec).items():
-            if not from_json(Device, document).is_neutral:
-                raise UserError(f"{node}: device {document['name']}: no effect by the "
-                                f"{made.settings.clock} clock; leave it out, or measure with "
-                                f"--clock {' or '.join(made.study.devices_by)}, where programs "
-                                "that charge their work do")
+    clock, by = made.settings.clock, made.study.devices_by
+    for node, document in (pair for spec in specs for pair in devices(spec).items()):
+        device = from_json(Device, document)
+        if clock == "processor":
+            _check_processor(node, device)
+        elif clock not in by and not device.is_neutral:
+            raise UserError(f"{node}: device {device.name}: no effect by the {clock} clock; leave "
+                            f"it out, or measure with --clock {' or '.join(by)}, where programs "
+                            "that charge their work do")
 
 
-def _check_processors(made: Plan) -> None:
-    """Refuse devices that the processor clock cannot give a node."""
-    for testbed in made.testbeds.values():
-        for node, document in devices(testbed.spec).items():
-            device = from_json(Device, document)
-            if unsaid := device.unsaid():
-                raise UserError(f"{node}: device {device.name} says nothing of {unsaid[0]} work, "
-                                "which the processor clock needs; choose another, or add it with "
-                                "its source")
-            if device.processors != 1:
-                raise UserError(f"{node}: device {device.name} has {device.processors} processors, "
-                                "and a node of the processor clock one; choose another")
+def _check_processor(node: str, device: Device) -> None:
+    """Refuse a device that the processor clock cannot give a node."""
+    if unsaid := device.unsaid():
+        raise UserError(f"{node}: device {device.name} says nothing of {unsaid[0]} work, which the "
+                        "processor clock needs; choose another, or add it with its source")
+    if device.processors != 1:
+        raise UserError(f"{node}: device {device.name} has {device.processors} processors, and a "
+                        "node of the processor clock one; choose another")
 
 
 def _check_cells(study: Study, cells: Sequence[Cell]) -> None:

@@ -20,9 +20,7 @@ from harness.engine.machine import Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
 from measure.charging import library
-from measure.errors import MeasureError
 from policies import Policy
-from studies.study import TestbedSpec
 from topologies import loader
 
 READY_S = 60.0
@@ -189,6 +187,8 @@ class TestbedClient:
         plan, spec = self._plan, self.spec
         link = self._in_force.layers.link if self._in_force else None
         fault = plan.study.fault(plan.settings.fault)
+        on_devices = devices(spec)
+        is_slowed = plan.settings.clock == "processor" and on_devices
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
             "network": loader.to_json(spec.network),
@@ -196,8 +196,9 @@ class TestbedClient:
             "clock": plan.settings.clock, "builder": plan.settings.builder,
             "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
-            "options": dict(spec.options), "devices": devices(spec),
-            "kinds_library": _kinds_library(plan, spec),
+            "options": dict(spec.options), "devices": on_devices,
+            # What programs on slow devices load first.
+            "kinds_library": library.to_send(library.KINDS) if is_slowed else "",
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "secrets": made, "withhold": list(fault.withhold) if fault else [],
@@ -247,16 +248,6 @@ class TestbedClient:
         if said["event"] not in (event, other):
             raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
         return said
-
-
-def _kinds_library(plan: Plan, spec: TestbedSpec) -> str:
-    """What programs on slow devices load first; "" without a compiler, which the worker says."""
-    if plan.settings.clock != "processor" or not devices(spec):
-        return ""
-    try:
-        return library.encoded(library.KINDS)
-    except MeasureError:
-        return ""
 
 
 def _spare_s() -> float:

@@ -47,6 +47,11 @@ class ClockCell:
     means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     variation: float | None = None
 
+    @property
+    def time(self) -> str:
+        """The metric that the clock is judged by: the first in seconds."""
+        return _time(self.means.get(ALONE, {}))
+
     def off(self, metric: str, condition: str, reference: str) -> float | None:
         """How far a condition's mean is from the reference's, as a share; None without both."""
         here = self.means.get(condition, {}).get(metric)
@@ -61,30 +66,27 @@ def bench(runs: int, out: Path | None = None) -> int:
     folder = out or RESULTS / "clock"
     one = machine.processors[-1:]
     repetitions = max(runs, _LEAST_REPETITIONS)
-    _run(folder / REAL, "real", one, repetitions)
-    _run(folder / ALONE, "processor", one, repetitions)
-    _side_by_side(folder / GUESTS, machine.processors, repetitions)
+    _run([folder / REAL], "real", one, repetitions)
+    _run([folder / ALONE], "processor", one, repetitions)
+    # On all processors; each run has one guest on each of them, and a second.
+    _run([folder / GUESTS / str(number) for number in range(_AT_ONCE)], "processor",
+         machine.processors, repetitions)
     with _hogs():
-        _run(folder / HOGS, "processor", one, repetitions)
-    cells = compared({REAL: values(folder / REAL), ALONE: values(folder / ALONE),
-                      GUESTS: values(folder / GUESTS), HOGS: values(folder / HOGS)})
-    lines = [scales.line(), "", *table(cells), "", *(line for line, _ in verdicts(cells))]
+        _run([folder / HOGS], "processor", one, repetitions)
+    cells = compared({condition: values(folder / condition)
+                      for condition in (REAL, ALONE, GUESTS, HOGS)})
+    bounds = verdicts(cells)
+    lines = [scales.line(), "", *table(cells), "", *(line for line, _ in bounds)]
     (folder / TABLE).write_text("\n".join(lines) + "\n")
     click.echo("\n".join(lines))
-    return 0 if all(holds for _, holds in verdicts(cells)) else 1
+    return 0 if all(holds for _, holds in bounds) else 1
 
 
-def _run(folder: Path, clock: str, processors: Sequence[int], repetitions: int) -> None:
-    with _started(folder, clock, processors, repetitions) as process:
-        process.wait()
-
-
-def _side_by_side(folder: Path, processors: Sequence[int], repetitions: int) -> None:
-    """Several runs at once on all processors; each has one guest on each of them, and a second."""
+def _run(folders: Sequence[Path], clock: str, processors: Sequence[int], repetitions: int) -> None:
+    """A run into each of these folders, at once and on the same processors, to their ends."""
     with contextlib.ExitStack() as stack:
-        under_way = [stack.enter_context(_started(folder / str(number), "processor", processors,
-                                                  repetitions))
-                     for number in range(_AT_ONCE)]
+        under_way = [stack.enter_context(_started(folder, clock, processors, repetitions))
+                     for folder in folders]
         for process in under_way:
             process.wait()
 
@@ -120,12 +122,12 @@ def _hogs() -> Iterator[None]:
 
 def values(folder: Path) -> dict[str, dict[str, list[float]]]:
     """The study's metrics of every proven repetition below a folder, by cell and metric."""
-    by_cell: dict[str, dict[str, list[float]]] = {}
+    study, by_cell = small.of().study, dict[str, dict[str, list[float]]]()
     for path in sorted(folder.glob("**/records/*.json")):
         record = stored.read(path)
         if record.status == "ok":
             cell = by_cell.setdefault("-".join(record.cell.values()), {})
-            for metric, value in shown(small.of().study, record).items():
+            for metric, value in shown(study, record).items():
                 cell.setdefault(metric, []).append(value)
     return by_cell
 
@@ -144,7 +146,6 @@ def compared(conditions: Mapping[str, Values]) -> list[ClockCell]:
 
 
 def _time(metrics: Mapping[str, object]) -> str:
-    """The metric that the clock is judged by: the first in seconds."""
     return next((name for name in metrics if name.endswith("_s")), "")
 
 
@@ -154,8 +155,7 @@ def table(cells: Sequence[ClockCell]) -> list[str]:
                "goodput against real")
     lines = [_row(heading), "|---" * len(heading) + "|"]
     for cell in cells:
-        alone = cell.means.get(ALONE, {})
-        time = _time(alone)
+        alone, time = cell.means.get(ALONE, {}), cell.time
         rates = ", ".join(_percent(cell.off(metric, ALONE, REAL), 2)
                           for metric in alone if metric.endswith("_bps"))
         lines.append(_row((
@@ -171,29 +171,25 @@ def _row(fields: Sequence[str]) -> str:
 
 def verdicts(cells: Sequence[ClockCell]) -> list[tuple[str, bool]]:
     """Each bound with what was measured, and whether it is kept in every cell."""
-    def shares(which: Callable[[ClockCell], Sequence[float | None]]) -> list[float]:
-        return [abs(share) for cell in cells for share in which(cell) if share is not None]
+    def against_real(suffix: str) -> list[float | None]:
+        return [cell.off(metric, ALONE, REAL) for cell in cells
+                for metric in cell.means.get(ALONE, {}) if metric.endswith(suffix)]
 
-    def of(suffix: str, condition: str, reference: str) -> list[float]:
-        return shares(lambda cell: [cell.off(metric, condition, reference)
-                                    for metric in cell.means.get(condition, {})
-                                    if metric.endswith(suffix)])
-
-    rows: list[tuple[str, Callable[[Sequence[float]], float], list[float], float]] = [
-        ("times against real time, at most", max, of("_s", ALONE, REAL), TIMES),
-            ("goodput against real time, at most", max, of("_bps", ALONE, REAL), GOODPUT),
-            ("variation of the first time within a cell, at most", max,
-             shares(lambda cell: [cell.variation]), VARIATION)]
+    bounds = [
+        _verdict("times against real time, at most", max, against_real("_s"), TIMES),
+        _verdict("goodput against real time, at most", max, against_real("_bps"), GOODPUT),
+        _verdict("variation of the first time within a cell, at most", max,
+                 [cell.variation for cell in cells], VARIATION)]
     for title, condition in (("eight guests on two cores", GUESTS), ("three hogs", HOGS)):
-        off = [abs(share) for cell in cells if (share := cell.off(
-            _time(cell.means.get(ALONE, {})), condition, ALONE)) is not None]
-        rows += [(f"beside {title}, median", statistics.median, off, MEDIAN),
-                 (f"beside {title}, at most", max, off, WORST)]
-    return [_verdict(*row) for row in rows]
+        off = [cell.off(cell.time, condition, ALONE) for cell in cells]
+        bounds += [_verdict(f"beside {title}, median", statistics.median, off, MEDIAN),
+                   _verdict(f"beside {title}, at most", max, off, WORST)]
+    return bounds
 
 
-def _verdict(title: str, take: Callable[[Sequence[float]], float], measured: Sequence[float],
+def _verdict(title: str, take: Callable[[Sequence[float]], float], shares: Sequence[float | None],
              bound: float) -> tuple[str, bool]:
+    measured = [abs(share) for share in shares if share is not None]
     if not measured:
         return f"{title}: nothing measured", False
     holds = take(measured) <= bound
@@ -207,4 +203,3 @@ def _percent(share: float | None, digits: int = 1) -> str:
 
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.1f} ms"
-

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from guest.boot import boot
 from guest.image import Image
+from harness.engine.machine import TESTBED_PYTHON
 from harness.errors import UserError
 from harness.selftest import yardstick_program
 
@@ -56,7 +57,7 @@ async def _inside(image: Image, cpu: int, folder: Path) -> bytes:
     shutil.copyfile(yardstick_program.__file__, job / _PROGRAM)
     async with asyncio.timeout(_DEADLINE_S), await boot(
             image, job, cpu=cpu, console_log=folder / "console.log", scratch=folder / "scratch",
-            command=["/opt/qop/venv/bin/python3", f"/host/{_PROGRAM}"]) as guest:
+            command=[str(TESTBED_PYTHON), f"/host/{_PROGRAM}"]) as guest:
         guest.stdin.close()
         said: bytes = await guest.stdout.read()
         end = await guest.wait()

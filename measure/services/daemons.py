@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from measure.process import Daemon
 from measure.workload import Site
@@ -48,6 +50,18 @@ class Daemons:
         while self.daemons:
             _, daemon = self.daemons.popitem()
             daemon.stop()
+
+    @contextmanager
+    def silent(self, nodes: Iterable[str]) -> Iterator[None]:
+        """Hold it still on these nodes, where it runs there: it answers nothing meanwhile."""
+        held = [self.daemons[node].pid for node in nodes if node in self.daemons]
+        for pid in held:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in held:
+                os.kill(pid, signal.SIGCONT)
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from measure.process import Daemon
@@ -35,23 +31,11 @@ class SubscriberServers(Daemons):
             "address": self.site.network.nodes[node].address,
             "subscribers": {self.site.secrets["network"]["imsi"]: dict(subscriber)}})
 
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Hold them still: nobody has an answer meanwhile."""
-        for daemon in self.daemons.values():
-            os.kill(daemon.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for daemon in self.daemons.values():
-                os.kill(daemon.pid, signal.SIGCONT)
-
     def _program(self, node: str, what: str, config: Mapping[str, Any]) -> Daemon:
         file = self.site.run_folder(node) / f"{what}.json"
         file.write_text(json.dumps(config))
         return self.daemon(node, [sys.executable, "-m", "protocols.aka.program", what, str(file)],
-                           r"ready", {"PYTHONPATH": environment()["PYTHONPATH"],
-                                      "PYTHONDONTWRITEBYTECODE": "1"})
+                           r"ready", environment())
 
 
 class SubscriberGateways(SubscriberServers):
@@ -81,7 +65,5 @@ class EapServer(Daemons):
 
     def launch(self, node: str) -> Daemon:
         """Start the server of one node."""
-        return self.daemon(node, ["hostapd", str(self._config(node))], r"AP-ENABLED")
-
-    def _config(self, node: str) -> Path:
-        return self.site.mount / node / self.file / "eap_server.conf"
+        folder = self.site.mount / node / self.file
+        return self.daemon(node, ["hostapd", str(folder / "eap_server.conf")], r"AP-ENABLED")

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -135,9 +135,10 @@ class Workload:
                 self._authenticate()
                 continue
             if self._site.fault == "server-stopped":
-                with self._server.silent(network.SERVER):
+                with self._server.silent([network.SERVER]):
                     time.sleep(_STOPPED_S)
-            with self._subscribers.silent() if self._site.fault == "hss-down" else nullcontext():
+            down = self._subscribers.nodes() if self._site.fault == "hss-down" else ()
+            with self._subscribers.silent(down):
                 self._authenticate()
 
     def _authenticate(self) -> None:

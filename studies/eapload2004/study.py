@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure.charging import library
 from measure.charging.device import costs_s
-from measure.errors import MeasureError
 from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
 from studies.eapload2004 import design, network
 from studies.eapload2004.asked import Asked
@@ -108,7 +106,7 @@ class EapLoad2004(Study):
                                  hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
                                  else None)
         return Spec(drawn, policy(cell.ids), medium, nodes,
-                    options={"key": cell.ids["key"], "library": _library()},
+                    options={"key": cell.ids["key"], "library": library.to_send()},
                     packages="eapol-test" if cell.ids["driver"] == "eapol_test" else "")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
@@ -199,13 +197,6 @@ def _aaa(ids: Mapping[str, str]) -> AaaLayer | None:
         "server": ids["server"], "authority": "visited" if ids["path"] == "near" else "home",
         "identity": "temporary" if ids["identity"] == "p-tmsi" else "permanent"})
     return None if layer == AaaLayer() else layer
-
-
-def _library() -> str:
-    """The library that charges daemons; "" where there is no compiler, which the workload says."""
-    with contextlib.suppress(MeasureError):
-        return library.encoded()
-    return ""
 
 
 def _check_device(name: str, key: str) -> None:

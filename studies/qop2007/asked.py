@@ -12,6 +12,8 @@ from topologies.loader import TopologyError, load_device, medium_names
 
 #: What captures of streams keep of the expected packets: 1 in so many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
+#: What was so when there was no choice: it is not said, so that plans of before go on.
+_AS_EVER = {"authentications": 1, "devices": ""}
 #: Below the first there is nothing to time.
 _STREAM_BYTES = (50_000, 10_000_000_000)
 
@@ -75,19 +77,13 @@ class Asked(study.Asked):
         "and all unexpected ones.")
 
     def kept(self) -> dict[str, Any]:
-        """The user's medium and devices by their own names: paths are of this machine only.
-
-        What is as it was when there was no choice (one authentication, no devices) is not said: so
-        plans of before go on.
-        """
+        """The user's medium and devices by their own names: paths are of this machine only."""
         from studies.qop2007 import matrix
 
         medium = matrix.medium(self)
-        kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM}
-        if self.authentications == 1:
-            del kept["authentications"]
-        kept["devices"] = ",".join(f"{node}={load_device(device).name}"
-                                   for node, device in by_node(self.devices).items())
-        if not self.devices:
-            del kept["devices"]
-        return kept
+        devices = ",".join(f"{node}={load_device(device).name}"
+                           for node, device in by_node(self.devices).items())
+        kept = {**super().kept(), "medium": medium.name if medium else NO_MEDIUM,
+                "devices": devices}
+        return {name: value for name, value in kept.items()
+                if name not in _AS_EVER or value != _AS_EVER[name]}

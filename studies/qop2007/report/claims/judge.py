@@ -45,14 +45,14 @@ def judge(whole: Basis) -> list[Verdict]:
     Claims are about the paper's own scenarios; others are a second reading, where one is.
     """
     basis = of_the_papers_scenarios(whole)
-    verdicts = []
+    verdicts, devices = [], on_devices(basis)
     for claim in published.claims():
         if claim.id in FINDINGS:
             findings = list(FINDINGS[claim.id](basis))
             missing: list[str] = []
         else:
             findings, missing = find(basis.observations, QUESTIONS[claim.id](basis))
-        verdict = settle(claim, findings, missing, reason(claim.id, basis.clock, on_devices(basis)))
+        verdict = settle(claim, findings, missing, reason(claim.id, basis.clock, devices))
         verdicts.append(replace(verdict, otherwise=tuple(_otherwise(claim, basis, whole))))
     return verdicts
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from studies.qop2007.metrics import AUTHENTICATION
-from studies.qop2007.report.basis import Basis, Kind, Place
+from studies.qop2007.report.basis import Basis, Kind
 from studies.qop2007.report.phase_names import component_label
 
 #: The authentication times that the paper prints: abstract, sections 5.1 and 6. In seconds.
@@ -27,14 +27,10 @@ def on_devices(basis: Basis) -> str:
 def _times(basis: Basis) -> Iterator[str]:
     for policy, kind, printed_s in _PRINTED:
         places = basis.measured_places(AUTHENTICATION.name, basis.of_kind(kind))
-        here_s = _mean_s(basis, AUTHENTICATION.name, policy, places)
+        here_s = basis.mean(AUTHENTICATION.name, policy, places)
         if here_s is None:
             continue
         phases = [f"{component_label(name)} {phase_s:.2f}" for name in _COMPONENTS
-                  if (phase_s := _mean_s(basis, f"component_{name}_s", policy, places)) is not None]
+                  if (phase_s := basis.mean(f"component_{name}_s", policy, places)) is not None]
         by_phase = f" ({', '.join(phases)})" if phases else ""
         yield f"{policy} {kind} {here_s:.2f}, {printed_s:.2f}{by_phase}"
-
-
-def _mean_s(basis: Basis, metric: str, policy: str, places: Sequence[Place]) -> float | None:
-    return basis.mean(metric, policy, places) if places else None
