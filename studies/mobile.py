@@ -103,35 +103,38 @@ class WiresAndAir:
 
     def factors(self) -> tuple[Factor, Factor]:
         """`policy` and `scenario`."""
-        own, places = ",".join(self.policies.own), ",".join(self.scenarios)
-        beside = {True: "", False: f",{own}"}, {True: "", False: f",{places}"}
+        own, places = ("" if self.waits else "".join(f",{name}" for name in names)
+                       for names in (self.policies.own, self.scenarios))
         return (
             Factor("policy", "Policy", self._policies, plural="policies", option="--policies",
                    file_option="--policy", help="What else protects it: "
                    f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files; default: "
-                   f"{NO_POLICY}{beside[0][self.waits]}.",
+                   f"{NO_POLICY}{own}.",
                    file_help="A policy file of your own; may be repeated."),
             Factor("scenario", "Scenario", self._scenarios, option="--scenarios",
                    help=f"Where it goes: {self.wires.id}, or from the peer of a scenario to its "
                    "mobile node: names or .yml files; default: "
-                   f"{self.wires.id}{beside[1][self.waits]}."))
+                   f"{self.wires.id}{places}."))
 
     def _policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        of_air = [name for name in names if name != NO_POLICY]
-        is_asked = bool(names or files)
-        chosen = self.policies(of_air, files) if of_air or files or not (
-            is_asked or self.waits) else []
-        return [_WIRED, *chosen] if NO_POLICY in names or not is_asked else chosen
+        return self._beside(_WIRED, self.policies, names, files)
 
     def _scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        own = () if self.waits else self.scenarios
-        of_air = [name for name in names or own if name != self.wires.id]
-        chosen = scenarios(of_air, files) if of_air or files else []
-        return [self.wires, *chosen] if self.wires.id in names or not (names or files) else chosen
+        return self._beside(self.wires, lambda names, files: scenarios(
+            names or (() if files else self.scenarios), files), names, files)
 
-    def is_wired(self, factor: str, name: str) -> bool:
-        """Whether this is the level of one of the two factors that goes with wires."""
-        return (factor, name) in {("policy", NO_POLICY), ("scenario", self.wires.id)}
+    def _beside(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
+                names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        """The level of wires and what is read of the air, each where it is asked for or due."""
+        of_air = [name for name in names if name != wired.id]
+        is_asked = bool(names or files)
+        chosen = read(of_air, files) if of_air or files or not (is_asked or self.waits) else []
+        return [wired, *chosen] if wired.id in names or not is_asked else chosen
+
+    def level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
+        """A policy or scenario that a results folder keeps; None for others. Raises StudyError."""
+        wired = {"policy": NO_POLICY, "scenario": self.wires.id}
+        return level(factor, name, entry) if name != wired.get(factor, name) else None
 
 
 def wires_level(name: str, title: str) -> Level:
@@ -179,7 +182,7 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
 
 
 def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
-           said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
+                 said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
     """A study's cells on the air: every policy in every scenario that was chosen.
 
     With what is `said` by the policy, or else with each level of the factor `free`; of the other
