@@ -19,7 +19,7 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
-from studies.parts import Cell, Factor, Level, LevelError, StudyError
+from studies.parts import Cell, Factor, Fault, Level, LevelError, StudyError
 from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
@@ -152,9 +152,12 @@ def is_on_air(cell: Cell) -> bool:
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY
 
 
-def without_link(policy: Policy) -> Policy:
-    """A negative control's: the same policy where neither end of the air protects frames."""
-    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+def without_wep(title: str, on: Mapping[str, str]) -> Fault:
+    """A negative control: neither end of the air has the WEP of a cell's policy."""
+    def without_link(policy: Policy) -> Policy:
+        return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+    return Fault(title, policy=without_link, on=on, fails=[
+        "WEP-104 on every data frame", "initialisation vectors differ", "static WEP key in use"])
 
 
 def policy_level(policy: Policy) -> Level:
