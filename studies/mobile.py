@@ -19,7 +19,7 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
-from studies.parts import Cell, Factor, Level, LevelError, StudyError
+from studies.parts import Cell, Factor, Fault, Level, LevelError, StudyError
 from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import Medium, Scenario, from_json
@@ -103,35 +103,38 @@ class WiresAndAir:
 
     def factors(self) -> tuple[Factor, Factor]:
         """`policy` and `scenario`."""
-        own, places = ",".join(self.policies.own), ",".join(self.scenarios)
-        beside = {True: "", False: f",{own}"}, {True: "", False: f",{places}"}
+        own, places = ("" if self.waits else "".join(f",{name}" for name in names)
+                       for names in (self.policies.own, self.scenarios))
         return (
             Factor("policy", "Policy", self._policies, plural="policies", option="--policies",
                    file_option="--policy", help="What else protects it: "
                    f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files; default: "
-                   f"{NO_POLICY}{beside[0][self.waits]}.",
+                   f"{NO_POLICY}{own}.",
                    file_help="A policy file of your own; may be repeated."),
             Factor("scenario", "Scenario", self._scenarios, option="--scenarios",
                    help=f"Where it goes: {self.wires.id}, or from the peer of a scenario to its "
                    "mobile node: names or .yml files; default: "
-                   f"{self.wires.id}{beside[1][self.waits]}."))
+                   f"{self.wires.id}{places}."))
 
     def _policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        of_air = [name for name in names if name != NO_POLICY]
-        is_asked = bool(names or files)
-        chosen = self.policies(of_air, files) if of_air or files or not (
-            is_asked or self.waits) else []
-        return [_WIRED, *chosen] if NO_POLICY in names or not is_asked else chosen
+        return self._beside(_WIRED, self.policies, names, files)
 
     def _scenarios(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        own = () if self.waits else self.scenarios
-        of_air = [name for name in names or own if name != self.wires.id]
-        chosen = scenarios(of_air, files) if of_air or files else []
-        return [self.wires, *chosen] if self.wires.id in names or not (names or files) else chosen
+        return self._beside(self.wires, lambda names, files: scenarios(
+            names or (() if files else self.scenarios), files), names, files)
 
-    def is_wired(self, factor: str, name: str) -> bool:
-        """Whether this is the level of one of the two factors that goes with wires."""
-        return (factor, name) in {("policy", NO_POLICY), ("scenario", self.wires.id)}
+    def _beside(self, wired: Level, read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
+                names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        """The level of wires and what is read of the air, each where it is asked for or due."""
+        of_air = [name for name in names if name != wired.id]
+        is_asked = bool(names or files)
+        chosen = read(of_air, files) if of_air or files or not (is_asked or self.waits) else []
+        return [wired, *chosen] if wired.id in names or not is_asked else chosen
+
+    def level(self, factor: str, name: str, entry: LevelRecord) -> Level | None:
+        """A policy or scenario that a results folder keeps; None for others. Raises StudyError."""
+        wired = {"policy": NO_POLICY, "scenario": self.wires.id}
+        return level(factor, name, entry) if name != wired.get(factor, name) else None
 
 
 def wires_level(name: str, title: str) -> Level:
@@ -149,9 +152,12 @@ def is_on_air(cell: Cell) -> bool:
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY
 
 
-def without_link(policy: Policy) -> Policy:
-    """A negative control's: the same policy where neither end of the air protects frames."""
-    return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+def without_wep(title: str, on: Mapping[str, str]) -> Fault:
+    """A negative control: neither end of the air has the WEP of a cell's policy."""
+    def without_link(policy: Policy) -> Policy:
+        return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
+    return Fault(title, policy=without_link, on=on, fails=[
+        "WEP-104 on every data frame", "initialisation vectors differ", "static WEP key in use"])
 
 
 def policy_level(policy: Policy) -> Level:
@@ -179,7 +185,7 @@ def scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
 
 
 def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
-           said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
+                 said: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
     """A study's cells on the air: every policy in every scenario that was chosen.
 
     With what is `said` by the policy, or else with each level of the factor `free`; of the other

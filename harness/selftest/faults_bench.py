@@ -97,13 +97,13 @@ class Lane:
 
     def work(self) -> None:
         """Plan after plan."""
-        number, clocks = 0, _clocks(self._plans.study)
+        number, clocks, levels = 0, _clocks(self._plans.study), _levels(self._plans)
         self._place.mkdir()
         with PrivateDisk(self._place) as disk:
             while (self._between or self._during) and not self._stop.is_set():
                 number += 1
                 clock = clocks[(number + self._core) % len(clocks)]
-                self._complete(disk, f"run-{number}", self._rng.choice(_levels(self._plans)), clock)
+                self._complete(disk, f"run-{number}", self._rng.choice(levels), clock)
 
     def _complete(self, disk: PrivateDisk, name: str, levels: tuple[str, ...],
                   clock: str) -> None:

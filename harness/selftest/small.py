@@ -9,7 +9,7 @@ import studies
 from harness.engine import profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
-from studies.study import Level, Study
+from studies.study import Study
 from topologies.builders import MININET
 
 
@@ -21,11 +21,11 @@ class SmallPlans:
 
     def levels(self) -> list[str]:
         """Levels of its first factor that can be measured so."""
-        first, every = self.study.factors[0].name, self._every()
-        few = {name: [level for level in every[name] if [level.id] == chosen]
-               for name, chosen in self._chosen(()).items() if name != first}
-        there = {cell.ids[first] for cell in self.study.cells({**every, **few})}
-        return [level.id for level in every[first] if level.id in there]
+        first, chosen = self.study.factors[0].name, self._chosen(())
+        levels = {factor.name: factor.read(chosen[factor.name], ())
+                  for factor in self.study.factors}
+        there = {cell.ids[first] for cell in self.study.cells(levels)}
+        return [level.id for level in levels[first] if level.id in there]
 
     def typical(self) -> str:
         """The level of its first factor that a lab takes, or the first."""
@@ -56,11 +56,9 @@ class SmallPlans:
     def _chosen(self, names: Sequence[str]) -> dict[str, list[str]]:
         """These levels of the first factor; of others those of a lab, or of the first cell."""
         first, *others = (factor.name for factor in self.study.factors)
-        usual = {**next(iter(self.study.cells(self._every()))).ids, **self.study.lab.levels}
+        every = {factor.name: factor.read((), ()) for factor in self.study.factors}
+        usual = {**next(iter(self.study.cells(every))).ids, **self.study.lab.levels}
         return {first: list(names), **{name: [usual[name]] for name in others}}
-
-    def _every(self) -> dict[str, list[Level]]:
-        return {factor.name: list(factor.read((), ())) for factor in self.study.factors}
 
 
 def of(study: str = studies.DEFAULT) -> SmallPlans:

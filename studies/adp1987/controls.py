@@ -23,10 +23,7 @@ def _on(policy: str) -> dict[str, str]:
 ON_AIR: Mapping[str, Fault] = {
     BESIDE: Fault("on the air: the channel stands, and the messages go beside it", on=_on("P1"),
                   fails=["carried", "nothing-else", "private"]),
-    WITHOUT_WEP: Fault(
-        "on the air: neither end has WEP", policy=mobile.without_link, on=_on("P2"),
-        fails=["WEP-104 on every data frame", "initialisation vectors differ",
-               "static WEP key in use"]),
+    WITHOUT_WEP: mobile.without_wep("on the air: neither end has WEP", _on("P2")),
     AROUND_THE_TUNNEL: Fault(
         "on the air: the channel's datagrams go around the tunnel", on=_on("P12"),
         fails=["no clear inner packet"])}

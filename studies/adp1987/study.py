@@ -66,11 +66,9 @@ class Adp1987(Study):
 
         A trace of the user's own without its messages: the judge asks the hosts' logs.
         """
-        if factor.name in ("policy", "scenario") and not design.PLACES.is_wired(factor.name, name):
-            return mobile.level(factor.name, name, entry)
-        is_own = factor.name == "trace" and name not in TRACES
-        return Level(name, entry.title, digest=entry.digest) if is_own else super().level(
-            factor, name, entry)
+        if factor.name == "trace" and name not in TRACES:
+            return Level(name, entry.title, digest=entry.digest)
+        return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """One factor at a time, as the paper has it."""

@@ -15,10 +15,7 @@ def _on(policy: str) -> dict[str, str]:
 
 
 ON_AIR: Mapping[str, Fault] = {
-    "stream-without-wep": Fault(
-        "neither end of the air has WEP", policy=mobile.without_link, on=_on("P2"),
-        fails=["WEP-104 on every data frame", "initialisation vectors differ",
-               "static WEP key in use"]),
+    "stream-without-wep": mobile.without_wep("neither end of the air has WEP", _on("P2")),
     AROUND_THE_TUNNEL: Fault(
         "the stream's packets go around the tunnel", on=_on("P12"),
         fails=["no clear inner packet"])}

@@ -84,10 +84,7 @@ class Authenticast1998(Study):
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Of its content, where it may be the user's: policies and scenarios."""
-        if factor.name in ("policy", "scenario") and not factors.PLACES.is_wired(
-                factor.name, name):
-            return mobile.level(factor.name, name, entry)
-        return super().level(factor, name, entry)
+        return factors.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """Server and clients on wires; percentages apart, so that two processors have work.

@@ -16,7 +16,7 @@ from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.variants import VARIANTS
-from studies.study import Judged, Repetition
+from studies.study import Cell, Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure", "parts")
 #: A warm-up is a share of the transactions, and some of every customer: all begin at once.
@@ -48,7 +48,9 @@ def judge(repetition: Repetition) -> Judged:
                                repetition.secrets)
     reasons = [f"refused: {told[0]}"] if told else []
     reasons += [*judging.unproven(checks), *judging.lost(raw)]
-    measured = _measured(case, events["client"]["transactions"], raw["seed"]) if not told else None
+    measured = None if told else _measured(
+        case, events["client"]["transactions"], raw["seed"],
+        times_operations=is_timed(repetition.cell))
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
@@ -57,7 +59,9 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
     from studies.kerberos2002.study import STUDY
 
     task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
-    traffic = messages.by_point(sorted(raw["captures"], key=_nearest), repetition.out, "client")
+    # The proxy's before the KDC's; the client's come first in any case.
+    nearest = sorted(raw["captures"], key=lambda capture: capture["point"] == "kdc-l")
+    traffic = messages.by_point(nearest, repetition.out, "client")
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
     return Case(
         VARIANTS[task["protocol"]], programs.servers(task),
@@ -66,13 +70,8 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
         len(raw["events"]["client"]["transactions"]), task["customers"], task)
 
 
-def _nearest(capture: Mapping[str, Any]) -> int:
-    """The client's captures first, then the proxy's."""
-    places = ["proxy", "kdc-l"]
-    return places.index(capture["point"]) + 1 if capture["point"] in places else 0
-
-
-def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measured:
+def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
+              times_operations: bool) -> Measured:
     left_out = min(len(rows) // 2, max(int(len(rows) * _WARM_UP), _WARM_UP_EACH * case.customers))
     counted = rows[left_out:] if case.customers > 1 else rows
     responses = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in counted]
@@ -91,13 +90,12 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int) -> Measu
         transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
         predicted=_predicted(case), **_phases(case, counted),
-        operations_here_s=timing.operations_s() if is_timed(case.task) else {})
+        operations_here_s=timing.operations_s() if times_operations else {})
 
 
-def is_timed(task: Mapping[str, Any]) -> bool:
+def is_timed(cell: Cell) -> bool:
     """Whether a cell's record says what operations take here: one of the design's does."""
-    # Without the scenario, of which a task has all.
-    return tuple(str(task[name]) for name in design.NAMES[:-1]) == design.ids("pkcross")[:-1]
+    return tuple(cell.ids.values()) == design.ids("pkcross")
 
 
 def _predicted(case: Case) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -30,11 +31,9 @@ def _operations() -> Mapping[str, Callable[[], object]]:
         "AES-128": _encrypting(AES(bytes(range(16))))}
     for bits in (1024, 2048):
         key = rsa.generate_private_key(_EXPONENT, bits)
-        public, sealed = key.public_key(), key.public_key().encrypt(_TEXT, padding.PKCS1v15())
-        made[f"RSA-{bits}-encrypt"] = lambda public=public: public.encrypt(  # type: ignore[misc]
-            _TEXT, padding.PKCS1v15())
-        made[f"RSA-{bits}-decrypt"] = lambda key=key, sealed=sealed: key.decrypt(  # type: ignore[misc]
-            sealed, padding.PKCS1v15())
+        encrypt = partial(key.public_key().encrypt, _TEXT, padding.PKCS1v15())
+        made[f"RSA-{bits}-encrypt"] = encrypt
+        made[f"RSA-{bits}-decrypt"] = partial(key.decrypt, encrypt(), padding.PKCS1v15())
     return made
 
 

@@ -22,18 +22,18 @@ _FAILS: Mapping[str, tuple[str, ...]] = {
     "past-the-proxy": ("the client reaches the proxy only", "the proxy passes messages on")}
 
 
+def _on(mechanism: str, wire: str = "lan") -> dict[str, str]:
+    return dict(zip(design.NAMES, design.ids(mechanism, wire), strict=True))
+
+
 def _fault(name: str) -> Fault:
-    cell = design.ids(_MECHANISMS.get(name, "pkinit-dh"))
-    return Fault(CONTROLS[name].title, on=dict(zip(design.NAMES, cell, strict=True)),
+    return Fault(CONTROLS[name].title, on=_on(_MECHANISMS.get(name, "pkinit-dh")),
                  fails=_FAILS.get(name, (_COUNTED, _USED)))
 
 
 FAULTS: Mapping[str, Fault] = {
     **{name: _fault(name) for name in CONTROLS},
-    "login-without-wep": Fault(
-        "neither end of the air has WEP", policy=mobile.without_link,
-        on={**dict(zip(design.NAMES, design.ids("spake", mobile.AIR), strict=True)),
-            "policy": "P2", "scenario": "N2"},
-        fails=("WEP-104 on every data frame", "initialisation vectors differ",
-               "static WEP key in use")),
+    "login-without-wep": mobile.without_wep(
+        "neither end of the air has WEP",
+        {**_on("spake", mobile.AIR), "policy": "P2", "scenario": "N2"}),
 }

@@ -26,9 +26,9 @@ from measure.workload import Service, Session, Site
 from studies.krb5today.clients import SERVER, LoginClient, lacking
 from studies.krb5today.mechanisms import MECHANISMS
 from topologies.model import Scenario, from_json
+from topologies.shapes import STAR_PORT
 
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
-_PORT = "wire"
 _KDCS = ("local", "remote", "app")
 #: And later fragments of datagrams, which have no ports.
 _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
@@ -84,10 +84,10 @@ class Workload:
         """Where logins show: at the client; of one on the air, where its tunnels have ended."""
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, _PORT, _KERBEROS) for node in nodes]
+            return [Point(node, node, STAR_PORT, _KERBEROS) for node in nodes]
         address = self._site.network.nodes[client].address
-        return [*asked_points(address, _KDCS, _PORT, _KERBEROS),
-                *(Point(node, node, _PORT, _KERBEROS) for node in nodes[1:])]
+        return [*asked_points(address, _KDCS, STAR_PORT, _KERBEROS),
+                *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
 
     def _introduce(self, node: str) -> None:
         """Have the client's node compute for nothing, where computing takes time at all.

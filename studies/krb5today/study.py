@@ -50,10 +50,7 @@ class Krb5Today(AnyStudy):
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Of its content, where it may be the user's: policies and scenarios."""
-        if factor.name in ("policy", "scenario") and name not in (
-                mobile.NO_POLICY, design.REALMS):
-            return mobile.level(factor.name, name, entry)
-        return super().level(factor, name, entry)
+        return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """Three realms; what the library's settings say is a policy of its own.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Dot1xLayer, IpsecLayer, LinkLayer
+from studies import mobile
 from studies.qop2007 import unprotected
 from studies.qop2007.changes import added, changed, on, without
 from studies.qop2007.todays_controls import TODAYS
@@ -37,10 +38,7 @@ SPOILT: Mapping[str, Fault] = {
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"], on=on("P8")),
 }
 UNPROTECTED: Mapping[str, Fault] = {
-    "no-wep": Fault(
-        "neither end has WEP", policy=without("link"), on=on("P2"),
-        fails=["WEP-104 on every data frame", "initialisation vectors differ",
-               "static WEP key in use"]),
+    "no-wep": mobile.without_wep("neither end has WEP", on("P2")),
     "static-keys": Fault(
         "WEP keys are static, not EAP's", policy=changed("link", keys="static"), on=on("P8"),
         fails=["keys delivered by EAPOL-Key", _OPENED]),
