@@ -82,7 +82,6 @@ class OverAir:
             session.stamp("end")
             arrival.finish()
 
-
     def around_the_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
         """A negative control's: what the peer sends of this kind passes both tunnel ends in clear.
 

@@ -26,15 +26,14 @@ def started() -> Iterator[Any]:
                      "--hide-scrollbars", "--disable-background-networking"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
-    yield driver
-    driver.quit()
+    with webdriver.Chrome(service=Service(DRIVER), options=options) as driver:
+        yield driver
 
 
-def widen(browser: Any, width: int) -> None:
+def widen(browser: Any, width: int, height: int = 900) -> None:
     """Give what is looked at another width."""
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600})
+        "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
 
 
 def look(browser: Any, width: int, *, dark: bool) -> None:

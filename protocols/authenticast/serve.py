@@ -83,12 +83,9 @@ class Serving:
         return min((time for time in times if time is not None), default=None)
 
     def _read(self) -> None:
-        arrivals = list(itertools.takewhile(
-            lambda arrival: arrival is not None,
-            (self._port.receive() for _ in range(_AT_ONCE))))
+        arrivals = itertools.islice(iter(self._port.receive, None), _AT_ONCE)
         # Of several that arrived at once, the kernel may have any first.
-        for arrival in sorted(filter(None, arrivals),
-                              key=lambda arrival: (arrival.arrived_ns, arrival.source)):
+        for arrival in sorted(arrivals, key=lambda arrival: (arrival.arrived_ns, arrival.source)):
             self._after(self._server.message(arrival.datagram, arrival.source,
                                              self._clock.now_ns()), self._clock.now_ns())
 

@@ -33,5 +33,4 @@ class Asked(study.Asked):
 
     def kept(self) -> dict[str, Any]:
         """The path of a user's air is of this machine only; its name is kept."""
-        medium = mobile.air(self.medium)
-        return {**super().kept(), "medium": medium.name if medium else mobile.NO_MEDIUM}
+        return {**super().kept(), "medium": mobile.air_name(self.medium)}

@@ -149,15 +149,18 @@ class HostPrograms:
     def job(self, role: str, host: str, **changes: Any) -> Path:
         """What a program is told."""
         forged = changes.get("fault") == "forged-owner"
+        return self._written(role, {
+            "config": str(self.config(host, forged=forged)), "owner": OWNER,
+            "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
+            "wire": self.task["wire"], "stamps": self._stamps(host), "peer": _PEERS[host],
+            "peer_stamps": self._stamps(_PEERS[host]), **changes})
+
+    def _written(self, role: str, job: Mapping[str, Any]) -> Path:
+        """A job, with what all have in it."""
         path = self.out / f"{role}-job.json"
         path.write_text(json.dumps({
-            "config": str(self.config(host, forged=forged)), "owner": OWNER, "seed": self.seed,
-            "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
-            "wire": self.task["wire"], "log": str(self.out / f"{role}.json.gz"),
-            "stamps": self._stamps(host), "peer": _PEERS[host],
-            "peer_stamps": self._stamps(_PEERS[host]),
-            "phases": {phase: str(self.out / f"{phase}.json") for phase in self.phases},
-            **changes}))
+            "seed": self.seed, "log": str(self.out / f"{role}.json.gz"),
+            "phases": {phase: str(self.out / f"{phase}.json") for phase in self.phases}, **job}))
         return path
 
     def _stamps(self, host: str) -> str:
@@ -195,9 +198,17 @@ class HostPrograms:
 
     def program(self, role: str, host: str, **changes: Any) -> HostProgram:
         """A program of the study's on a host."""
-        argv = [sys.executable, "-m", f"studies.adp1987.{role}",
-                str(self.job(role, host, **changes))]
-        return HostProgram(role, self.site.testbed.command(host, argv), self.site.log(role, host))
+        return self._program(role, host, role, self.job(role, host, **changes))
+
+    def carrying(self, role: str, host: str, job: Mapping[str, Any]) -> HostProgram:
+        """The program of `realtime` on a host: it hands messages over, or takes them."""
+        return self._program(role, host, "realtime.program", self._written(role, {
+            "role": role, "protocol": self.task["protocol"], **job}))
+
+    def _program(self, role: str, host: str, module: str, job: Path) -> HostProgram:
+        argv = [sys.executable, "-m", f"studies.adp1987.{module}", str(job)]
+        return HostProgram(role, self.site.testbed.command(self.nodes[host], argv),
+                           self.site.log(role, host))
 
 
 def _tunnels(site: Site) -> Tunnels | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from statistics import fmean, median, pstdev
+from statistics import fmean
 from typing import Any
 
 from measure import judging
 from studies import mobile
-from studies.adp1987 import attacked, evidence, logs, matrix
+from studies.adp1987 import attacked, evidence, latencies, logs, matrix
 from studies.adp1987.air import judge as on_air
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 from studies.adp1987.design import REAL_TIME
@@ -54,15 +54,12 @@ def judge(repetition: Repetition) -> Judged:
 
 def _measured(hosts: HostLogs) -> Measured:
     latency, throughput = hosts.phases["latency"], hosts.phases.get("throughput")
-    waits = _waits(latency.messages)
     rate = _rate(throughput.messages) if throughput else None
     span_ns = latency.messages[-1].due_ns
     offered = latency.user_bytes / (span_ns / 1e9)
     utilisation = latency.busy_ns / latency.lasted_ns
     return Measured(
-        throughput_bytes_per_s=rate, latency_s=fmean(waits) if waits else None,
-        latency_median_s=median(waits) if waits else None,
-        latency_deviation_s=pstdev(waits) if waits else None,
+        throughput_bytes_per_s=rate,
         establishment_s=hosts.establishment_ns / 1e9 if hosts.establishment_ns else None,
         utilisation_share=utilisation,
         adp_message_bytes=latency.user_bytes / len(latency.shipments),
@@ -70,7 +67,7 @@ def _measured(hosts: HostLogs) -> Measured:
         offered_bytes_per_s=offered, wire_bytes_per_byte=_on_the_wire(latency),
         overloaded=utilisation >= _OVERLOADED or (rate is not None and offered > rate),
         causes=dict(Counter(shipment.cause for shipment in latency.shipments)),
-        latencies_s=waits, prefixes=_prefixes(latency, throughput))
+        prefixes=_prefixes(latency, throughput), **latencies.fields(_waits(latency.messages)))
 
 
 def _on_the_wire(phase: LoggedPhase) -> float:

@@ -59,9 +59,8 @@ def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
     """
     opened = OpenedChannel()
     secret = b""
-    to_acceptor, to_initiator = ([ChaCha20Poly1305(key) for key in each] for each in (
-        [keys_of.to_acceptor for keys_of in derived],
-        [keys_of.to_initiator for keys_of in derived]))
+    to_acceptor = [ChaCha20Poly1305(each.to_acceptor) for each in derived]
+    to_initiator = [ChaCha20Poly1305(each.to_initiator) for each in derived]
     for message in sniffed:
         frame = message.frame
         if frame is None:
@@ -76,7 +75,7 @@ def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
             if frame.version == 1 and not secret:
                 secret = _key(frame.request, keys / "bob.pem")
         if frame.flags & Flag.SEALED:
-            _take(opened, message, _read(frame, secret, to_acceptor))
+            _take(opened, message, frame, _read(frame, secret, to_acceptor))
     return opened
 
 
@@ -103,14 +102,14 @@ def _answered(opened: OpenedChannel, frame: Frame, secret: bytes,
               keys: Sequence[ChaCha20Poly1305]) -> None:
     if frame.flags & Flag.ACKNOWLEDGE and not opened.challenge:
         opened.challenge = frame.acknowledgement[:_CHALLENGE_BYTES] if frame.version == 1 else b""
-    body = _read(frame, secret, keys)[2]
+    body = _read(frame, secret, keys)[1]
     if body is not None and body.confirmed and opened.confirmed_after < 0:
         opened.confirmed_after = len(opened.messages)
 
 
-def _take(opened: OpenedChannel, message: SniffedMessage,
-          read: tuple[Frame, int, ProtectedBody | None, bool]) -> None:
-    frame, sequence, body, is_right = read
+def _take(opened: OpenedChannel, message: SniffedMessage, frame: Frame,
+          read: tuple[int, ProtectedBody | None, bool]) -> None:
+    sequence, body, is_right = read
     if not is_right:
         opened.spoilt += 1
     for proof in body.proofs if body is not None else ():
@@ -120,13 +119,12 @@ def _take(opened: OpenedChannel, message: SniffedMessage,
 
 
 def _read(frame: Frame, secret: bytes, keys: Sequence[ChaCha20Poly1305],
-          ) -> tuple[Frame, int, ProtectedBody | None, bool]:
-    """The frame, sequence number, body and whether all of it is as it must be."""
+          ) -> tuple[int, ProtectedBody | None, bool]:
+    """Sequence number, body and whether all of it is as it must be."""
     try:
-        return (frame, *(_read_1987(frame, secret) if frame.version == 1
-                         else _read_modern(frame, keys)))
+        return _read_1987(frame, secret) if frame.version == 1 else _read_modern(frame, keys)
     except (PacketError, ValueError, IndexError):
-        return frame, -1, None, False
+        return -1, None, False
 
 
 def _read_1987(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, bool]:

@@ -17,9 +17,10 @@ from measure.observed import Check
 from protocols.adp.packets import HEADER, Flag
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.phases import AirPhases
-from studies.adp1987.evidence import OWNER, shows
-from studies.adp1987.payload import PIECE_BYTES, Payload
+from studies.adp1987.evidence import shows
+from studies.adp1987.payload import Payload
 from studies.adp1987.realtime.carriers import PORT
+from studies.adp1987.realtime.evidence import owner, private
 from studies.adp1987.sniffed import PROTOCOL
 
 _TCP, _UDP = 6, 17
@@ -72,13 +73,13 @@ def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
            hosts: Mapping[str, str]) -> AirTraffic:
     """Read the captures; `hosts` are their addresses. Raises MeasureError."""
     keys, pieces = on_air.esp_keys(raw), payload.pieces()
-    ends = {host: [frame for part in ("proof", "later")
-                   for frame in esp.opened(pcap.frames(out / f"{part}-{host}.pcap"), keys)]
-            for host in hosts}
-    proof = list(esp.opened(pcap.frames(out / "proof-beta.pcap"), keys))
-    return AirTraffic(protocol, list(between(ends["alpha"], hosts)),
-                      list(between(ends["beta"], hosts)), hosts["alpha"],
-                      sum(shows(frame.payload, pieces) for frame in proof), len(proof))
+    proof, later = ({host: list(esp.opened(pcap.frames(out / f"{part}-{host}.pcap"), keys))
+                     for host in hosts} for part in ("proof", "later"))
+    at_alpha, at_beta = (list(between([*proof[host], *later[host]], hosts))
+                         for host in ("alpha", "beta"))
+    return AirTraffic(protocol, at_alpha, at_beta, hosts["alpha"],
+                      sum(shows(frame.payload, pieces) for frame in proof["beta"]),
+                      len(proof["beta"]))
 
 
 def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
@@ -93,9 +94,7 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
         "that carry data"))
     if seen.protocol != "none":
         yield from _channel(seen, phases)
-    yield Check("private", (seen.showing > 0) is (scope != "all"), (
-        f"{seen.showing} of {seen.frames} packets captured whole show {PIECE_BYTES} bytes of a "
-        "payload"))
+    yield private(seen.showing, seen.frames, is_open=scope != "all")
 
 
 def _establishes(datagram: HostDatagram) -> bool:
@@ -146,6 +145,4 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     again = sum(after <= before for before, after in itertools.pairwise(numbers))
     yield Check("sessions", len(channels) == 1 and not again, (
         f"{len(channels)} channel captured, {again} sequence numbers that did not rise"))
-    known = [note for note in phases.notes if note[0] == "authenticated"
-             and note[1]["owner"] == OWNER]
-    yield Check("owner", len(known) == 1, f"{OWNER} was authenticated {len(known)} times")
+    yield owner(phases.notes)

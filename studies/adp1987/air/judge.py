@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from statistics import fmean, median, pstdev
 from typing import Any
 
 from measure import judging, on_air, points
 from measure.observed import Observed
 from measure.record import CheckRecord
+from studies.adp1987 import latencies
 from studies.adp1987.air import evidence, phases
 from studies.adp1987.air.evidence import AirTraffic
 from studies.adp1987.air.phases import AirPhases
@@ -65,7 +65,6 @@ def _air_bytes(network: Observed, raw: Mapping[str, Any]) -> int:
 def _measured(logged: AirPhases, seen: AirTraffic, raw: Mapping[str, Any],
               air_bytes: int) -> Measured:
     latency, throughput = logged.by_name["latency"], logged.by_name["throughput"]
-    waits = latency.waits_s
     came_ns = [at_ns for at_ns in throughput.delivered_ns if at_ns is not None]
     lasted_s = (max(came_ns) - throughput.due_ns[0]) / 1e9 if came_ns else None
     came = _bytes(throughput.arrivals) - sum(throughput.arrivals[n][1] for n in throughput.lost)
@@ -77,14 +76,11 @@ def _measured(logged: AirPhases, seen: AirTraffic, raw: Mapping[str, Any],
     by_handoff = seen.messages([one for one in missing if left_s <= one.at_s <= answered_s])
     return Measured(
         throughput_bytes_per_s=rate, messages_per_s=len(came_ns) / lasted_s if lasted_s else None,
-        latency_s=fmean(waits) if waits else None,
-        latency_median_s=median(waits) if waits else None,
-        latency_deviation_s=pstdev(waits) if waits else None,
         establishment_s=_establishment_s(seen), offered_bytes_per_s=offered,
         wire_bytes_per_byte=air_bytes / _bytes(latency.arrivals),
         overloaded=rate is not None and offered is not None and offered > rate,
         handoff_s=on_air.handoff_took_s(raw), lost_by_handoff=by_handoff,
-        lost_otherwise=seen.messages(missing) - by_handoff, latencies_s=waits)
+        lost_otherwise=seen.messages(missing) - by_handoff, **latencies.fields(latency.waits_s))
 
 
 def _establishment_s(seen: AirTraffic) -> float | None:

@@ -7,8 +7,6 @@ and last as fast as it is taken, where the node is then. Nothing is judged here.
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -101,22 +99,15 @@ def _captured(hosts: HostPrograms, part: str, detail: Detail, session: Session) 
 
 
 def _program(hosts: HostPrograms, role: str, host: str, fault: str) -> HostProgram:
-    task, out = hosts.task, hosts.out
+    task = hosts.task
     peer = next(name for name in hosts.nodes if name != host)
     has_channel = task["protocol"] in VERSIONS
     queued = has_channel and task["queue"] and fault != BESIDE
-    job = out / f"{role}-job.json"
-    job.write_text(json.dumps({
-        "role": role, "protocol": task["protocol"], "seed": hosts.seed,
+    return hosts.carrying(role, host, {
         "address": hosts.address(host), "peer_address": hosts.address(peer), "peer": peer,
-        "log": str(out / f"{role}.json.gz"),
         "config": str(hosts.config(host)) if has_channel else "",
         "work": hosts.site.devices[hosts.nodes[host]]["work"], "rsa_bits": task["rsa_bits"],
         "wire": None, "beside_channel": fault == BESIDE,
-        "phases": {phase: str(out / f"{phase}.json") for phase in hosts.phases},
         "totals": [], "counts_from": _NEVER, "counts_after": "latency",
         "window": _QUEUED if queued else _ALONE,
-        "report": REPORT if queued else _REPORT_ALONE, "may_lose": True}))
-    argv = [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)]
-    return HostProgram(role, hosts.site.testbed.command(hosts.nodes[host], argv),
-                       hosts.site.log(role, host))
+        "report": REPORT if queued else _REPORT_ALONE, "may_lose": True})

@@ -60,9 +60,19 @@ def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
         elif seen.protocol == "adp":
             yield from _adp(seen, proof.notes)
     is_open = isinstance(seen, packets.HostTraffic) and seen.protocol == "none"
-    yield Check("private", (proof.showing > 0) is is_open, (
-        f"{proof.showing} of {proof.frames} packets captured whole show {PIECE_BYTES} bytes of a "
-        "payload"))
+    yield private(proof.showing, proof.frames, is_open=is_open)
+
+
+def private(showing: int, frames: int, *, is_open: bool) -> Check:
+    """So many of the frames captured whole show a piece of a payload: some where it is open."""
+    return Check("private", (showing > 0) is is_open, (
+        f"{showing} of {frames} packets captured whole show {PIECE_BYTES} bytes of a payload"))
+
+
+def owner(notes: Sequence[Any]) -> Check:
+    """The receiving program of a channel has authenticated its owner, once."""
+    known = [note for note in notes if note[0] == "authenticated" and note[1]["owner"] == OWNER]
+    return Check("owner", len(known) == 1, f"{OWNER} was authenticated {len(known)} times")
 
 
 def _kernels_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:
@@ -94,5 +104,4 @@ def _adp(seen: packets.HostTraffic, notes: Sequence[Any]) -> Iterator[Check]:
     yield Check("sessions", len(seen.sessions) == 1 and not seen.repeated, (
         f"{len(seen.sessions)} channel captured, {seen.repeated} sequence numbers that did not "
         "rise"))
-    known = [note for note in notes if note[0] == "authenticated" and note[1]["owner"] == OWNER]
-    yield Check("owner", len(known) == 1, f"{OWNER} was authenticated {len(known)} times")
+    yield owner(notes)

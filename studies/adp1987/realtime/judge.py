@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median, pstdev
 from typing import Any
 
 from measure import judging
 from measure.record import CheckRecord
+from studies.adp1987 import latencies
 from studies.adp1987.body import Measured
 from studies.adp1987.payload import Payload
 from studies.adp1987.realtime import evidence
@@ -36,6 +36,7 @@ class RealPhase:
     def user_bytes(self) -> int:
         """What the phase carried."""
         return sum(size for _, size, _ in self.arrivals)
+
 
 def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     """What the repetition came to. Raises MeasureError, OSError."""
@@ -102,8 +103,5 @@ def _measured(phases: Mapping[str, RealPhase], raw: Mapping[str, Any],
         throughput_bytes_per_s=throughput.user_bytes / lasted_s,
         messages_per_s=count / lasted_s,
         messages_per_processor_s=count / busy_s if busy_s else None,
-        latency_s=fmean(waits) if waits else None,
-        latency_median_s=median(waits) if waits else None,
-        latency_deviation_s=pstdev(waits) if waits else None,
         establishment_s=seen.traffic.handshake_s,
-        wire_bytes_per_byte=wire_bytes / latency.user_bytes, latencies_s=waits)
+        wire_bytes_per_byte=wire_bytes / latency.user_bytes, **latencies.fields(waits))

@@ -7,7 +7,6 @@ headers, and as fast as it is taken, where only what does not belong there is ca
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -94,20 +93,15 @@ def _counters(site: Site) -> Mapping[str, int]:
 
 
 def _program(hosts: HostPrograms, role: str, host: str) -> HostProgram:
-    task, out = hosts.task, hosts.out
+    task = hosts.task
     beside = task.get("fault", hosts.site.fault) == BESIDE
     ends = addresses(hosts.site, task["protocol"], beside=beside)
     here, there = ends if host == "alpha" else ends[::-1]
-    counts = [len(json.loads((out / f"{phase}.json").read_text())["messages"])
+    counts = [len(json.loads((hosts.out / f"{phase}.json").read_text())["messages"])
               for phase in hosts.phases]
-    job = out / f"{role}-job.json"
-    job.write_text(json.dumps({
-        "role": role, "protocol": task["protocol"], "seed": hosts.seed, "address": here,
-        "peer_address": there, "log": str(out / f"{role}.json.gz"),
+    return hosts.carrying(role, host, {
+        "address": here, "peer_address": there,
         "config": str(hosts.config(host)) if task["protocol"] == "adp" else "",
-        "phases": {phase: str(out / f"{phase}.json") for phase in hosts.phases},
         "totals": [sum(counts[:place + 1]) for place in range(len(counts))],
         "counts_from": sum(counts[:-1]), "counts_after": "",
-        "window": WINDOW, "report": REPORT, "may_lose": False}))
-    argv = [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)]
-    return HostProgram(role, hosts.site.testbed.command(host, argv), hosts.site.log(role, host))
+        "window": WINDOW, "report": REPORT, "may_lose": False})

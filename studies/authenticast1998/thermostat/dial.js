@@ -22,7 +22,7 @@ function made(parent, kind, attributes = {}) {
 }
 
 // Sets what differs from what is there: seven dials change five times a second.
-function set(element, attributes) {
+export function set(element, attributes) {
   const there = element.there ??= {};
   for (const [name, value] of Object.entries(attributes)) {
     if (there[name] === value) continue;

@@ -1,6 +1,7 @@
 // Strips: what a client's level, lag and retention were over the last minute, in columns of a second.
 // Each is drawn once a column: drawing is what a page costs, and dials show what is now.
 
+import { set } from "./dial.js";
 import { WINDOW_S } from "./model.js";
 
 const COLUMN_S = 1, COLUMNS = WINDOW_S / COLUMN_S, HEIGHT = 40, PAD = 3;
@@ -35,11 +36,11 @@ export class Strip {
       : Math.max((this.about.limit ?? this.about.buffer) * 1.25, ...values);
     const y = (value) => (HEIGHT - PAD - value / top * (HEIGHT - 2 * PAD)).toFixed(1);
     const line = columns.map(({ x }, place) => `${x} ${y(values[place])}`);
-    put(this.line, line.length ? `M${line.join("L")}` : "");
+    set(this.line, { d: line.length ? `M${line.join("L")}` : "" });
     // Within the strip, whose end cuts it off.
-    put(this.latest, line.length ? `M${columns.at(-1).x - 1} ${y(values.at(-1))}h0` : "");
-    put(this.limit, limit ? `M0 ${y(limit)}H${COLUMNS}` : "");
-    if (this.strip.has_range) put(this.band, range(columns, y));
+    set(this.latest, { d: line.length ? `M${columns.at(-1).x - 1} ${y(values.at(-1))}h0` : "" });
+    set(this.limit, { d: limit ? `M0 ${y(limit)}H${COLUMNS}` : "" });
+    if (this.strip.has_range) set(this.band, { d: range(columns, y) });
     return true;
   }
 
@@ -65,8 +66,4 @@ function range(columns, y) {
     if (!part || part.low !== low || part.high !== high) parts.push({ low, high, from: x, to: x });
   }
   return parts.map((part) => `M${part.from} ${y(part.low)}H${part.to}V${y(part.high)}H${part.from}Z`).join("");
-}
-
-function put(path, d) {
-  if (path.getAttribute("d") !== d) path.setAttribute("d", d);
 }

@@ -71,8 +71,7 @@ def main(seconds: float) -> None:
         run = SteadyRun(Path(folder) / "run", 7, past_s=70)
         with run, PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder,
                              Door()) as server, shown:
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-                "width": 1600, "height": 1200, "deviceScaleFactor": 1, "mobile": False})
+            chromium.widen(browser, 1600, 1200)
             browser.get(server.address)
             wait_until(lambda: browser.execute_script(
                 "return document.querySelectorAll('article[data-state=streaming]').length") == 7)
