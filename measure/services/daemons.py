@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from measure.process import Daemon
 from measure.workload import Site
@@ -48,6 +50,18 @@ class Daemons:
         while self.daemons:
             _, daemon = self.daemons.popitem()
             daemon.stop()
+
+    @contextmanager
+    def silent(self, *nodes: str) -> Iterator[None]:
+        """Hold it still on these nodes, where it runs there, or on all: it answers nothing."""
+        held = [daemon for node, daemon in self.daemons.items() if not nodes or node in nodes]
+        for daemon in held:
+            os.kill(daemon.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for daemon in held:
+                os.kill(daemon.pid, signal.SIGCONT)
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +31,6 @@ class SubscriberServers(Daemons):
         return self._program(node, "serve", {
             "address": self.site.network.nodes[node].address,
             "subscribers": {self.site.secrets["network"]["imsi"]: dict(subscriber)}})
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Hold them still: nobody has an answer meanwhile."""
-        for daemon in self.daemons.values():
-            os.kill(daemon.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for daemon in self.daemons.values():
-                os.kill(daemon.pid, signal.SIGCONT)
 
     def _program(self, node: str, what: str, config: Mapping[str, Any]) -> Daemon:
         file = self.site.run_folder(node) / f"{what}.json"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from measure.process import Daemon
@@ -38,16 +34,3 @@ class FreeRadius(Daemons):
         logs = {node: self._key_log(node) for node in self.daemons}
         return {node: log.read_text().splitlines() if log.exists() else []
                 for node, log in logs.items()}
-
-    @contextmanager
-    def silent(self, node: str) -> Iterator[None]:
-        """Hold a node's server still, if there is one: it answers nothing meanwhile."""
-        daemon = self.daemons.get(node)
-        if daemon is None:
-            yield
-            return
-        os.kill(daemon.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(daemon.pid, signal.SIGCONT)
