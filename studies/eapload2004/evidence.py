@@ -44,8 +44,9 @@ class ObservedLoad:
     sample: Sequence[Exchange]
     rows: Sequence[Mapping[str, Any]]
     ended_s: float
-    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    #: What either driver cost the server, where there were two.
     reference: dict[str, ReferenceRecord] = field(default_factory=dict)
+    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
     vectors: int = 0
     wrong: Sequence[str] = ()
     imsi: str = ""

@@ -148,10 +148,9 @@ class Workload:
             either.forget()
         control.command("ENABLE_NETWORK 0")
         deadline_s = time.monotonic() + _LINK_S
-        event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
-        while event is not None and event.name == _CARD_ASKED:
+        awaited = {_CONNECTED, _CARD_ASKED, *_REFUSED}
+        while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
             control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
-            event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
         if event is not None and event.name == _CONNECTED:
             # It has the keys a moment later, and is not to be disturbed while it takes them.
             access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
