@@ -110,8 +110,8 @@ def _names(observed: ObservedLoad) -> CheckRecord:
 def _authorities(observed: ObservedLoad) -> CheckRecord:
     """A near server is certified by its own network's authority, and that by the home network's."""
     chains = [shown(exchange.from_server) for exchange in observed.supplicant]
-    homes = {shown(exchange.from_client)[-1].issuer for exchange in observed.supplicant
-             if exchange.from_client}
+    stations = [shown(exchange.from_client) for exchange in observed.supplicant]
+    homes = {chain[-1].issuer for chain in stations if chain}
     own = {chain[0].issuer for chain in chains if chain}
     last = {chain[-1].issuer for chain in chains if chain}
     crossed = {chain[-1].subject for chain in chains if len(chain) > 1}
