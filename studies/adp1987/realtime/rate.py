@@ -8,12 +8,12 @@ of the processor. No guest, no root, no other machine.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from measure.kernel import processor_seconds_of
 from protocols.adp.keys import generate
 from studies.adp1987 import traces
 
@@ -22,7 +22,6 @@ _OWNERS = {"alpha": ("alice", "xena"), "beta": ("bob",)}
 _ADDRESSES = {"alpha": "127.0.0.1", "beta": "127.0.0.2"}
 _UDP_PORT = 4988
 _ROLES = {"sink": "beta", "source": "alpha"}
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PHASE = "throughput"
 _MESSAGES = 100_000
 
@@ -45,9 +44,7 @@ class End:
 
     def used_s(self) -> tuple[float, float]:
         """User and system seconds so far."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        user, system = stat.rpartition(")")[2].split()[11:13]
-        return int(user) * _TICK_S, int(system) * _TICK_S
+        return processor_seconds_of(self._process.pid)
 
     def do(self, what: str) -> None:
         """Have it done. Raises RuntimeError."""
