@@ -16,6 +16,7 @@ from pathlib import Path
 from measure.kernel import processor_seconds_of
 from protocols.adp.keys import generate
 from studies.adp1987 import traces
+from studies.adp1987.realtime.program import REPORT, WINDOW
 
 _ROOT = Path(__file__).parents[3]
 _OWNERS = {"alpha": ("alice", "xena"), "beta": ("bob",)}
@@ -36,6 +37,7 @@ class End:
         job.write_text(json.dumps({
             "role": role, "protocol": "adp", "seed": 1, "log": str(folder / f"{role}.json.gz"),
             "config": str(folder / f"{host}.json"), "totals": [count], "counts_from": 0,
+            "counts_after": "", "window": WINDOW, "report": REPORT, "may_lose": False,
             "phases": {_PHASE: str(folder / f"{_PHASE}.json")}}))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)], cwd=_ROOT,
@@ -55,9 +57,7 @@ class End:
 
     def end(self) -> None:
         """No more."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()  # closes its input, and its output when that has ended
 
     def _expect(self, line: str) -> None:
         assert self._process.stdout is not None
