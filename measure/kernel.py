@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
@@ -123,6 +126,13 @@ def processor_seconds(stat: str | None = None) -> dict[str, float]:
     line = (stat if stat is not None else Path("/proc/stat").read_text()).splitlines()[0]
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     return {name: int(ticks) / 100 for name, ticks in zip(names, line.split()[1:], strict=False)}
+
+
+def processor_seconds_of(pid: int) -> tuple[float, float]:
+    """User and system seconds of a process so far, of all its threads."""
+    # The name, in brackets, may hold blanks and brackets; fields count after it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
 
 
 def processor_clock() -> dict[str, str]:

@@ -12,18 +12,17 @@ import struct
 from dataclasses import dataclass
 
 _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)
-_ROUNDS = ((20, 0x5A827999), (40, 0x6ED9EBA1), (60, 0x8F1BBCDC), (80, 0xCA62C1D6))
+#: A constant for each twenty steps.
+_CONSTANTS = (0x5A827999, 0x6ED9EBA1, 0x8F1BBCDC, 0xCA62C1D6)
 _WORD, _HASH_BYTES = 0xFFFFFFFF, 20
 
 
 @dataclass(frozen=True)
 class AkaKeys:
-    """Of one full authentication: EAP-AKA's own keys, and what it hands to the network."""
+    """Of one full authentication: what signs EAP-AKA's packets, what is handed to the network."""
 
-    encryption: bytes
     authentication: bytes
     msk: bytes
-    emsk: bytes
 
     def mac(self, packet: bytes) -> bytes:
         """AT_MAC of a packet that has zeros in its place."""
@@ -33,8 +32,8 @@ class AkaKeys:
 def derive(identity: str, ik: bytes, ck: bytes) -> AkaKeys:
     """The keys of a full authentication."""
     master = hashlib.sha1(identity.encode() + ik + ck, usedforsecurity=False).digest()
-    made = generate(master, 160)
-    return AkaKeys(made[:16], made[16:32], made[32:96], made[96:160])
+    made = generate(master, 96)  # before the two stands what encrypts, after them the EMSK
+    return AkaKeys(made[16:32], made[32:])
 
 
 def generate(key: bytes, count: int) -> bytes:
@@ -55,10 +54,10 @@ def _compressed(block: bytes) -> bytes:
                              ^ words[place - 16], 1))
     a, b, c, d, e = _START
     for place, word in enumerate(words):
-        constant = next(value for end, value in _ROUNDS if place < end)
-        mixed = ((b & c) | (~b & d), b ^ c ^ d, (b & c) | (b & d) | (c & d), b ^ c ^ d)[place // 20]
-        a, b, c, d, e = ((_turned(a, 5) + mixed + e + constant + word) & _WORD, a, _turned(b, 30),
-                         c, d)
+        turn = place // 20
+        mixed = ((b & c) | (~b & d), b ^ c ^ d, (b & c) | (b & d) | (c & d), b ^ c ^ d)[turn]
+        a, b, c, d, e = ((_turned(a, 5) + mixed + e + _CONSTANTS[turn] + word) & _WORD, a,
+                         _turned(b, 30), c, d)
     return struct.pack(">5I", *((start + value) & _WORD
                                 for start, value in zip(_START, (a, b, c, d, e), strict=True)))
 

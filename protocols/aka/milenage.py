@@ -5,13 +5,12 @@ AES is the library's; what stands here is which block goes where.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 RAND_BYTES, SQN_BYTES, AMF_BYTES, MAC_BYTES = 16, 6, 2, 8
-AUTN_BYTES, AUTS_BYTES = SQN_BYTES + AMF_BYTES + MAC_BYTES, SQN_BYTES + MAC_BYTES
 #: Of a resynchronisation (TS 33.102, 6.3.3).
 AMF_OF_RESYNCHRONISATION = bytes(AMF_BYTES)
 _BLOCK = 16
@@ -23,6 +22,11 @@ class MilenageKey:
 
     key: bytes
     opc: bytes
+
+    @classmethod
+    def of(cls, secrets: Mapping[str, str]) -> MilenageKey:
+        """That of a run's secrets, `key_hex` and `opc_hex`."""
+        return cls(bytes.fromhex(secrets["key_hex"]), bytes.fromhex(secrets["opc_hex"]))
 
 
 @dataclass(frozen=True)

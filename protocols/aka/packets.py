@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass, field
 
 EAP_AKA = 23
-CHALLENGE, REJECT, SYNCHRONIZATION_FAILURE, IDENTITY, CLIENT_ERROR = 1, 2, 4, 5, 14
-_AT_RAND, _AT_AUTN, _AT_RES, _AT_AUTS, _AT_MAC, _AT_IDENTITY = 1, 2, 3, 4, 11, 14
+CHALLENGE, SYNCHRONIZATION_FAILURE = 1, 4
+_AT_RAND, _AT_AUTN, _AT_RES, _AT_MAC, _AT_IDENTITY = 1, 2, 3, 11, 14
 _HEADER_BYTES, _UNIT = 8, 4
 
 
@@ -34,11 +34,6 @@ class AkaPacket:
         """The card's response; its length is in bits."""
         value = self.attributes.get(_AT_RES, b"")
         return value[2:2 + struct.unpack("!H", value[:2])[0] // 8] if len(value) >= 2 else b""
-
-    @property
-    def auts(self) -> bytes:
-        """What a card says that was asked with a stale sequence number."""
-        return self.attributes.get(_AT_AUTS, b"")
 
     @property
     def mac(self) -> bytes:

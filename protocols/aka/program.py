@@ -23,8 +23,7 @@ _BYTES = 2048
 
 def serve(config: dict[str, Any]) -> None:
     """Answer whoever asks, one after the other."""
-    server = SubscriberServer({imsi: Subscriber(MilenageKey(bytes.fromhex(said["key_hex"]),
-                                                            bytes.fromhex(said["opc_hex"])))
+    server = SubscriberServer({imsi: Subscriber(MilenageKey.of(said))
                                for imsi, said in config["subscribers"].items()},
                               secrets.token_bytes)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:

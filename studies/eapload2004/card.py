@@ -13,8 +13,7 @@ class SoftwareCard:
     """A card with the secrets of a run; it lasts as long as the testbed."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        key, opc = (bytes.fromhex(secrets[name]) for name in ("key_hex", "opc_hex"))
-        self._card = Usim(MilenageKey(key, opc), int(secrets["sqn"]))
+        self._card = Usim(MilenageKey.of(secrets), int(secrets["sqn"]))
 
     def answer(self, event: str) -> str:
         """The answer to `UMTS-AUTH:RAND:AUTN needed for SSID ...`. Raises MeasureError."""

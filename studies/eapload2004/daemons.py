@@ -9,6 +9,7 @@ from pathlib import Path
 from measure.charging.device import ChargedDevice, costs_s
 from measure.errors import MeasureError
 from measure.process import Daemon
+from measure.services.daemons import Daemons
 from measure.services.eap_server import EapServer
 from measure.services.freeradius import FreeRadius
 from measure.services.wpa_supplicant import WpaSupplicant
@@ -28,13 +29,18 @@ MinProtocol = TLSv1.2
 
 
 class EmulatedProcessors:
-    """The emulated processors of server and supplicant."""
+    """The emulated processors of server and supplicant; others have no public-key work."""
 
     def __init__(self, site: Site) -> None:
-        self.server = self._of(site, network.SERVER)
-        self.supplicant = self._of(site, network.STATION_NODE)
+        self.server = self._made(site, network.SERVER)
+        self._by_node = {network.SERVER: self.server,
+                         network.STATION_NODE: self._made(site, network.STATION_NODE)}
 
-    def _of(self, site: Site, node: str) -> ChargedDevice:
+    def environment(self, node: str) -> Mapping[str, str]:
+        """What has a daemon of a node charged for its work."""
+        return self._by_node[node].environment if node in self._by_node else {}
+
+    def _made(self, site: Site, node: str) -> ChargedDevice:
         device, options = site.devices[node], site.options
         costs: Mapping[str, float] = {}
         if any(work.get("seconds") is not None for work in device["work"].values()):
@@ -46,18 +52,25 @@ class EmulatedProcessors:
                              device.get("processors", 1))
 
 
-def _environment(site: Site, node: str, processor: ChargedDevice | None) -> dict[str, str]:
-    settings = site.run_folder(node) / "openssl.cnf"
-    settings.write_text(_OPENSSL)
-    return {**(processor.environment if processor else {}), "OPENSSL_CONF": str(settings)}
-
-
-class EmulatedServer(FreeRadius):
-    """The authentication server, charged for its work."""
+class _Emulated(Daemons):
+    """Daemons on the processors of their nodes."""
 
     def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
         super().__init__(site)
-        self._processor = processors.server
+        self._processors = processors
+
+    def daemon(self, node: str, argv: Sequence[str], ready: str,
+               environment: Mapping[str, str] | None = None) -> Daemon:
+        """As any, on its own processor."""
+        settings = self.site.run_folder(node) / "openssl.cnf"
+        settings.write_text(_OPENSSL)
+        return super().daemon(node, argv, ready, {
+            **(environment or {}), **self._processors.environment(node),
+            "OPENSSL_CONF": str(settings)})
+
+
+class EmulatedServer(_Emulated, FreeRadius):
+    """The authentication server, charged for its work."""
 
     def launch(self, node: str) -> Daemon:
         """Start it with room for sessions; with the cache switched off if that is the fault."""
@@ -67,41 +80,13 @@ class EmulatedServer(FreeRadius):
             _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no")
         return super().launch(node)
 
-    def daemon(self, node: str, argv: Sequence[str], ready: str,
-               environment: Mapping[str, str] | None = None) -> Daemon:
-        """As any server, on its own processor."""
-        # A proxy has no public-key work.
-        processor = self._processor if node == network.SERVER else None
-        return super().daemon(node, argv, ready, {
-            **(environment or {}), **_environment(self.site, node, processor)})
 
-
-class EmulatedEapServer(EapServer):
+class EmulatedEapServer(_Emulated, EapServer):
     """Hostapd as the authentication server, charged for its work."""
 
-    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
-        super().__init__(site)
-        self._processor = processors.server
 
-    def daemon(self, node: str, argv: Sequence[str], ready: str,
-               environment: Mapping[str, str] | None = None) -> Daemon:
-        """As any, on its own processor."""
-        return super().daemon(node, argv, ready, {
-            **(environment or {}), **_environment(self.site, node, self._processor)})
-
-
-class EmulatedSupplicant(WpaSupplicant):
+class EmulatedSupplicant(_Emulated, WpaSupplicant):
     """The supplicant, charged for its work."""
-
-    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
-        super().__init__(site)
-        self._processor = processors.supplicant
-
-    def daemon(self, node: str, argv: Sequence[str], ready: str,
-               environment: Mapping[str, str] | None = None) -> Daemon:
-        """As any supplicant, on its own processor."""
-        return super().daemon(node, argv, ready, {
-            **(environment or {}), **_environment(self.site, node, self._processor)})
 
 
 def _edit(file: Path, pattern: str, replacement: str) -> None:

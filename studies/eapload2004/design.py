@@ -84,6 +84,15 @@ def ids(**changes: str) -> tuple[str, ...]:
     return tuple((NOMINAL | changes)[name] for name in NAMES)
 
 
+#: Without load: in this cell the server's capacity is measured.
+ALONE = ids(load="0")
+
+
+def aka_ids(hss_rtt_ms: float) -> tuple[str, ...]:
+    """The cell of EAP-AKA, without load, by the round trip to the subscriber server."""
+    return ids(load="0", method="aka", server="hostapd", hss=f"{hss_rtt_ms:g}")
+
+
 def share_ids(share: float) -> tuple[str, ...]:
     """The cell whose load is a share of the capacity, in per cent."""
     return ids(load="0", share=f"{share:g}")
@@ -108,7 +117,7 @@ def design() -> Iterator[tuple[str, ...]]:
     # Not to compare servers: both methods by one that has both.
     yield ids(load="0", server="hostapd")
     yield ids(load="0", driver="eapol_test")
-    yield from (ids(load="0", method="aka", server="hostapd", hss=str(rtt)) for rtt in HSS_RTTS_MS)
+    yield from map(aka_ids, HSS_RTTS_MS)
     yield ids(fragment=str(SMALL_FRAGMENT_BYTES))
 
 

@@ -44,8 +44,9 @@ class ObservedLoad:
     sample: Sequence[Exchange]
     rows: Sequence[Mapping[str, Any]]
     ended_s: float
-    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    #: What either driver cost the server, where there were two.
     reference: dict[str, ReferenceRecord] = field(default_factory=dict)
+    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
     vectors: int = 0
     wrong: Sequence[str] = ()
     imsi: str = ""
@@ -109,8 +110,8 @@ def _names(observed: ObservedLoad) -> CheckRecord:
 def _authorities(observed: ObservedLoad) -> CheckRecord:
     """A near server is certified by its own network's authority, and that by the home network's."""
     chains = [shown(exchange.from_server) for exchange in observed.supplicant]
-    homes = {shown(exchange.from_client)[-1].issuer for exchange in observed.supplicant
-             if exchange.from_client}
+    stations = [shown(exchange.from_client) for exchange in observed.supplicant]
+    homes = {chain[-1].issuer for chain in stations if chain}
     own = {chain[0].issuer for chain in chains if chain}
     last = {chain[-1].issuer for chain in chains if chain}
     crossed = {chain[-1].subject for chain in chains if len(chain) > 1}

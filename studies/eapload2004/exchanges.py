@@ -11,11 +11,11 @@ from itertools import takewhile
 from pathlib import Path
 
 from measure import pcap
+from measure.eap_keys import PORT
 from measure.load import radius
 from measure.load.eap_tls import EAP_TLS, LENGTH
 from protocols.aka.packets import EAP_AKA
 
-_PORT = 1812
 _EAPOL = 0x888E
 _EAP_PACKET, _EAPOL_START = 0, 1
 _REQUEST, _RESPONSE, _SUCCESS, _FAILURE = 1, 2, 3, 4
@@ -96,7 +96,7 @@ def exchanges(file: Path) -> list[Exchange]:
         packet = radius.parse(datagram.payload)
         if packet is None:
             continue
-        if datagram.target_port == _PORT:
+        if datagram.target_port == PORT:
             key = datagram.source_port, packet.identifier
             last = waiting.get(key)
             if last and last[0] == packet.authenticator:

@@ -18,6 +18,7 @@ from typing import Any
 
 from measure import capture
 from measure.capture import Detail, Point, capturing
+from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
@@ -37,7 +38,6 @@ from studies.eapload2004.daemons import (
 )
 from studies.eapload2004.reference import ReferenceLoad
 
-_PORT = 1812
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
@@ -108,7 +108,7 @@ class Workload:
         """Generator and eapol_test in turn, with all of their packets captured."""
         load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address,
                              self._server.daemons[network.SERVER].pid)
-        point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {_PORT}")
+        point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
                        logs=self._site.logs, summaries=raw["captures"]):
             made = load.compared(
@@ -149,10 +149,9 @@ class Workload:
             either.forget()
         control.command("ENABLE_NETWORK 0")
         deadline_s = time.monotonic() + _LINK_S
-        event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
-        while event is not None and event.name == _CARD_ASKED:
+        awaited = {_CONNECTED, _CARD_ASKED, *_REFUSED}
+        while (event := control.wait(awaited, deadline_s)) and event.name == _CARD_ASKED:
             control.command(f"CTRL-RSP-SIM-0:{self._card.answer(event.text)}")
-            event = control.wait({_CONNECTED, _CARD_ASKED, *_REFUSED}, deadline_s)
         if event is not None and event.name == _CONNECTED:
             # It has the keys a moment later, and is not to be disturbed while it takes them.
             access_point.wait({_STATION_CONNECTED}, time.monotonic() + _LEAVE_S)
@@ -175,7 +174,7 @@ class Workload:
     # --- around it ---------------------------------------------------------------------------
 
     def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any]) -> None:
-        radius = f"udp port {_PORT}"
+        radius = f"udp port {PORT}"
         points = [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
                    capture.WHOLE),
                   (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),

@@ -30,7 +30,7 @@ from analysis.queueing import (
     solve,
 )
 from analysis.queueing.calibrate import REST
-from studies.eapload2004.design import NAMES, NOMINAL, TABLE_1, ids, share_ids
+from studies.eapload2004.design import ALONE, NAMES, NOMINAL, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
     BACKGROUND,
     BACKGROUND_P95,
@@ -43,7 +43,6 @@ from studies.eapload2004.metrics import (
 RESUMED, FULL = "resumed", "full"
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
 BEHIND, FRONT = "background", "front"
-ALONE = ids(load="0")
 _SEED = 2004
 #: Fewer arrivals say nothing of percentiles, and little of means.
 _ENOUGH = 300

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from measure.eap_keys import PORT
 from measure.errors import MeasureError
+from measure.kernel import processor_seconds_of
 from measure.workload import Site
 from studies.eapload2004 import network
 
@@ -20,7 +22,6 @@ from studies.eapload2004 import network
 TURNS = 20
 OURS, THEIRS = "ours", "eapol_test"
 _LIMIT_S = 120
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ReferenceLoad:
@@ -47,8 +48,8 @@ class ReferenceLoad:
 
     def _theirs(self, count: int) -> None:
         argv = self._site.testbed.command(network.LOAD, [
-            "eapol_test", "-c", str(self._config()), "-a", self._address, "-p", "1812", "-s",
-            self._site.secrets["network"]["radius_secret"], "-t", str(_LIMIT_S), "-r",
+            "eapol_test", "-c", str(self._config()), "-a", self._address, "-p", str(PORT),
+            "-s", self._site.secrets["network"]["radius_secret"], "-t", str(_LIMIT_S), "-r",
             str(count - 1)])
         with self._site.log("eapol_test", network.LOAD).open("ab") as log:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -75,5 +76,4 @@ class ReferenceLoad:
 
     def _processor_s(self) -> float:
         """What the server computed so far, in the program and in the kernel for it."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return sum(processor_seconds_of(self._pid))

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 #: Factors that are a policy's.
 _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity", "method",
               "server")
-#: The cell in which the server's capacity is measured.
-_ALONE = design.ids(load="0")
 #: The home network's.
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
@@ -113,7 +111,7 @@ class EapLoad2004(Study):
         """The load, and what was asked."""
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
-                "driver": cell.ids["driver"], "calibrates": tuple(cell.ids.values()) == _ALONE,
+                "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
                 "asked": asked.model_dump(mode="json")}
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
@@ -125,7 +123,7 @@ class EapLoad2004(Study):
         turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
         lasts_s = asked.steady_s + asked.authentications * turn_s
         rate = float(cell.ids["load"]) + _CAPACITY * float(cell.ids["share"]) / 100
-        behind = lasts_s * rate + asked.saturating * (tuple(cell.ids.values()) == _ALONE)
+        behind = lasts_s * rate + asked.saturating * _calibrates(cell)
         processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
@@ -171,6 +169,11 @@ class EapLoad2004(Study):
         from studies.eapload2004.report import report
 
         return report(results, options, self)
+
+
+def _calibrates(cell: Cell) -> bool:
+    """Whether the server's capacity is measured in the cell."""
+    return tuple(cell.ids.values()) == design.ALONE
 
 
 def policy(ids: Mapping[str, str]) -> Policy:

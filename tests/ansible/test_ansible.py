@@ -663,6 +663,18 @@ def test_two_authorities_have_certified_each_other(rendered: Rendered) -> None:
     assert alone.returncode != 0
 
 
+def test_authorities_of_the_usual_form_certify_each_other(tmp_path: Path) -> None:
+    """A policy that says nothing of its certificates may have a server of the visited network's."""
+    script = ANSIBLE / "roles" / "pki" / "files" / "pki.py"
+    for side, words in (("client", []), ("server", ["--visited"])):
+        subprocess.run([sys.executable, str(script), "--store", str(tmp_path / "store"), "--output",
+                        str(tmp_path / side), "--name", side, "--eap", side, *words], check=True)
+    station, server = (tmp_path / side / "pki" for side in ("client", "server"))
+    for root, shown in ((station, server), (server, station)):
+        assert ": OK" in openssl("verify", "-CAfile", root / "ca.pem", "-untrusted",
+                                 shown / "cert.pem", shown / "cert.pem")
+
+
 def test_tkip_and_short_wep(rendered: Rendered) -> None:
     """TKIP means WPA rather than RSN; WEP-40 takes the first ten digits of the key."""
     ap, station = both(rendered, "tkip")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -225,3 +226,11 @@ def test_processor_seconds_here_and_now_grow() -> None:
     """Read from the running kernel, time only goes forward."""
     before = sum(kernel.processor_seconds().values())
     assert 0 < before <= sum(kernel.processor_seconds().values())
+
+
+def test_processor_seconds_of_a_process_are_its_own() -> None:
+    """User and system time of this one, to a tick or two, as the system call has it."""
+    user_s, system_s = kernel.processor_seconds_of(os.getpid())
+    times = os.times()
+    assert user_s == pytest.approx(times.user, abs=0.1)
+    assert system_s == pytest.approx(times.system, abs=0.1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import wait_until
 from measure.errors import MeasureError
 from measure.services.daemons import Daemons
 from measure.services.starting import Starter, waves
@@ -155,6 +156,28 @@ def test_a_daemon_runs_where_its_file_is(tmp_path: Path) -> None:
         assert here.log("sleeper", "two").read_text() == "ready\n"
     assert process.poll() is not None
     assert sleepers.daemons == {}
+
+
+@pytest.mark.parametrize(("named", "states"), [
+    (("one",), {"one": "T", "two": "S"}), (("one", "two"), {"one": "T", "two": "T"}),
+    (("three",), {"one": "S", "two": "S"}), ((), {"one": "S", "two": "S"})])
+def test_a_daemon_is_held_still(named: tuple[str, ...], states: dict[str, str],
+                                tmp_path: Path) -> None:
+    """On the nodes that are named, and on no others; afterwards it goes on."""
+    here = site(tmp_path)
+    for name in ("one", "two"):
+        (here.mount / name).mkdir(parents=True)
+        (here.mount / name / "sleeper.conf").touch()
+    sleepers = Sleepers(here)
+
+    def become(wanted: dict[str, str]) -> bool:
+        return wanted == {node: Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(") ")[2][0]
+                          for node, daemon in sleepers.daemons.items()}
+
+    with Starter([sleepers]):
+        with sleepers.silent(named):
+            wait_until(lambda: become(states))
+        wait_until(lambda: become(dict.fromkeys(states, "S")))
 
 
 def test_files_are_looked_for_by_duty(tmp_path: Path) -> None:

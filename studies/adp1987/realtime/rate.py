@@ -8,21 +8,21 @@ of the processor. No guest, no root, no other machine.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from measure.kernel import processor_seconds_of
 from protocols.adp.keys import generate
 from studies.adp1987 import traces
+from studies.adp1987.realtime.program import REPORT, WINDOW
 
 _ROOT = Path(__file__).parents[3]
 _OWNERS = {"alpha": ("alice", "xena"), "beta": ("bob",)}
 _ADDRESSES = {"alpha": "127.0.0.1", "beta": "127.0.0.2"}
 _UDP_PORT = 4988
 _ROLES = {"sink": "beta", "source": "alpha"}
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PHASE = "throughput"
 _MESSAGES = 100_000
 
@@ -37,6 +37,7 @@ class End:
         job.write_text(json.dumps({
             "role": role, "protocol": "adp", "seed": 1, "log": str(folder / f"{role}.json.gz"),
             "config": str(folder / f"{host}.json"), "totals": [count], "counts_from": 0,
+            "counts_after": "", "window": WINDOW, "report": REPORT, "may_lose": False,
             "phases": {_PHASE: str(folder / f"{_PHASE}.json")}}))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "studies.adp1987.realtime.program", str(job)], cwd=_ROOT,
@@ -45,9 +46,7 @@ class End:
 
     def used_s(self) -> tuple[float, float]:
         """User and system seconds so far."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        user, system = stat.rpartition(")")[2].split()[11:13]
-        return int(user) * _TICK_S, int(system) * _TICK_S
+        return processor_seconds_of(self._process.pid)
 
     def do(self, what: str) -> None:
         """Have it done. Raises RuntimeError."""
@@ -58,9 +57,7 @@ class End:
 
     def end(self) -> None:
         """No more."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()  # closes its input, and its output when that has ended
 
     def _expect(self, line: str) -> None:
         assert self._process.stdout is not None

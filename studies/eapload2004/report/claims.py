@@ -10,7 +10,14 @@ from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
-from studies.eapload2004.design import HSS_RTTS_MS, RTTS_MS, SMALL_FRAGMENT_BYTES, TABLE_1, ids
+from studies.eapload2004.design import (
+    HSS_RTTS_MS,
+    RTTS_MS,
+    SMALL_FRAGMENT_BYTES,
+    TABLE_1,
+    aka_ids,
+    ids,
+)
 from studies.eapload2004.metrics import SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.samples import of_services
@@ -78,13 +85,9 @@ def _place() -> Iterator[Question]:
 
 def _rtt() -> Iterator[Question]:
     low, high = RTTS_MS[0], RTTS_MS[-1]
-
-    def slope(means: Sample) -> Any:
-        return (means[..., 1] - means[..., 0]) / ((high - low) / 1e3)
-
     keys = [_key(ids(rtt=str(rtt))) for rtt in (low, high)]
     yield Question("longer at 300 ms than without", keys, MORE, _MS, _more)
-    yield Question("slope", keys, Band(5 * (1 - _TRIP), 5 * (1 + _TRIP)), _TRIPS, slope)
+    yield _slope("slope", keys, high - low, trips=5)
 
 
 def _resumed() -> Iterator[Question]:
@@ -115,14 +118,15 @@ def _at_once() -> Iterator[Question]:
 
 def _hss() -> Iterator[Question]:
     low, high = HSS_RTTS_MS[0], HSS_RTTS_MS[-1]
-
-    def slope(means: Sample) -> Any:
-        return (means[..., 1] - means[..., 0]) / ((high - low) / 1e3)
-
-    keys = [_key(ids(load="0", method="aka", server="hostapd", hss=str(rtt)))
-            for rtt in (low, high)]
+    keys = [_key(aka_ids(rtt)) for rtt in (low, high)]
     yield Question(f"longer with an HSS at {high} ms than beside it", keys, MORE, _MS, _more)
-    yield Question("slope by its round trip", keys, Band(1 - _TRIP, 1 + _TRIP), _TRIPS, slope)
+    yield _slope("slope by its round trip", keys, high - low, trips=1)
+
+
+def _slope(words: str, keys: Sequence[Key], apart_ms: float, *, trips: int) -> Question:
+    """How much longer the second takes than the first, by what their round trips are apart."""
+    return Question(words, keys, Band(trips * (1 - _TRIP), trips * (1 + _TRIP)), _TRIPS,
+                    lambda means: _more(means) / (apart_ms / 1e3))
 
 
 def _key(row: Ids) -> Key:

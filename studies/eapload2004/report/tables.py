@@ -9,7 +9,7 @@ from analysis.numbers import NOTHING, entry
 from analysis.queueing import QueueingError, apply, solve
 from analysis.table import Column, Entry, Quantity, Table
 from studies.eapload2004 import modelled
-from studies.eapload2004.design import HSS_RTTS_MS, PLACES, TABLE_1, ids
+from studies.eapload2004.design import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, ids
 from studies.eapload2004.metrics import ROUND_TRIPS, SERVICE
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.published import PrintedTimes
@@ -17,11 +17,10 @@ from studies.eapload2004.samples import of_services
 
 _SOURCE = "the 2004 paper"
 #: Cells of `methods`, by what is said of them.
-METHOD_CELLS = {
-    "EAP-TLS, FreeRADIUS": modelled.ALONE,
+_METHOD_CELLS = {
+    "EAP-TLS, FreeRADIUS": ALONE,
     "EAP-TLS, hostapd": ids(load="0", server="hostapd"),
-    **{f"EAP-AKA, hostapd, HSS at {rtt} ms": ids(load="0", method="aka", server="hostapd",
-                                                 hss=str(rtt)) for rtt in HSS_RTTS_MS},
+    **{f"EAP-AKA, hostapd, HSS at {rtt} ms": aka_ids(rtt) for rtt in HSS_RTTS_MS},
     "EAP-TLS, FreeRADIUS, temporary identity": ids(load="0", identity="p-tmsi"),
     "EAP-TLS, near server by cross-certificates": ids(load="0", path="near")}
 _WHAT_IFS: Mapping[str, Mapping[str, float]] = {
@@ -94,7 +93,7 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
 def _methods(cells: Cells) -> Table | None:
     """EAP-AKA beside EAP-TLS, without load: under one server, and where the HSS is."""
     rows = []
-    for title, row in METHOD_CELLS.items():
+    for title, row in _METHOD_CELLS.items():
         service, trips = of_services(cells, row), cells.value(ROUND_TRIPS.name, row)
         if service is not None and isinstance(trips, Observation):
             rows.append((Entry(title), entry(trips.estimate, records=trips.records),

@@ -110,6 +110,13 @@ def test_work_that_nobody_asked_for_is_seen(observed: ObservedLoad) -> None:
     assert "demands" in broken(replace(observed, raw={**observed.raw, "charged": charged}))
 
 
+def test_sessions_that_should_not_be_resumed_are_seen(observed: ObservedLoad) -> None:
+    """Neither side shows a certificate, where each is to show its own."""
+    behind = exchanges(RECORDED / "resumed-ap.pcap")
+    assert {"certificates", "identity", "authority"} <= broken(replace(
+        observed, supplicant=behind, server=behind))
+
+
 def test_gaps_that_are_not_exponential_are_seen(observed: ObservedLoad) -> None:
     """As many arrivals as there should be, but at equal distances."""
     rows = [{**observed.rows[0], "due_s": 0.2 * number} for number in range(200)]

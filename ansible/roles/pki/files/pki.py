@@ -2,9 +2,9 @@
 
 The store (`key_store`) holds these units:
 
-    authority/                  root.pem, intermediate.pem, intermediate.key
+    authority/                  root.pem, root.key, root.csr, intermediate.pem, intermediate.key
     rogue/                      root.pem of an authority that nobody's certificate comes from
-    server-NODE/, client-NODE/  cert.pem (followed by the intermediate), key.pem
+    server-NODE/, client-NODE/  cert.pem (followed by the intermediate), alone.pem, key.pem
     ipsec-NODE/, stranger/      key.pem, pub.pem
 
 A certificate of another form than usual has it in its units' names, as in
@@ -33,6 +33,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "files"))
 from key_store import Store, install, validity
 
+#: What of a root stays, so that another operator's and it can certify each other.
+ROOT_FILES = ("root.pem", "root.key", "root.csr")
 # As small as certificates get: two of them and the server's key exchange must fit two EAP fragments
 # of 1024 bytes, which gives EAP-TLS the 17 frames of the paper (docs/ansible.md counts them). So:
 # short names and serials, and no key identifiers.
@@ -201,7 +203,7 @@ def keep(folder: Path, *names: str) -> None:
 
 
 def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
-    """Make the root and the intermediate; the root's key is not needed again, nor kept."""
+    """Make the root and the intermediate."""
     if form != Form():
         make_further_authority(folder, form)
         return
@@ -209,7 +211,7 @@ def make_authority(_store: Store, folder: Path, _name: str, form: Form) -> None:
     sign(folder, "root", None)
     request(folder, "qop", "intermediate")
     sign(folder, "intermediate", folder / "root")
-    keep(folder, "root.pem", "intermediate.pem", "intermediate.key")
+    keep(folder, *ROOT_FILES, "intermediate.pem", "intermediate.key")
 
 
 def make_further_authority(folder: Path, form: Form) -> None:
@@ -228,7 +230,7 @@ def make_further_authority(folder: Path, form: Form) -> None:
     (folder / "chain.pem").write_text(chain)
     for end in ("pem", "key"):
         shutil.copyfile(folder / f"{issuer}.{end}", folder / f"issuer.{end}")
-    keep(folder, "root.pem", "root.key", "root.csr", "chain.pem", "issuer.pem", "issuer.key")
+    keep(folder, *ROOT_FILES, "chain.pem", "issuer.pem", "issuer.key")
 
 
 def make_visited(store: Store, folder: Path, _name: str, form: Form) -> None:
