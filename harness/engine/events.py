@@ -140,12 +140,12 @@ class RunState:
         self.done += 1
         self.last = dict(event)
         (self.failed.add if event["status"] == "failed" else self.failed.discard)(name)
+        self.total += event.get("again", False)
         if event["kept"]:
             self.flagged.discard(name)
 
     def _repetition_flagged(self, event: Event) -> None:
         self.flagged.add(event["name"])
-        self.total += not event["exclusive"]
 
     def _run_ended(self, _: Event) -> None:
         self.ended = True

@@ -58,15 +58,10 @@ class Progress:
             self._show_beginning()
         elif event["event"] == "repetition-recorded":
             done = self.state.done - self.state.already
-            total = self.state.total - self.state.already + self._is_flagged_first(event)
+            total = self.state.total - self.state.already
             self.say(f"[{done}/{total}] {line(event, self._plan.study.metrics)}")
         elif event["event"].startswith("worker-"):
             self.say(event["line"])
-
-    @staticmethod
-    def _is_flagged_first(event: Event) -> bool:
-        """Whether this repetition is to be measured once more: its flag is an event to come."""
-        return bool(event.get("flags")) and not event["exclusive"]
 
     def _show_beginning(self) -> None:
         already = self.state.already

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from harness.engine import contention
 from harness.engine.events import EventLog
 from harness.engine.packing import PACKED_RAW
 from harness.engine.plan import Plan, Step
@@ -67,11 +68,15 @@ def circumstances(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def announce(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
-    """Say that a repetition was recorded; `is_kept` unless an earlier, flagged record stays."""
+    """Say that a repetition was recorded, and whether it is to be measured `again`.
+
+    `is_kept` unless an earlier, flagged record stays.
+    """
     exclusive = bool(entry.environment.get("alone"))
     flags = entry.environment.get("flags") or []
     events.say("repetition-recorded", name=entry.name, status=entry.status, reason=entry.reason,
                attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
+               again=contention.is_due_again(entry.environment),
                values=shown(study, entry), checks=sum(check.ok for check in entry.evidence))
     if flags:
         events.say("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)

@@ -455,6 +455,17 @@ def test_a_run_is_what_its_events_add_up_to(tmp_path: Path) -> None:
     assert heard.flagged == set() and heard.testbeds == set() and heard.done == heard.total
 
 
+def test_a_flagged_repetition_that_stays_is_counted_once(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With QOP_FLAGGED=keep nothing is planned again, so that a run does not end at 1 of 2."""
+    monkeypatch.setenv("QOP_FLAGGED", "keep")
+    heard = events.RunState()
+    log = events.EventLog(tmp_path, heard.take)
+    log.say("run-started", already=0, total=1)
+    recording.announce(STUDY, flagged("P1", 1), log)
+    assert (heard.done, heard.total, heard.flagged) == (1, 1, {"P1-N2-001"})
+
+
 def test_what_a_machine_cannot_measure_has_not_failed(tmp_path: Path) -> None:
     """A skipped repetition is done, and does not make a run's end a bad one."""
     heard = events.RunState()
