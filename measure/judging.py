@@ -34,6 +34,11 @@ def judged(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
     return CheckRecord(check=name, ok=not complaints, detail=said or detail)
 
 
+def recorded(checks: Iterable[MadeCheck]) -> list[CheckRecord]:
+    """Checks as a record has them."""
+    return [CheckRecord(check=made.check, ok=made.ok, detail=made.detail) for made in checks]
+
+
 def unproven(checks: Iterable[MadeCheck]) -> list[str]:
     """A reason for each check that does not hold."""
     return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]

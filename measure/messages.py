@@ -18,7 +18,6 @@ _LENGTH_BYTES = 4
 _SYN, _ACK = 2, 16
 #: What points at hosts begin with that show what a client in a tunnel says to them.
 ASKED = "asked-"
-_FRAGMENT, _MORE = 0x1FFF, 0x2000
 
 
 @dataclass(frozen=True)
@@ -138,13 +137,13 @@ def _whole(fragments: dict[bytes, _Datagram], ip: bytes, segment: bytes,
            at_s: float) -> tuple[bytes | None, float]:
     """What an IP packet carries and when it began; None until its last fragment is there."""
     where = int.from_bytes(ip[6:8], "big")
-    if not where & (_FRAGMENT | _MORE):
+    if not where & (pcap.MORE_FRAGMENTS | pcap.FRAGMENT_OFFSET):
         return segment, at_s
     key = ip[4:6] + ip[9:10] + ip[12:20]
     datagram = fragments.setdefault(key, _Datagram(at_s))
-    place = (where & _FRAGMENT) * 8
+    place = (where & pcap.FRAGMENT_OFFSET) * 8
     datagram.parts[place] = segment
-    if not where & _MORE:
+    if not where & pcap.MORE_FRAGMENTS:
         datagram.size = place + len(segment)
     if datagram.size is None or sum(map(len, datagram.parts.values())) < datagram.size:
         return None, at_s

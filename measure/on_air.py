@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from measure import in_force, points
+from measure import in_force, judging, points
 from measure.observed import Observed
 from measure.record import CheckRecord
 from policies import Policy
@@ -56,7 +55,7 @@ def observed(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, An
 
 def proven(policy: Policy, seen: Observed) -> list[CheckRecord]:
     """Every check of the network's layers and of Mobile IP."""
-    return [CheckRecord(**asdict(check)) for check in in_force.verify(policy, seen)]
+    return judging.recorded(in_force.verify(policy, seen))
 
 
 def below(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],

@@ -13,7 +13,9 @@ from measure.errors import MeasureError
 _HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
 _ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
 _IPV4, _EAPOL = 0x0800, 0x888E
-_IP_BYTES, _MORE, _OFFSET = 20, 0x2000, 0x1FFF
+_IP_BYTES = 20
+#: In the two bytes of an IPv4 header's flags and fragment offset: more follow; the offset / 8.
+MORE_FRAGMENTS, FRAGMENT_OFFSET = 0x2000, 0x1FFF
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,11 @@ def packets(file: Path, protocol: int) -> Iterator[IpPacket]:
             continue
         data = packet[(packet[0] & 15) * 4:int.from_bytes(packet[2:4], "big")]
         flags = int.from_bytes(packet[6:8], "big")
-        key, offset = packet[4:6] + packet[12:20], (flags & _OFFSET) * 8
+        key, offset = packet[4:6] + packet[12:20], (flags & FRAGMENT_OFFSET) * 8
         so_far = begun.pop(key, b"") if offset else b""
         if len(so_far) != offset:
             continue  # one before it is missing
-        if flags & _MORE:
+        if flags & MORE_FRAGMENTS:
             begun[key] = so_far + data
         else:
             source = str(ipaddress.IPv4Address(packet[12:16]))
@@ -101,7 +103,7 @@ def datagrams(file: Path) -> Iterator[UdpFrame]:
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != _UDP_PROTOCOL:
             continue
-        if int.from_bytes(packet[6:8], "big") & (_MORE | _OFFSET):
+        if int.from_bytes(packet[6:8], "big") & (MORE_FRAGMENTS | FRAGMENT_OFFSET):
             continue
         start = (packet[0] & 15) * 4
         if len(packet) < start + _UDP_BYTES:

@@ -84,6 +84,11 @@ class Record(RecordPart):
         """The record's file name without its ending: the levels' ids and the repetition."""
         return record_name(self.cell.values(), self.repetition)
 
+    @property
+    def cell_name(self) -> str:
+        """The levels' ids, as the cell of a plan is called."""
+        return "-".join(self.cell.values())
+
 
 def record_name(levels: Any, repetition: int) -> str:
     """How a repetition is called, in records, captures and logs alike; `levels` are ids."""

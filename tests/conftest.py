@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -153,6 +154,12 @@ class GuestScheduling(LoadScopeScheduling):
         """When a test has its turn; as many as are alike keep their order."""
         return next((number for number, name in enumerate(cls.FIRST)
                      if f"/{name}:" in nodeid or nodeid.endswith(f"::{name}")), len(cls.FIRST))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What all modules hold is garbage never: looking at it over and over took a twentieth."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

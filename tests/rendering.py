@@ -117,7 +117,15 @@ class Outcome:
     @property
     def changed(self) -> int:
         """The sum of changed tasks over all hosts."""
-        return sum(map(int, re.findall(r"changed=(\d+)", self.text)))
+        return sum(self.changed_in.values())
+
+    @property
+    def changed_in(self) -> dict[int, int]:
+        """The changed tasks of each job, by its number."""
+        changes: dict[int, int] = {}
+        for number, count in re.findall(r"^[\w-]+\.(\d+) .*changed=(\d+)", self.text, re.M):
+            changes[int(number)] = changes.get(int(number), 0) + int(count)
+        return changes
 
 
 def inventory(jobs: list[Job]) -> dict[str, Any]:

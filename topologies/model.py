@@ -34,6 +34,11 @@ class Interface(Strict):
     radio: str | None = None
     bridge: str | None = None
 
+    @property
+    def ip(self) -> str:
+        """The address without its prefix length, "" where there is none."""
+        return (self.address or "").partition("/")[0]
+
 
 @dataclass(frozen=True)
 class Node(Strict):
@@ -65,7 +70,7 @@ class Node(Strict):
         """The node's first IPv4 address, without its prefix length."""
         for interface in self.interfaces.values():
             if interface.address:
-                return interface.address.partition("/")[0]
+                return interface.ip
         raise ValueError("node has no address")
 
     def interface_of(self, address: str) -> str:

@@ -2,7 +2,8 @@
 
 Why not linear itself: it forks once for each host and task, and what the child loads and compiles
 is lost with it, which was two thirds of the processor time that rendering took. All that policy.yml
-does is local and short, so that nothing is gained by several at once.
+does is local and short, so that nothing is gained by several at once. What is the same for all
+tasks and hosts is read once, too: templates, and the files of variables.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -19,6 +20,7 @@ from ansible.executor.task_executor import (  # type: ignore[import-untyped,unus
 from ansible.executor.task_result import (  # type: ignore[import-untyped,unused-ignore]
     _RawTaskResult,
 )
+from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped,unused-ignore]
 from ansible.plugins import strategy  # type: ignore[import-untyped,unused-ignore]
 from ansible.plugins.strategy import linear  # type: ignore[import-untyped,unused-ignore]
 
@@ -72,6 +74,16 @@ def compile_once(environment: type[AnsibleEnvironment]) -> None:
     environment.compile = look
 
 
+def parse_once(loader: type[DataLoader]) -> None:
+    """Have a file of variables parsed once; the manager of variables does it for each task."""
+    load = loader.load_from_file
+
+    def look(self: DataLoader, file_name: str, cache: str = "all", **how: Any) -> Any:
+        return load(self, file_name, cache="all" if cache == "vaulted" else cache, **how)
+
+    loader.load_from_file = look
+
+
 class StrategyModule(linear.StrategyModule):  # type: ignore[misc,unused-ignore]
     """Task by task, for all hosts, one after the other."""
 
@@ -81,3 +93,4 @@ class StrategyModule(linear.StrategyModule):  # type: ignore[misc,unused-ignore]
 
 
 compile_once(AnsibleEnvironment)
+parse_once(DataLoader)

@@ -126,7 +126,7 @@ def values(folder: Path) -> dict[str, dict[str, list[float]]]:
     for path in sorted(folder.glob("**/records/*.json")):
         record = stored.read(path)
         if record.status == "ok":
-            cell = by_cell.setdefault("-".join(record.cell.values()), {})
+            cell = by_cell.setdefault(record.cell_name, {})
             for metric, value in shown(study, record).items():
                 cell.setdefault(metric, []).append(value)
     return by_cell

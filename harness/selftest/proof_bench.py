@@ -148,8 +148,8 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome]) -> Iterator[str]:
         if entry.control:
             fails = "none is asked: nothing flows" if entry.broke_off else ", ".join(entry.failed)
             held = "" if entry.broke_off else str(len(entry.record.evidence) - len(entry.failed))
-            yield (f"| `{entry.control}` | {entry.fault.title} | {_cell(entry.record)} | {fails} "
-                   f"| {held} |")
+            yield (f"| `{entry.control}` | {entry.fault.title} | {entry.record.cell_name} "
+                   f"| {fails} | {held} |")
     yield from ("", f"### {study}: what each check is failed by", "",
                 "| check | holds in cells without a control | fails under |", "|---|---|---|")
     checks = dict.fromkeys(check.check for entry in outcomes if not entry.control
@@ -160,7 +160,3 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome]) -> Iterator[str]:
         under = [f"`{entry.control}`" for entry in outcomes
                  if entry.control and not entry.broke_off and name in entry.failed]
         yield f"| {name} | {cells} | {', '.join(under) or 'no control yet'} |"
-
-
-def _cell(record: Record) -> str:
-    return "-".join(record.cell.values())

@@ -135,7 +135,7 @@ class Workload:
         for link in self._site.network.links:
             ends = [end.split("/") for end in link.ends]
             for (node, port), (other, its_port) in (ends, ends[::-1]):
-                address = (nodes[other].interfaces[its_port].address or "").partition("/")[0]
+                address = nodes[other].interfaces[its_port].ip
                 hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
                 self._testbed.run(node, ["ip", "neigh", "replace", address, "lladdr",
                                          hardware.strip(), "dev", port, "nud", "permanent"])

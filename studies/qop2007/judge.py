@@ -11,7 +11,6 @@ from measure import clock, in_force, iperf, judging, observed, phases, retransmi
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
-from measure.record import CheckRecord
 from policies import Policy
 from studies.qop2007 import evidence
 from studies.qop2007.asked import Asked
@@ -58,7 +57,7 @@ def judge(repetition: Repetition) -> Judged:
         reason = f"not measured: no {', '.join(lacking)} in the captures"
     return Judged(
         measured=measured,
-        evidence=[CheckRecord(**asdict(check)) for check in checks],
+        evidence=judging.recorded(checks),
         reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
         elapsed_s=raw["elapsed_s"], flags=[retransmissions.FLAG] if again else [],
         raw=_recorded(raw) | ({"retransmissions": again} if again else {}))

@@ -42,6 +42,8 @@ from rendering import (
 POLICIES = {policy.id: policy for policy in policies.load_all()}
 LAYERS = {name: policy.layers.model_dump(mode="json") for name, policy in POLICIES.items()}
 IDS = list(LAYERS)
+#: The script that makes keys, as the role runs it.
+PKI = ANSIBLE / "roles" / "pki" / "files" / "pki.py"
 
 
 def example(name: str) -> dict[str, Any]:
@@ -350,11 +352,20 @@ def test_no_policy_leaves_anything_over_for_another(rendered: Rendered, policy: 
     assert not [path for path, content in files.items() if LEFT_OVER in content]
 
 
-def test_second_run_changes_nothing(rendered: Rendered, tmp_path: Path) -> None:
-    """Rendering again reports no change and touches no file, in folders and store alike."""
+def test_second_run_puts_right_what_is_not(rendered: Rendered, tmp_path: Path) -> None:
+    """Rendering again changes what was made readable or changed, and what was not, in nothing.
+
+    In folders and store alike. What does not validate replaces nothing, and hinders no other.
+    """
     # Between them they have every layer, and both of what can stand in each.
     names = ("P2", "P7", "P12")
-    jobs = [rendered.job(name, LAYERS[name]) for name in names]
+    damaged, refused = (copy(rendered, "P2", tmp_path / name) for name in ("damaged", "refused"))
+    short = secrets()
+    short["network"]["wep_key"] = short["station"]["wep_key"] = "0102"
+    jobs = [*(rendered.job(name, LAYERS[name]) for name in names), damaged,
+            replace(refused, secrets=short)]
+    (damaged.output / "ap-a/hostapd.conf").chmod(0o644)
+    (damaged.output / "a2/wpa_supplicant.conf").write_text("gone\n")
 
     def times() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns
@@ -362,8 +373,13 @@ def test_second_run_changes_nothing(rendered: Rendered, tmp_path: Path) -> None:
                 for path in folder.rglob("*") if ".locks" not in path.parts}
 
     before = times()
-    assert render(tmp_path / "scratch", jobs).changed == 0
+    outcome = finish(start(tmp_path / "scratch", jobs))
     assert times() == before
+    assert tree(damaged.output) == tree(refused.output) == tree(rendered.path("P2"))
+    assert outcome.changed_in == {number: 2 * (job is damaged) for number, job in enumerate(jobs)}
+    [(number, said)] = failures(outcome.text).items()
+    assert jobs[number].output == refused.output
+    assert "wep_key0 must be 10 or 26 hexadecimal digits" in said
 
 
 def test_check_mode_writes_nothing(rendered: Rendered, tmp_path: Path) -> None:
@@ -423,16 +439,6 @@ def copy(rendered: Rendered, policy: str, folder: Path) -> Job:
     """What renders a policy into a copy of its folder, of which a test may change anything."""
     shutil.copytree(rendered.path(policy), folder)
     return replace(rendered.job(policy, LAYERS[policy]), output=folder)
-
-
-def test_a_file_made_readable_or_changed_is_put_right(rendered: Rendered, tmp_path: Path) -> None:
-    """Mode and content are both part of what a second run restores."""
-    job = copy(rendered, "P2", tmp_path / "conf")
-    before = tree(job.output)
-    (job.output / "ap-a/hostapd.conf").chmod(0o644)
-    (job.output / "a2/wpa_supplicant.conf").write_text("gone\n")
-    assert render(tmp_path / "scratch", [job]).changed == 2
-    assert tree(job.output) == before
 
 
 # --- key material ------------------------------------------------------------------------------
@@ -498,19 +504,20 @@ def test_only_what_a_policy_needs_is_made(rendered: Rendered, policy: str) -> No
     assert store.exists() == bool(STORES[policy])
 
 
-def test_playbooks_side_by_side_share_one_store(tmp_path: Path) -> None:
-    """Two runs that need the same new keys both succeed and hold the same.
+def test_scripts_side_by_side_share_one_store(tmp_path: Path) -> None:
+    """Runs that need the same new keys at once all succeed and hold the same.
 
     A dead maker's half work is cleared away, not used.
     """
     pki = tmp_path / "pki"
     (pki / ".authority.dead").mkdir(parents=True)
-    nodes = {group: NODES[group] for group in ("station", "home_agent")}
-    jobs = [Job(LAYERS["P12"], tmp_path / name, pki, nodes=nodes) for name in ("one", "two")]
-    runs = [start(tmp_path / f"scratch-{number}", [job]) for number, job in enumerate(jobs)]
-    for outcome in map(finish, runs):
-        assert outcome.status == 0, outcome.text
-    assert tree(jobs[0].output) == tree(jobs[1].output)
+    parts = {"a2": ["--eap", "client", "--peer", "ha-a"],
+             "ha-a": ["--eap", "server", "--peer", "a2"]}
+    runs = [subprocess.Popen([sys.executable, str(PKI), "--store", str(pki), "--output",
+                              str(tmp_path / run / node), "--name", node, *arguments])
+            for run in ("one", "two") for node, arguments in parts.items()]
+    assert [run.wait(PATIENCE_S) for run in runs] == [0] * len(runs)
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
     assert {path.name for path in pki.iterdir()} == {
         ".locks",
         "authority",
@@ -665,9 +672,8 @@ def test_two_authorities_have_certified_each_other(rendered: Rendered) -> None:
 
 def test_authorities_of_the_usual_form_certify_each_other(tmp_path: Path) -> None:
     """A policy that says nothing of its certificates may have a server of the visited network's."""
-    script = ANSIBLE / "roles" / "pki" / "files" / "pki.py"
     for side, words in (("client", []), ("server", ["--visited"])):
-        subprocess.run([sys.executable, str(script), "--store", str(tmp_path / "store"), "--output",
+        subprocess.run([sys.executable, str(PKI), "--store", str(tmp_path / "store"), "--output",
                         str(tmp_path / side), "--name", side, "--eap", side, *words], check=True)
     station, server = (tmp_path / side / "pki" for side in ("client", "server"))
     for root, shown in ((station, server), (server, station)):
@@ -764,34 +770,20 @@ def test_a_node_without_a_field_is_refused(refused: dict[int, str]) -> None:
     assert "missing required arguments: ssid" in refused[len(BAD_LAYERS)]
 
 
-def test_bad_inputs_are_refused_by_name(rendered: Rendered, tmp_path: Path) -> None:
+def test_bad_inputs_are_refused_by_name(tmp_path: Path) -> None:
     """A layer that is misspelt is named, a secret that is missing, a control, a relative path."""
-    layers = deepcopy(LAYERS["P2"])
+    layers, unknown, lacking = deepcopy(LAYERS["P2"]), secrets(), secrets()
     layers["ipsc"] = layers.pop("ipsec")
-    job = Job(layers, tmp_path / "conf", rendered.pki)
-    assert "layers.ipsc. Supported parameters" in refuse(tmp_path / "scratch", job)
-    job = Job(LAYERS["P2"], tmp_path / "conf", rendered.pki)
-    lacking = secrets()
+    unknown["gateway"]["peers"] = "maybe"
     del lacking["network"]["wep_key"]
+    job = Job(LAYERS["P2"], tmp_path / "conf", tmp_path / "pki")
+    said = refuse(tmp_path / "scratch", replace(job, layers=layers, secrets=unknown))
+    assert "layers.ipsc. Supported parameters" in said
+    assert "value of peers must be one of: known, unknown" in said
     said = refuse(tmp_path / "scratch", replace(job, secrets=lacking))
     assert "missing required arguments: wep_key" in said
-    unknown = secrets()
-    unknown["gateway"]["peers"] = "maybe"
-    said = refuse(tmp_path / "scratch", replace(job, secrets=unknown))
-    assert "value of peers must be one of: known, unknown" in said
     said = refuse(tmp_path / "scratch", replace(job, output=Path("relative")))
     assert "must be absolute paths" in said
-
-
-def test_a_refused_file_replaces_nothing(rendered: Rendered, tmp_path: Path) -> None:
-    """What was rendered before stays in force when the next rendering does not validate."""
-    job = copy(rendered, "P2", tmp_path / "conf")
-    before = tree(job.output)
-    short = secrets()
-    short["network"]["wep_key"] = short["station"]["wep_key"] = "0102"
-    said = refuse(tmp_path / "scratch", replace(job, secrets=short))
-    assert "wep_key0 must be 10 or 26 hexadecimal digits" in said
-    assert tree(job.output) == before
 
 
 # --- the checker -------------------------------------------------------------------------------
@@ -930,46 +922,46 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def fetch(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The role's part that fetches, really played, into a folder."""
-    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False,
+def fetch(folder: Path, sources: dict[str, tuple[str, str]]) -> str:
+    """What is said when the role's part that fetches is really played, for a host a folder."""
+    play = [{"hosts": "all", "connection": "local", "gather_facts": False,
              "vars": {"ansible_python_interpreter": sys.executable}, "tasks": [
         {"ansible.builtin.include_role": {"name": "mininet_wifi", "tasks_from": "fetch.yml"}}]}]
     (folder / "play.yml").write_text(json.dumps(play))
-    extra = {"mininet_wifi_home": str(folder / "home"), **variables}
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,",
-         str(folder / "play.yml"), "-e", json.dumps(extra)], capture_output=True, text=True,
+    (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": {
+        host: {"mininet_wifi_home": str(folder / host), "mininet_wifi_source": str(folder / source),
+               "mininet_wifi_revision": revision}
+        for host, (source, revision) in sources.items()}}}))
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-i",
+         str(folder / "inventory.json"), str(folder / "play.yml")], capture_output=True, text=True,
         check=False, timeout=PATIENCE_S,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
                                        "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def test_mininet_wifi_is_fetched_at_its_revision(upstream: tuple[Path, str],
                                                  tmp_path: Path) -> None:
-    """An earlier commit, from a clone; the second time nothing is changed and nobody is asked."""
+    """An earlier commit, from a clone; the second time nothing is changed and nobody is asked.
+
+    Out of reach, or without the revision: one line that says so, and no failure.
+    """
     place, revision = upstream
-    done = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
-    assert done.returncode == 0, done.stdout
-    assert "2.6" in (tmp_path / "home/net.py").read_text()
+    sources = {"there": (place.name, revision), "away": ("nowhere", "0" * 40),
+               "other": (place.name, "0" * 40)}
+    said = fetch(tmp_path, sources)
+    assert "2.6" in (tmp_path / "there/net.py").read_text()
+    for source, reason in {
+            "nowhere": "is out of reach (fatal: '{}' does not appear to be a git repository)",
+            place.name: f"lacks {'0' * 40}"}.items():
+        where = tmp_path / source
+        [line] = [line for line in said.splitlines() if f"No Mininet-WiFi: {where}" in line]
+        assert f"{where} {reason.format(where)}." in line
+        assert "--mininet-wifi-source" in line
     place.rename(tmp_path / "gone")
-    again = fetch(tmp_path, mininet_wifi_source=str(place), mininet_wifi_revision=revision)
-    assert "changed=0" in again.stdout
-    assert "failed=0" in again.stdout
-    assert "No Mininet-WiFi" not in again.stdout
-
-
-@pytest.mark.parametrize(("source", "said"), [
-    ("nowhere", "is out of reach (fatal: '{}' does not appear to be a git repository)"),
-    ("upstream", f"lacks {'0' * 40}"),
-])
-def test_without_mininet_wifi_the_play_goes_on(upstream: tuple[Path, str], tmp_path: Path,
-                                               source: str, said: str) -> None:
-    """Out of reach, or without the revision: one line that says so, and no failure."""
-    del upstream
-    where = tmp_path / source
-    done = fetch(tmp_path, mininet_wifi_source=str(where), mininet_wifi_revision="0" * 40)
-    assert done.returncode == 0, done.stdout
-    [line] = [line for line in done.stdout.splitlines() if "No Mininet-WiFi: " in line]
-    assert f"{where} {said.format(where)}." in line
-    assert "--mininet-wifi-source" in line
+    again = fetch(tmp_path, {"there": sources["there"]})
+    assert "changed=0" in again
+    assert "failed=0" in again
+    assert "No Mininet-WiFi" not in again

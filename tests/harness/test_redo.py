@@ -33,6 +33,13 @@ NAME = f"{OWN}-N2-001"
 RECORD, CAPTURE = f"records/{NAME}.json", f"captures/{NAME}/traffic-air.pcap.gz"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def dissected_once() -> Iterator[None]:
+    """The same bytes are dissected once; what a test alters is other bytes."""
+    with recorded.dissected_once():
+        yield
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder of a recorded repetition, judged and kept as a run does it."""
@@ -161,12 +168,18 @@ def test_each_number_of_a_record_is_compared(run: Path) -> None:
 ])
 def test_what_was_altered_is_named(copied: Path, file: str, alter: Callable[[Any], Any],
                                    said: str) -> None:
-    """A number, the evidence's words, the key, the raw values: exit status 1, and a line."""
+    """A number, the evidence's words, the key, the raw values: a line for each."""
     change(copied / file, alter)
+    differences = redone(copied).differences
+    assert any(line.startswith(f"{RECORD}: {said}") for line in differences), differences
+
+
+def test_what_differs_is_a_bad_end(copied: Path) -> None:
+    """The command's exit status is 1, and its output names what was altered."""
+    change(copied / RECORD, lambda entry: entry["measured"]["udp"].update(goodput_bps=7e6))
     done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
     assert done.return_value == 1
-    assert any(line.startswith(f"{RECORD}: {said}") for line in done.output.splitlines()), \
-        done.output
+    assert f"{RECORD}: measured.udp.goodput_bps is 7000000.0, and " in done.output
 
 
 @pytest.mark.parametrize(("alter", "reason"), [

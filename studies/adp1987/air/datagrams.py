@@ -9,10 +9,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, MORE_FRAGMENTS, CapturedFrame
 
 _IPV4, _ESP = 0x0800, 50
-_MORE, _OFFSET = 0x2000, 0x1FFF
 
 
 @dataclass
@@ -54,7 +53,7 @@ def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterat
         key = packet[4:6] + packet[9:10] + packet[12:20]
         place = int.from_bytes(packet[6:8])
         # A number is used again only when the datagram before is long over.
-        if not place & _OFFSET and (key not in made or made[key].head):
+        if not place & FRAGMENT_OFFSET and (key not in made or made[key].head):
             if key in made:
                 yield made.pop(key)
             made[key] = HostDatagram(frame.at_s, _text(packet[12:16]), _text(packet[16:20]),
@@ -65,12 +64,12 @@ def between(frames: Iterable[CapturedFrame], hosts: Mapping[str, str]) -> Iterat
 
 
 def _take(datagram: HostDatagram, packet: bytes, place: int) -> None:
-    start, offset = (packet[0] & 15) * 4, 8 * (place & _OFFSET)
+    start, offset = (packet[0] & 15) * 4, 8 * (place & FRAGMENT_OFFSET)
     size = int.from_bytes(packet[2:4]) - start
     datagram.bytes += size
     if not offset:
         datagram.head = packet[start:]
-    if not place & _MORE:
+    if not place & MORE_FRAGMENTS:
         datagram.length = offset + size
 
 

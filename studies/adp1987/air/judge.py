@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from measure import judging, on_air, points
 from measure.observed import Observed
-from measure.record import CheckRecord
 from studies.adp1987 import latencies
 from studies.adp1987.air import evidence, phases
 from studies.adp1987.air.evidence import AirTraffic
@@ -37,8 +35,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
     logged = phases.read(out, raw, payload)
     seen = evidence.gather(out, task["protocol"], raw, payload, _addresses(scenario))
-    checks = [CheckRecord(**asdict(check))
-              for check in evidence.checks(seen, logged, task["scope"])]
+    checks = judging.recorded(evidence.checks(seen, logged, task["scope"]))
     policy = cell.value("policy")
     network = on_air.observed(policy, scenario, out, raw, repetition.secrets)
     checks += on_air.proven(policy, network)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, CapturedFrame
 from protocols.adp.packets import HEADER, Flag
 from studies.adp1987.sniffed import PROTOCOL
 
@@ -49,7 +49,8 @@ class HostTraffic:
             self.strangers[f"of protocol {kind}"] += 1
         else:
             self.packets += 1
-            if not int.from_bytes(packet[6:8]) & 0x1FFF:  # the first fragment, or all there is
+            # The first fragment, or all there is.
+            if not int.from_bytes(packet[6:8]) & FRAGMENT_OFFSET:
                 self._own(at_s, packet[12:16], data)
 
     def _own(self, at_s: float, source: bytes, data: bytes) -> None:
