@@ -209,7 +209,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
     return gzip.decompress(packed(place).read_bytes()), place
 
 
-@settings(max_examples=150, deadline=None,
+@settings(max_examples=75, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.floats(0, 1, exclude_max=True), value=st.integers(1, 255))
 def test_flipped_octets_in_the_tar(whole: tuple[bytes, Path], at: float, value: int) -> None:
@@ -234,7 +234,7 @@ def test_flipped_octets_in_the_tar(whole: tuple[bytes, Path], at: float, value: 
         shutil.rmtree(out)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=2000))
 def test_noise_is_no_archive(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
     """Any octets, compressed or not, are refused in one line."""

@@ -680,7 +680,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
 # Fuzzing
 
 FUZZ = settings(
-    max_examples=150,
+    max_examples=75,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -59,7 +59,7 @@ def test_body_round_trip(proofs, confirmed, records, zeros):
         packets.parse_body(encoded + b"\1", len(records), 8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_as_a_frame(data):
     """A frame that stands for exactly these bytes, or an error of the protocol's."""
@@ -70,7 +70,7 @@ def test_any_bytes_as_a_frame(data):
     assert frame.clear() + frame.sealed == data
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.binary(max_size=200), st.integers(0, 20), st.sampled_from([1, 8]))
 def test_any_bytes_as_a_body(data, count, padding):
     """A body, or an error of the protocol's."""
@@ -82,7 +82,7 @@ def test_any_bytes_as_a_body(data, count, padding):
 
 
 @BOTH
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.lists(st.binary(max_size=300), max_size=5),
        source=st.sampled_from(["beta", "alpha", "nowhere"]), frame=frames())
 def test_any_bytes_at_a_host(version, data, source, frame):
@@ -107,7 +107,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
 
 
 @BOTH
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_mutilated_datagrams(version, data):
     """Cut, extended, spliced or overwritten traffic: nothing is raised, nothing false delivered."""
@@ -131,7 +131,7 @@ def test_mutilated_datagrams(version, data):
 
 
 @BOTH
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(encoded=st.binary(max_size=200), asked=st.booleans())
 def test_any_bytes_as_a_request_or_an_acknowledgement(version, encoded, asked):
     """The suites' own parsers: an error of the protocol's, or keys that nobody else has."""
@@ -179,7 +179,7 @@ JSON = st.recursive(
     max_leaves=30)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON)
 def test_any_json_as_a_configuration(value, tmp_path):
     """One line that names the file, whatever it is."""
@@ -189,7 +189,7 @@ def test_any_json_as_a_configuration(value, tmp_path):
         config.load(file)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=100))
 def test_any_bytes_as_a_configuration(data, tmp_path):
     """One line that names the file, also if it is no JSON and no text."""
@@ -206,7 +206,7 @@ COMMANDS = st.dictionaries(
     | st.sampled_from(["xena", "beta", "yuri", "00ff"]), max_size=11)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(COMMANDS)
 def test_any_command(command):
     """A message that a host takes, or an error that is told in a line."""

@@ -126,7 +126,7 @@ def test_below_the_floor_packets_are_dropped_not_passed():
 
 @example("lyapunov", 1.0, [(1, 1e-308, 2.0, 0.0, 1.0)])
 @example("bounded", 0.0, [(1, 5e-324, 1.0, 0.0, 1.0)])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(kind=st.sampled_from(["blend", "first", "bounded", "tree", "lyapunov"]),
        floor=st.floats(0, 1), history=st.lists(st.tuples(
            st.integers(0, 2000), st.floats(0, 500), st.floats(0, 2), st.floats(0, 0.1),

@@ -366,7 +366,7 @@ def test_every_packet_verifies_outside(algorithm):
     assert len(bundles) == 3
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(noise=st.lists(st.tuples(st.integers(0, 10 ** 6), st.integers(0, 10 ** 6),
                                 st.integers(1, 255), st.binary(max_size=60)), max_size=8))
 def test_noise_reaches_nobody(noise):

@@ -256,7 +256,7 @@ def test_packet_round_trip(source, destination, ttl, payload, from_port, to_port
     assert ipv4.parse(packet.encode()) == packet
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.one_of(
     st.binary(max_size=120),
     st.tuples(st.one_of(REQUESTS, REPLIES, ADVERTISEMENTS).map(lambda m: m.encode()),
