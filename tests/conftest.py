@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import time
@@ -156,6 +157,20 @@ class GuestScheduling(LoadScopeScheduling):
         """When a test has its turn; as many as are alike keep their order."""
         return next((number for number, name in enumerate(cls.FIRST)
                      if f"/{name}:" in nodeid or nodeid.endswith(f"::{name}")), len(cls.FIRST))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files without a test that `--guests` may choose are not imported: that takes seconds."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    choice, text = config.getoption("--guests"), collection_path.read_text()
+    if choice == "without":
+        return ALL_BOOT.search(text) is not None or None
+    return (choice != "with" and "mark.guest" not in text) or None
+
+
+#: All tests of such a file boot guests.
+ALL_BOOT = re.compile(r"^pytestmark = .*\bmark\.guest\b", re.MULTILINE)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
