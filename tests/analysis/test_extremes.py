@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from analysis import statistics
 from analysis.blocks import jackknife, mean_of
@@ -13,10 +14,22 @@ from analysis.cells import Observation
 from analysis.claims.extremes import Extreme, Spread
 from analysis.claims.finding import MORE, TIMES, Band, Question
 from analysis.statistics import Estimate, Sample, spread
+from analysis.statistics.extremes import studentized_range
 
 POLICIES, DRAWS = 12, 2000
 #: What 2000 draws of 95 % come to, four standard deviations below.
 LEAST = 0.93
+
+
+@pytest.mark.parametrize(("cells", "freedom", "table"), [
+    (2, 1, 17.97), (3, 10, 3.877), (12, 22, None), (12, 99, None), (60, 3000, None)])
+def test_the_studentized_range_is_scipys(cells: int, freedom: int, table: float | None) -> None:
+    """At 95 and 99 %, from one degree of freedom on; and Tukey's table where it has the case."""
+    for level in (0.95, 0.99):
+        assert studentized_range(level, cells, freedom) == pytest.approx(
+            stats.studentized_range.ppf(level, cells, freedom), rel=1e-8)
+    if table is not None:
+        assert studentized_range(0.95, cells, freedom) == pytest.approx(table, rel=2e-4)
 
 
 def coverage(truth: float, answer: Callable[[Sample], Estimate], blocks: int,
