@@ -118,8 +118,11 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
         "@pytest.fixture(scope='module')\ndef made(): say('made')\n"
         "@pytest.mark.parametrize('number', range(9))\ndef test_box(made, number): pass\n")
     (tmp_path / "test_others.py").write_text(
-        "from test_box import pytestmark, say\nimport pytest\n"
+        "from test_box import say\nimport pytest\n"
+        "pytestmark = [pytest.mark.guest, pytest.mark.shareable]\n"
         "@pytest.mark.parametrize('number', range(9))\ndef test_core(number): say('core')\n")
+    # One that has none of them is not even imported.
+    (tmp_path / "test_unasked.py").write_text("raise RuntimeError('imported')\n")
     [_, shareable, _] = testing.passes(())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *shareable, "--numprocesses=2"], cwd=tmp_path,
