@@ -24,12 +24,16 @@ class HostProgram:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
+
+    def kill(self) -> None:
+        """End it where it is, if it has not ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
 
     def do(self, command: str) -> None:
         """Have it do something to its end. Raises MeasureError."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from measure.charging import library
 from measure.charging.device import costs_s
 from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
-from studies.eapload2004 import design, network
+from studies.eapload2004 import design, network, overload
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import Measured
 from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
@@ -44,7 +44,7 @@ REALM = "home.example"
 _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 #: What the supplicant takes from one authentication to the next, besides its round trips.
 _TURN_S, _TRIPS = 0.2, 5
-#: About what a server takes a second, to plan by.
+#: About what a server takes a second whose device does not say, to plan by.
 _CAPACITY = 90
 
 
@@ -78,7 +78,9 @@ class EapLoad2004(Study):
                            secrets={"card.key_hex": ""}),
         "stale-sequence": Fault("the card has seen later sequence numbers than its server made",
                                 secrets={"card.sqn": "100000000"}),
-        "hss-down": "the subscriber server stands still while the server waits for it"}
+        "hss-down": "the subscriber server stands still while the server waits for it",
+        "generator-dies": "the load generator is killed in the first repetition",
+        "server-dies": "the server is killed in the first repetition"}
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
@@ -100,6 +102,7 @@ class EapLoad2004(Study):
         nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
+        overload.check_offered(cell.ids, asked)
         drawn = network.figure_4(float(cell.ids["rtt"]), path=cell.ids["path"],
                                  hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
                                  else None)
@@ -112,6 +115,7 @@ class EapLoad2004(Study):
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
                 "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
+                "overloads": overload.is_overloaded(cell.ids, asked),
                 "asked": asked.model_dump(mode="json")}
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
@@ -121,9 +125,12 @@ class EapLoad2004(Study):
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the authentications in front and in the background."""
         turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
-        lasts_s = asked.steady_s + asked.authentications * turn_s
-        rate = float(cell.ids["load"]) + _CAPACITY * float(cell.ids["share"]) / 100
-        behind = lasts_s * rate + asked.saturating * _calibrates(cell)
+        measured_s = asked.authentications * turn_s
+        if overload.is_overloaded(cell.ids, asked):
+            measured_s = asked.overload_s
+        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+        behind = ((asked.steady_s + measured_s) * overload.rate_per_s(cell.ids, capacity)
+                  + asked.saturating * _calibrates(cell))
         processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 

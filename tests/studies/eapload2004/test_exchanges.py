@@ -57,7 +57,7 @@ def observed() -> ObservedLoad:
     rows = [{"due_s": sum(gaps_s[:number + 1]), "late_s": 1e-6, "response_s": 0.012,
              "station": 1, "socket": 1, "packets": 5, "retransmitted": 0, "resumed": False,
              "reason": ""} for number in range(20)]
-    raw = {"ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
+    raw = {"clock": "virtual", "ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
            "charged": {"signatures": len(rows) + len(behind), "busy_s": 0.2701,
                        "charged_s": 0.27}}
     return ObservedLoad(cell=CELL, rate_per_s=5.0, raw=raw, asked=4, seen=4, supplicant=behind,
@@ -70,9 +70,9 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All fourteen checks hold."""
+    """All fifteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 14
+    assert len(evidence(observed)) == 15
 
 
 @pytest.mark.parametrize(("check", "changes"), [
@@ -134,4 +134,4 @@ def test_controls_are_named() -> None:
     """Each can be asked for, and says what it does."""
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
             "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
-            "stale-sequence", "hss-down"} == set(STUDY.faults)
+            "stale-sequence", "hss-down", "generator-dies", "server-dies"} == set(STUDY.faults)
