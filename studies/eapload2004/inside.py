@@ -105,8 +105,7 @@ class Workload:
             if task["driver"] == "eapol_test":
                 self._reference(generator, asked["saturating"], out, raw)
             elif task["calibrates"]:
-                generator.do("closed", "alone", customers=1, count=20)
-                generator.saturate(asked)
+                generator.calibrate(asked)
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""
@@ -128,7 +127,7 @@ class Workload:
         """The load as the task says it, or that share of what the server is seen to take."""
         if not task["share"]:
             return float(task["load"])
-        generator.saturate(task["asked"])
+        generator.calibrate(task["asked"])
         return float(task["share"]) * capacity_per_s(out / SATURATED)
 
     # --- the supplicant ----------------------------------------------------------------------

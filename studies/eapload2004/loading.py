@@ -22,8 +22,9 @@ class LoadProgram:
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def saturate(self, asked: Mapping[str, Any]) -> None:
-        """Have it keep the server as busy as it can be."""
+    def calibrate(self, asked: Mapping[str, Any]) -> None:
+        """Have it ask the server alone, and then keep it as busy as it can be."""
+        self.do("closed", "alone", customers=1, count=20)
         self.do("closed", SATURATED.removesuffix(".json"), customers=asked["customers"],
                 count=asked["saturating"])
 

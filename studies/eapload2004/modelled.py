@@ -246,6 +246,8 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
         if not cells.rows(row) or not (load or share) or row not in (ids(load=row[0]),
                                                                      share_ids(share)):
             continue
+        if cells.mean_of_any("growth", row) is not None:
+            continue  # overloaded: there is no steady state to be predicted
         said = cells.mean_of_any("rate_per_s", row)
         rate = said.estimate.mean if said is not None else load
         made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))

@@ -11,7 +11,7 @@ from measure.charging.device import costs_s
 from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
 from studies.eapload2004 import design, network, overload
 from studies.eapload2004.asked import Asked
-from studies.eapload2004.body import Measured
+from studies.eapload2004.body import Measured, OverloadRecord
 from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
 from studies.study import (
     Cell,
@@ -42,6 +42,8 @@ _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity",
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
 _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
+#: Of an authentication by the generator and one by eapol_test, in those of the background.
+_REFERENCE = 6
 #: What the supplicant takes from one authentication to the next, besides its round trips.
 _TURN_S, _TRIPS = 0.2, 5
 #: About what a server takes a second whose device does not say, to plan by.
@@ -130,7 +132,9 @@ class EapLoad2004(Study):
             measured_s = asked.overload_s
         capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
         behind = ((asked.steady_s + measured_s) * overload.rate_per_s(cell.ids, capacity)
-                  + asked.saturating * _calibrates(cell))
+                  + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
+        if cell.ids["driver"] == "eapol_test":
+            behind += _REFERENCE * asked.saturating
         processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
@@ -154,7 +158,9 @@ class EapLoad2004(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Its numbers, where the time goes, and the server's capacity."""
         saturation = measured.saturation
+        overloaded = OverloadRecord.model_fields
         return {**super().values(measured), **dict(measured.split),
+                **{name: getattr(measured.overload, name, None) for name in overloaded},
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
                 "alone_s": saturation.alone_s if saturation else None,
                 "rate_per_s": measured.rate_per_s or None}
