@@ -69,6 +69,13 @@ class Daemons:
         self.daemons[node].process.kill()
         self.daemons[node].process.wait()
 
+    def revive(self) -> None:
+        """Start it anew wherever it has ended. Raises MeasureError."""
+        for node, daemon in self.daemons.items():
+            if daemon.process.poll() is not None:
+                daemon.stop()
+                self.daemons[node] = self.launch(node).wait_ready()
+
     def check_alive(self) -> None:
         """Raise MeasureError if it has ended on any node."""
         for daemon in self.daemons.values():

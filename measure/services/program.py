@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,8 @@ class HostProgram:
         self.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):  # what it was told last, in vain
+                    stream.close()
 
     def kill(self) -> None:
         """End it where it is, if it has not ended."""

@@ -74,6 +74,7 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: load, wait until it is steady, authenticate again and again."""
         raw, asked = session.raw, task["asked"]
+        self._server.revive()  # it may have died in the repetition before
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
@@ -93,7 +94,7 @@ class Workload:
                     time.sleep(asked["steady_s"])
                 session.stamp("steady")
                 loaded = self._charged()
-                strike = self._strike(generator, is_first=repetition == 1)
+                strike = self._strike(generator, repetition)
                 raw["refused"] = self._authenticate_all(task, seed, strike)
                 raw["charged_under_load"] = _difference(self._charged(), loaded)
                 session.stamp("measured")
@@ -182,8 +183,8 @@ class Workload:
         self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
         self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
 
-    def _strike(self, generator: LoadProgram, *,
-                is_first: bool) -> Callable[[], AbstractContextManager[None]]:
+    def _strike(self, generator: LoadProgram,
+                repetition: int) -> Callable[[], AbstractContextManager[None]]:
         """What the repetition's fault does to the authentication in the middle."""
         @contextmanager
         def strike() -> Iterator[None]:
@@ -191,10 +192,10 @@ class Workload:
             if fault == "server-stopped":
                 with self._server.silent(server):
                     time.sleep(_STOPPED_S)
-            elif fault == "server-dies" and is_first:
-                self._server.kill(network.SERVER)
-            elif fault == "generator-dies" and is_first:
+            elif (fault, repetition) == ("killed", 1):
                 generator.kill()
+            elif (fault, repetition) == ("killed", 2):
+                self._server.kill(network.SERVER)
             down = self._subscribers.nodes() if fault == "hss-down" else ()
             with self._subscribers.silent(down):
                 yield

@@ -12,6 +12,7 @@ from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Pol
 from studies.eapload2004 import design, network, overload
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import Measured, OverloadRecord
+from studies.eapload2004.controls import CONTROLS
 from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
 from studies.study import (
     Cell,
@@ -62,27 +63,8 @@ class EapLoad2004(Study):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     distributions: ClassVar[tuple[Metric, ...]] = DISTRIBUTIONS
     baseline: ClassVar[Mapping[str, str]] = {"place": "room"}
-    faults: ClassVar[Mapping[str, Fault | str]] = {
-        "no-cache": "the server's cache of sessions is switched off, whatever the policy says",
-        "half-rate": "the background comes at half of its rate",
-        "server-stopped": "the server stands still for a second",
-        "expired-certificate": Fault("the supplicant's certificate has expired",
-                                     secrets={"station.certificate": "expired"}),
-        "rogue-authority": Fault("the supplicant trusts another authority than the server's",
-                                 secrets={"station.trust": "rogue"}),
-        "another-identity": Fault("the supplicant claims an identity that is not its certificate's",
-                                  secrets={"station.eap_identity": "somebody-else"}),
-        "denied-identity": Fault("the server denies the subscriber, by the permanent number",
-                                 secrets={"network.denied": "001010123456789"}),
-        "no-cross-certificate": Fault("a near server does not show what certified its authority",
-                                      secrets={"gateway.cross": "unknown"}),
-        "wrong-key": Fault("the card has another key than the subscriber server",
-                           secrets={"card.key_hex": ""}),
-        "stale-sequence": Fault("the card has seen later sequence numbers than its server made",
-                                secrets={"card.sqn": "100000000"}),
-        "hss-down": "the subscriber server stands still while the server waits for it",
-        "generator-dies": "the load generator is killed in the first repetition",
-        "server-dies": "the server is killed in the first repetition"}
+    faults: ClassVar[Mapping[str, Fault | str]] = CONTROLS
+    proof_sets: ClassVar[Mapping[str, str]] = {"authentications": "6", "saturating": "40"}
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"

@@ -134,4 +134,4 @@ def test_controls_are_named() -> None:
     """Each can be asked for, and says what it does."""
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
             "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
-            "stale-sequence", "hss-down", "generator-dies", "server-dies"} == set(STUDY.faults)
+            "stale-sequence", "hss-down", "killed"} == set(STUDY.faults)
