@@ -127,21 +127,29 @@ def _journal(file: Path) -> dict[str, Any]:
 def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: Mapping[str, Any],
               asked: Mapping[str, Any], out: Path) -> Measured:
     raw, services = observed.raw, [each.took_s for each in seen]
-    charged = raw["charged"]
+    charged, saturation = raw["charged"], _saturation(out, asked)
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
         service_p95_s=float(np.quantile(services, 0.95)), services_s=services,
         split=_split(seen, observed.supplicant, observed.server),
         round_trips=fmean(len(exchange.trips) for exchange in observed.supplicant),
-        utilization_share=charged["busy_s"] / span_s,
+        utilization_share=_utilization(observed, saturation, span_s),
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=_saturation(out, asked), reference=observed.reference,
-        overload=observed.overload,
+        saturation=saturation, reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
                     for exchange in observed.server] if journal else [])
+
+
+def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
+                 span_s: float) -> float:
+    """How busy the emulated processor was; of a real one, what came of what it can take."""
+    if observed.raw["clock"] == "virtual":
+        return float(observed.raw["charged"]["busy_s"] / span_s)
+    came = len(observed.rows) + len(observed.server)
+    return came / span_s / saturation.capacity_per_s if saturation else 0.0
 
 
 def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
