@@ -59,7 +59,7 @@ def _add(made: PolicyCurves, cells: Cells, row: Ids) -> None:
     """What a cell says of its policy."""
     busy, service = cells.mean_of_any(UTILIZATION.name, row), of_services(cells, row)
     background = cells.mean_of_any(BACKGROUND.name, row)
-    if busy is None or busy.estimate.mean >= 1:
+    if busy is None or cells.mean_of_any("growth", row) is not None:  # overloaded: nothing lasts
         return
     if service is not None:
         made.service_s.append((busy.estimate.mean, quantity(service.estimate)))

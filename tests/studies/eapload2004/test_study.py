@@ -138,6 +138,6 @@ def test_the_model_follows_arrivals() -> None:
 def test_a_calibration_that_contradicts_itself_is_refused() -> None:
     """One alone cannot be quicker than its demand."""
     with pytest.raises(QueueingError, match="one customer takes"):
-        modelled.network(Unloaded(0.005, 89.0, 0.0112, 0.634, 1.1, 5), 1.0)
+        modelled.network(Unloaded(0.005, 89.0, 0.634, 1.1, 5), 1.0)
     with pytest.raises(QueueingError, match="less than its round trips"):
-        modelled.network(Unloaded(0.0117, 89.0, 0.0112, 0.5, 1.1, 5), 1.0)
+        modelled.network(Unloaded(0.0117, 89.0, 0.5, 1.1, 5), 1.0)
