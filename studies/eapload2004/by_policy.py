@@ -25,7 +25,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "sessions": {"resumed": "resumed"}, "path": {"proxied": "through a proxy", "near": "near"},
     "identity": {"p-tmsi": "temporary identity"}, "server": {"hostapd": "hostapd"},
     "method": {"aka": "EAP-AKA"}}
-_UTILIZATIONS = np.linspace(0, 0.9, 10)
+_UTILIZATIONS = np.linspace(0, 0.85, 10)
 
 Points = list[tuple[float, Quantity]]
 

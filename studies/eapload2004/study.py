@@ -46,7 +46,7 @@ _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
 #: Of an authentication by the generator and one by eapol_test, in those of the background.
 _REFERENCE = 6
 #: What the supplicant takes from one authentication to the next, besides its round trips.
-_TURN_S, _TRIPS = 0.2, 5
+_TURN_S, _TRIPS = 0.13, 5
 #: About what a server takes a second whose device does not say, to plan by.
 _CAPACITY = 90
 
