@@ -17,11 +17,11 @@ RTTS_MS = (0, 40, 120, 300)
 #: is more than there is, and what becomes of it a result.
 SHARES = (0, 25, 50, 80, 120)
 ALL_PERCENT = 100
-#: Policies that are measured at shares, too: for response against utilization, on one axis.
+#: Policies that are measured at shares, too: for response against utilization, on one axis. The
+#: others have a point there.
 POLICIES: Mapping[str, Mapping[str, str]] = {
     "RSA-2048": {"key": "rsa-2048"}, "TLS 1.3": {"tls": "1.3"}, "chain of 3": {"chain": "3"},
-    "proxied": {"path": "proxied"}, "near": {"path": "near"}, "hostapd": {"server": "hostapd"},
-    "EAP-AKA": {"method": "aka", "server": "hostapd"}}
+    "proxied": {"path": "proxied"}}
 #: Between the authentication server and the subscriber server.
 HSS_RTTS_MS = (0, 40, 120)
 
