@@ -81,8 +81,7 @@ def test_overload_is_a_result(tmp_path: Path) -> None:
     assert measured.overload is not None
     assert measured.overload.growth > 0.1
     assert measured.services_s[0] > 0.7
-    [check] = [check for check in record.evidence if check.check == "overloaded"]
-    assert "busy for 100.0%" in check.detail
+    assert "overloaded" in {check.check for check in record.evidence}
 
 
 def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:
