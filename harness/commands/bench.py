@@ -18,6 +18,7 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "clock": ("harness.selftest.clock_bench", ("runs", "out")),
     "cluster": ("harness.selftest.cluster_bench", ("runs",)),
     "faults": ("harness.selftest.faults_bench", ("faults", "seed", "study")),
+    "model": ("harness.selftest.model_bench", ()),
     "proof": ("harness.selftest.proof_bench", ("out",))}
 
 
@@ -45,9 +46,9 @@ def command(what: str, cold: bool, **options: Any) -> int:
     says of all of it. With `clock`, the processor clock beside real time, and alone, beside guests
     and beside other programs (goes on where it was interrupted). With
     `cluster`, one plan with one worker and with two. With `faults`, kill, hang, fill and damage
-    whatever a run depends on, and count what it loses. With `proof`, every negative control against
-    every check of the evidence; what is there already is not measured again. (The last five take
-    minutes each.)
+    whatever a run depends on, and count what it loses. With `model`, what the queueing toolkit's
+    answers take. With `proof`, every negative control against every check of the evidence; what is
+    there already is not measured again. (All but `model` and `report` take minutes each.)
 
     Medians with ranges. They hold for this machine at this moment; compare within one call.
     """

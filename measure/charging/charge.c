@@ -3,8 +3,10 @@
  * the time that the environment says, on an emulated processor which all threads of the program
  * share. It is preloaded; the program itself is as it is.
  *
- * Processor sharing is exact: every job that is present attains service at the same rate, and
- * sleeps until it will have its own. (Round robin in quanta would need a turn for each of them.)
+ * Processor sharing is exact: every job that is present attains service at the same rate, so that
+ * they end in the order of what they are to attain. Only the first of them waits for an instant; it
+ * wakes the next one when it has its own, so that a job costs as much with hundreds as with one.
+ * (Round robin in quanta would need a turn for each of them.)
  *
  * Nothing of the C library is needed but dlsym, getenv, strtod and syscall, and it is linked against
  * none, so that one file fits the library of whichever system it is loaded on.
@@ -35,7 +37,15 @@ struct account {
     uint64_t jobs[KINDS];
 };
 
-static int lock, is_ready, changes, present;
+/* A job that is present, on its thread's stack; the ones that end earlier stand before it. */
+struct job {
+    double until_s;
+    int woken;
+    struct job *next;
+};
+
+static int lock, is_ready, present;
+static struct job *first;
 static double cost_s[KINDS], processors = 1, attained_s, last_s;
 static struct account nowhere, *account = &nowhere;
 
@@ -91,10 +101,64 @@ static void advance(double now)
     last_s = now;
 }
 
-static void changed(void)
+static void insert(struct job *job)
 {
-    __atomic_add_fetch(&changes, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
+    struct job **place = &first;
+    while (*place && (*place)->until_s <= job->until_s)
+        place = &(*place)->next;
+    job->next = *place;
+    *place = job;
+}
+
+static void remove_job(const struct job *job)
+{
+    struct job **place = &first;
+    while (*place != job)
+        place = &(*place)->next;
+    *place = job->next;
+}
+
+/* Until its instant, if it is the first, as things are now; the others until they are woken. Who
+ * comes meanwhile only delays it: it wakes too early, and waits anew. The lock is held but for the
+ * wait. */
+static void await(struct job *job, double now)
+{
+    double wake = now + (job->until_s - attained_s) / rate();
+    struct timespec at = {(time_t)wake, (long)((wake - (time_t)wake) * 1e9) + 1};
+    if (at.tv_nsec > 999999999)
+        at.tv_nsec = 999999999;
+    int seen = job->woken, is_first = first == job;
+    leave();
+    syscall(SYS_futex, &job->woken, FUTEX_WAIT_BITSET_PRIVATE, seen, is_first ? &at : NULL, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+    enter();
+}
+
+static void wake_first(void)
+{
+    if (!first)
+        return;
+    first->woken++;
+    syscall(SYS_futex, &first->woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void take(double cost, double begun)
+{
+    advance(begun);
+    struct job job = {attained_s + cost, 0, NULL};
+    double now = begun;
+    present++;
+    account->charged_s += cost;
+    insert(&job);
+    while (attained_s < job.until_s - NEARLY) {
+        await(&job, now);
+        now = now_s();
+        advance(now);
+    }
+    remove_job(&job);
+    present--;
+    account->waited_s += now - begun;
+    wake_first();
 }
 
 static void charge(int kind)
@@ -107,33 +171,9 @@ static void charge(int kind)
     enter();
     if (!is_ready)
         prepare();
-    double begun = now_s();
     account->jobs[kind]++;
-    if (cost_s[kind] > 0) {
-        advance(begun);
-        double until = attained_s + cost_s[kind], now = begun;
-        present++;
-        account->charged_s += cost_s[kind];
-        if (present > 1)
-            changed();
-        while (attained_s < until - NEARLY) {
-            double wake = now + (until - attained_s) / rate();
-            struct timespec at = {(time_t)wake, (long)((wake - (time_t)wake) * 1e9) + 1};
-            if (at.tv_nsec > 999999999)
-                at.tv_nsec = 999999999;
-            int seen = changes;
-            leave();
-            syscall(SYS_futex, &changes, FUTEX_WAIT_BITSET_PRIVATE, seen, &at, NULL,
-                    FUTEX_BITSET_MATCH_ANY);
-            enter();
-            now = now_s();
-            advance(now);
-        }
-        present--;
-        account->waited_s += now - begun;
-        if (present)
-            changed();
-    }
+    if (cost_s[kind] > 0)
+        take(cost_s[kind], now_s());
     leave();
 }
 

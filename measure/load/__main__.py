@@ -1,8 +1,9 @@
 """The generator as a program: `python3 -m measure.load TARGET.json`, told what to do by lines.
 
-JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count"},
-{"do": "open", "rate_per_s", "seed", "stations", "offering_share", "rate"}, which the next line
-ends. Each is answered by one line; what it came to is in the file that it names as "out".
+JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count",
+"pause_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share",
+"rate"}, which the next line ends. Each is answered by one line; what it came to is in the file that
+it names as "out".
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def do(generator: LoadGenerator, command: dict[str, Any],
     if command["do"] == "prime":
         return time.monotonic(), generator.prime(command["stations"])
     if command["do"] == "closed":
-        return generator.closed_loop(command["customers"], command["count"])
+        generator.reads_anew = command.get("reads_anew", False)
+        return generator.closed_loop(command["customers"], command["count"],
+                                     command.get("pause_s", 0.0))
     arrivals = poisson(command["rate_per_s"], command["seed"], stations=command["stations"],
                        offering_share=command["offering_share"])
     print("open", flush=True)

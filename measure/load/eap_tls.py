@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 REQUEST, RESPONSE, SUCCESS = 1, 2, 3
@@ -28,29 +29,32 @@ def context(pki: Path, version: str) -> ssl.SSLContext:
     made.load_verify_locations(pki / "ca.pem")
     made.load_cert_chain(pki / "cert.pem", pki / "key.pem")
     made.minimum_version = made.maximum_version = _VERSIONS[version]
+    if version == "1.2":  # as hostap's peers: sessions by their numbers, which FreeRADIUS knows
+        made.options |= ssl.OP_NO_TICKET
     return made
 
 
 class EapTlsPeer:
     """One authentication, from the identity to the server's last word."""
 
-    def __init__(self, made: ssl.SSLContext, identity: str,
+    def __init__(self, made: Callable[[], ssl.SSLContext], identity: str,
                  session: ssl.SSLSession | None = None) -> None:
         self._identity = identity.encode()
         self._from_server, self._to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = made.wrap_bio(self._from_server, self._to_server, session=session)
+        self._made, self._offered = made, session
+        self._tls: ssl.SSLObject | None = None
         self._waiting = b""
         self._is_done = False
 
     @property
     def is_resumed(self) -> bool:
         """Whether the server took up the session that was offered."""
-        return bool(self._tls.session_reused)
+        return bool(self._tls and self._tls.session_reused)
 
     @property
     def session(self) -> ssl.SSLSession | None:
         """What a later authentication may offer."""
-        return self._tls.session
+        return self._tls.session if self._tls else None
 
     def identity(self) -> bytes:
         """The first message, in answer to a request that nobody needs to have sent."""
@@ -77,6 +81,9 @@ class EapTlsPeer:
 
     def _step(self) -> None:
         """Have TLS take what has come, and see what it has to say."""
+        if self._tls is None:  # not before the server begins, as in hostap's
+            self._tls = self._made().wrap_bio(self._from_server, self._to_server,
+                                              session=self._offered)
         try:
             if not self._is_done:
                 self._tls.do_handshake()

@@ -7,13 +7,12 @@ all who came meanwhile. One process, all requests in flight at once. Standard li
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import heapq
 import os
-import select
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 from measure.load import radius
 from measure.load.eap_tls import EapTlsError, EapTlsPeer, context
+from measure.load.instants import InstantTimer
 from measure.load.schedule import ScheduledArrival
 
 #: The source port of the first socket; the others follow. Whoever is begun on one stays there, so
@@ -29,9 +29,9 @@ FIRST_PORT, SOCKETS = 40_000, 8
 #: As hostapd does: again after 3 s, and after twice as long each time.
 RETRY_S, GIVE_UP_S = 3.0, 30.0
 _IDENTIFIERS = 256
+#: So many requests can wait for answers at once.
+IN_FLIGHT = SOCKETS * _IDENTIFIERS
 _NO_WORK_S = 1.0
-_CUT, _SHORT_S = 0.99, 0.001
-_PR_SET_TIMERSLACK = 29
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,32 @@ ROW = ("due_s", "late_s", "response_s", "station", "socket", "packets", "retrans
 @dataclass
 class _Port:
     socket: socket.socket
-    free: list[int] = field(default_factory=lambda: list(range(_IDENTIFIERS)))
+    free: deque[int] = field(default_factory=lambda: deque(range(_IDENTIFIERS)))
     waiting: dict[int, LoadAttempt] = field(default_factory=dict)
+
+
+#: When to send again, the attempt's number and its packets by then, which order equal ones.
+_Timer = tuple[float, int, int, LoadAttempt]
+
+
+class _Scheduled:
+    """Arrivals by the clock: everything `rate` times as quick as the schedule."""
+
+    def __init__(self, arrivals: Iterator[ScheduledArrival], began_s: float, rate: float) -> None:
+        self.began_s = began_s
+        self._arrivals, self._rate = arrivals, rate
+        self._coming = next(arrivals)
+
+    @property
+    def due_s(self) -> float:
+        """When the next one is due."""
+        return self.began_s + self._coming.due_s / self._rate
+
+    def take(self) -> tuple[float, ScheduledArrival]:
+        """When the next one is due, and who; then it is the one after."""
+        due_s, coming = self.due_s, self._coming
+        self._coming = next(self._arrivals)
+        return due_s, coming
 
 
 class LoadGenerator:
@@ -94,19 +118,24 @@ class LoadGenerator:
     def __init__(self, target: LoadTarget) -> None:
         self._target = target
         self._secret = target.secret.encode()
-        self._tls = context(Path(target.pki), target.version)
+        self._tls = self._context()
+        #: Whether each authentication reads key and certificates anew, as hostap's peer does.
+        self.reads_anew = False
         self._sessions: dict[int, ssl.SSLSession] = {}
         self._ports = [self._port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
-        self._timers: list[tuple[float, int, int, LoadAttempt]] = []
+        self._timers: list[_Timer] = []
         self._ended: list[LoadAttempt] = []
         self._started = self._under_way = 0
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
+        self._instants = InstantTimer()
+        #: When whatever woke it came, as the clock was read last.
+        self._now_s = time.monotonic()
 
     def __enter__(self) -> LoadGenerator:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
+        self._instants.__exit__(*error)
         for port in self._ports:
             port.socket.close()
 
@@ -117,36 +146,53 @@ class LoadGenerator:
         `rate` 1 is the schedule's own; 0.5 has everything take twice as long (a negative control).
         Gives the instant it began and all attempts.
         """
-        began_s, is_open = time.monotonic(), True
-        self._ended = []
-        coming = next(arrivals)
+        scheduled = _Scheduled(arrivals, time.monotonic(), rate)
+        self._ended, is_open = [], True
         while is_open or self._under_way:
-            now = time.monotonic()
-            due_s = began_s + coming.due_s / rate
-            while is_open and due_s <= now:
-                self._begin(coming, due_s, now)
-                coming = next(arrivals)
-                due_s = began_s + coming.due_s / rate
-            until = due_s if is_open else now + _NO_WORK_S
-            is_open = not self._serve(until, stop if is_open else None) and is_open
-        return began_s, self._ended
+            ready = self._wait(scheduled.due_s if is_open else None, stop if is_open else None)
+            is_open = is_open and stop not in ready
+            self._begin_due(scheduled, is_open=is_open)
+            for descriptor in ready:
+                if descriptor != stop:
+                    self._receive(self._by_descriptor[descriptor])
+                    # An answer takes its time to be answered: whoever is due has not to wait for
+                    # all of those that came at once.
+                    self._begin_due(scheduled, is_open=is_open)
+            self._retry()
+        return scheduled.began_s, self._ended
 
-    def closed_loop(self, customers: int, count: int) -> tuple[float, list[LoadAttempt]]:
-        """So many authentications, `customers` of them at a time, each a full one."""
+    def _begin_due(self, scheduled: _Scheduled, *, is_open: bool) -> None:
+        while is_open and scheduled.due_s <= self._now_s:
+            due_s, arrival = scheduled.take()
+            self._begin(arrival, due_s)
+
+    def closed_loop(self, customers: int, count: int,
+                    pause_s: float = 0.0) -> tuple[float, list[LoadAttempt]]:
+        """So many authentications, `customers` of them at a time, each a full one.
+
+        Before each there is a pause, in which one customer alone leaves the server in peace.
+        """
         began_s = time.monotonic()
         self._ended, begun = [], 0
         while len(self._ended) < count:
             while self._under_way < customers and begun < count:
-                now = time.monotonic()
-                self._begin(ScheduledArrival(0.0, begun, offers_session=False), now, now)
+                if pause_s:
+                    time.sleep(pause_s)
+                self._now_s = time.monotonic()
+                self._begin(ScheduledArrival(0.0, begun, offers_session=False), self._now_s)
                 begun += 1
-            self._serve(time.monotonic() + _NO_WORK_S, None)
+            for descriptor in self._wait(None, None):
+                self._receive(self._by_descriptor[descriptor])
+            self._retry()
         return began_s, self._ended
 
     def prime(self, stations: int) -> list[LoadAttempt]:
         """Authenticate every station once, one after the other, so that each has a session."""
         _, ended = self.closed_loop(1, stations)
         return ended
+
+    def _context(self) -> ssl.SSLContext:
+        return context(Path(self._target.pki), self._target.version)
 
     def _port(self, number: int) -> _Port:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -156,13 +202,14 @@ class LoadGenerator:
         made.settimeout(0)
         return _Port(made)
 
-    def _begin(self, arrival: ScheduledArrival, due_s: float, now: float) -> None:
+    def _begin(self, arrival: ScheduledArrival, due_s: float) -> None:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
             del self._sessions[arrival.station]  # a ticket is for one use (RFC 8446, C.4)
-        peer = EapTlsPeer(self._tls, self._target.identity, session)
-        attempt = LoadAttempt(self._started, due_s, now, arrival.station, self._started % SOCKETS,
-                              peer)
+        peer = EapTlsPeer(self._context if self.reads_anew else lambda: self._tls,
+                          self._target.identity, session)
+        attempt = LoadAttempt(self._started, due_s, self._now_s, arrival.station,
+                              self._started % SOCKETS, peer)
         self._started += 1
         self._under_way += 1
         self._ask(attempt, peer.identity(), b"")
@@ -173,7 +220,7 @@ class LoadGenerator:
             self._end(attempt, "no identifier is free")
             return
         # The one that was free for longest: a late answer is not taken for another's.
-        attempt.identifier, attempt.authenticator = port.free.pop(0), os.urandom(16)
+        attempt.identifier, attempt.authenticator = port.free.popleft(), os.urandom(16)
         attempt.sent = radius.request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
             state=state, calling=f"02-00-00-00-{attempt.station >> 8:02x}-"
@@ -185,38 +232,39 @@ class LoadGenerator:
     def _send(self, attempt: LoadAttempt, wait_s: float) -> None:
         with contextlib.suppress(OSError):  # as if it were lost: it is sent again
             self._ports[attempt.socket].socket.send(attempt.sent)
-        heapq.heappush(self._timers, (time.monotonic() + wait_s, attempt.number, attempt.packets,
+        heapq.heappush(self._timers, (self._now_s + wait_s, attempt.number, attempt.packets,
                                       attempt))
 
-    def _serve(self, until: float, stop: int | None) -> bool:
-        """Answer what comes until then, or until there is work; whether it is to stop."""
-        if self._timers:
-            until = min(until, self._timers[0][0])
-        watched = [*self._by_descriptor, *([] if stop is None else [stop])]
-        # Not epoll: its timeouts are whole milliseconds. The kernel lets a timeout be late by a
-        # thousandth of it, so that a long one is cut short and the rest waited for anew.
-        left_s = max(0.0, until - time.monotonic())
-        ready, _, _ = select.select(watched, (), (), left_s * (_CUT if left_s > _SHORT_S else 1))
-        for descriptor in ready:
-            if descriptor != stop:
-                self._receive(self._by_descriptor[descriptor])
-        self._retry()
-        return stop in ready
+    def _wait(self, until_s: float | None, stop: int | None) -> list[int]:
+        """Wait until then, or until something came or is to be sent again; what is readable."""
+        while self._timers and not self._is_waiting(self._timers[0]):
+            heapq.heappop(self._timers)
+        waits_s = [self._timers[0][0]] if self._timers else []
+        waits_s.append(self._now_s + _NO_WORK_S if until_s is None else until_s)
+        ready = self._instants.wait(
+            [*self._by_descriptor, *([] if stop is None else [stop])], min(waits_s))
+        self._now_s = time.monotonic()
+        return ready
+
+    def _is_waiting(self, timer: _Timer) -> bool:
+        """Whether what it is about has no answer yet."""
+        _, _, packets, attempt = timer
+        port = self._ports[attempt.socket]
+        return port.waiting.get(attempt.identifier) is attempt and attempt.packets == packets
 
     def _receive(self, port: _Port) -> None:
-        while True:
-            try:
-                data = port.socket.recv(4096)
-            except BlockingIOError:
-                return
-            except ConnectionRefusedError:
-                continue  # nobody listens yet, or any more
-            packet = radius.parse(data)
-            attempt = port.waiting.get(packet.identifier) if packet else None
-            if packet and attempt and radius.is_answer(data, attempt.authenticator, self._secret):
-                del port.waiting[packet.identifier]
-                port.free.append(packet.identifier)
-                self._answered(attempt, packet)
+        """Take a datagram; where there are more, the port is found readable again."""
+        try:
+            data = port.socket.recv(4096)
+        except (BlockingIOError, ConnectionRefusedError):
+            return  # nobody listens yet, or any more
+        self._now_s = time.monotonic()
+        packet = radius.parse(data)
+        attempt = port.waiting.get(packet.identifier) if packet else None
+        if packet and attempt and radius.is_answer(data, attempt.authenticator, self._secret):
+            del port.waiting[packet.identifier]
+            port.free.append(packet.identifier)
+            self._answered(attempt, packet)
 
     def _answered(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
         if packet.code != radius.CHALLENGE or attempt.peer is None:
@@ -230,7 +278,7 @@ class LoadGenerator:
         self._ask(attempt, reply, packet.state)
 
     def _end(self, attempt: LoadAttempt, reason: str) -> None:
-        attempt.ended_s, attempt.reason = time.monotonic(), reason
+        attempt.ended_s, attempt.reason = self._now_s, reason
         if attempt.peer is not None and not reason:
             attempt.is_resumed = attempt.peer.is_resumed
             if (session := attempt.peer.session) is not None:
@@ -241,13 +289,13 @@ class LoadGenerator:
 
     def _retry(self) -> None:
         """Send again what was not answered in time, and give up on what never was."""
-        now = time.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            _, _, packets, attempt = heapq.heappop(self._timers)
-            port = self._ports[attempt.socket]
-            if port.waiting.get(attempt.identifier) is not attempt or attempt.packets != packets:
+        while self._timers and self._timers[0][0] <= self._now_s:
+            timer = heapq.heappop(self._timers)
+            if not self._is_waiting(timer):
                 continue
-            if now - attempt.due_s > GIVE_UP_S:
+            attempt = timer[-1]
+            if self._now_s - attempt.due_s > GIVE_UP_S:
+                port = self._ports[attempt.socket]
                 del port.waiting[attempt.identifier]
                 port.free.append(attempt.identifier)
                 self._end(attempt, "no answer")

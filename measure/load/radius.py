@@ -5,6 +5,7 @@ Standard library only: it runs inside the machine, and reads captures outside.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -65,20 +66,27 @@ def request(identifier: int, authenticator: bytes, eap: bytes, *, user: str, sta
     It has the attributes that hostap's RADIUS client has: a server reads and checks each of them.
     """
     body = b"".join((
-        _attribute(_USER_NAME, user.encode()),
-        _attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
-        _attribute(_CALLING, calling.encode()),
-        _attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
-        _attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
-        _attribute(_SERVICE, struct.pack("!I", _FRAMED)), _attribute(_INFO, _RATE),
+        _about(user, calling, nas),
         *(_attribute(_EAP_MESSAGE, eap[place:place + _ATTRIBUTE_BYTES])
           for place in range(0, len(eap), _ATTRIBUTE_BYTES)),
         _attribute(_STATE, state) if state else b""))
     unsigned = _attribute(_AUTHENTICATOR, bytes(16))
     head = struct.pack("!BBH", REQUEST, identifier,
                        _HEADER_BYTES + len(body) + len(unsigned)) + authenticator
-    digest = hmac.new(secret, head + body + unsigned, "md5").digest()
+    digest = hmac.digest(secret, head + body + unsigned, "md5")
     return head + body + _attribute(_AUTHENTICATOR, digest)
+
+
+@functools.cache
+def _about(user: str, calling: str, nas: str) -> bytes:
+    """The attributes that are the same in all requests of a station."""
+    return b"".join((
+        _attribute(_USER_NAME, user.encode()),
+        _attribute(_NAS_ADDRESS, ipaddress.ip_address(nas).packed),
+        _attribute(_CALLING, calling.encode()),
+        _attribute(_PORT_TYPE, struct.pack("!I", _WIRELESS)),
+        _attribute(_MTU, struct.pack("!I", _FRAMED_MTU)),
+        _attribute(_SERVICE, struct.pack("!I", _FRAMED)), _attribute(_INFO, _RATE)))
 
 
 def is_answer(data: bytes, authenticator: bytes, secret: bytes) -> bool:

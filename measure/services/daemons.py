@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from measure.errors import MeasureError
 from measure.process import Daemon
 from measure.workload import Site
 
@@ -62,6 +63,25 @@ class Daemons:
         finally:
             for pid in held:
                 os.kill(pid, signal.SIGCONT)
+
+    def kill(self, node: str) -> None:
+        """End it on a node where it is (a negative control)."""
+        self.daemons[node].process.kill()
+        self.daemons[node].process.wait()
+
+    def revive(self) -> None:
+        """Start it anew wherever it has ended. Raises MeasureError."""
+        for node, daemon in self.daemons.items():
+            if daemon.process.poll() is not None:
+                daemon.stop()
+                self.daemons[node] = self.launch(node).wait_ready()
+
+    def check_alive(self) -> None:
+        """Raise MeasureError if it has ended on any node."""
+        for daemon in self.daemons.values():
+            if (status := daemon.process.poll()) is not None:
+                raise MeasureError("testbed", f"{daemon.name} ended with status {status}: "
+                                   f"{daemon.last_words()} (log: {daemon.log.name})")
 
     def daemon(self, node: str, argv: Sequence[str], ready: str,
                environment: Mapping[str, str] | None = None) -> Daemon:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +25,17 @@ class HostProgram:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):  # what it was told last, in vain
+                    stream.close()
+
+    def kill(self) -> None:
+        """End it where it is, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
 
     def do(self, command: str) -> None:
         """Have it do something to its end. Raises MeasureError."""

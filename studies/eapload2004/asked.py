@@ -23,6 +23,8 @@ class Asked(study.Asked):
     saturating: int = Field(300, ge=20, le=5000, description="Authentications by which a cell "
                             "without load measures the server's capacity.")
     customers: int = Field(16, ge=2, le=64, description="How many of these are under way at once.")
+    overload_s: float = Field(10.0, ge=2, le=300, description="How long a server is measured that "
+                              "gets more than it can take: then there is no end.")
     first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition's "
                             "arrivals; the next has the next.")
     server_device: str = Field("celeron-850", json_schema_extra={"option": "--server-device"},

@@ -31,15 +31,29 @@ class SaturationRecord(RecordPart):
 
 
 class ReferenceRecord(RecordPart):
-    """What an authentication costs the server by a driver: means, seconds; requests as captured.
+    """What an authentication costs the server by a driver; requests as captured, means.
 
-    `processor_s` has no meaning in virtual time.
+    `parts_s` are medians of parts in order: from request to answer at the server, which has
+    nothing else to do, over all requests of an authentication, in seconds.
     """
 
     authentications: int
     requests: float
-    charged_s: float
-    processor_s: float
+    parts_s: list[float]
+
+
+class OverloadRecord(RecordPart):
+    """What becomes of those who come to a server that gets more than it can take.
+
+    `growth` is by how much longer an authentication of the background takes, a second by which it
+    begins later; of the background's so many were `retransmitted` and `failed`, of the supplicant's
+    so many were `refused`.
+    """
+
+    growth: float
+    retransmitted: int
+    failed: int
+    refused: int
 
 
 class Measured(RecordPart):
@@ -75,4 +89,5 @@ class Measured(RecordPart):
     latencies_s: list[float] = Field(default_factory=list)
     meetings_s: list[float] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
+    overload: OverloadRecord | None = None
     reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

@@ -13,8 +13,15 @@ LOADS = (0, *TABLE_1, 65, 75)
 #: Where factors other than load and place are varied.
 BESIDE = "5"
 RTTS_MS = (0, 40, 120, 300)
-#: Per cent of the capacity that the same repetition measures before it loads the server.
-SHARES = (0, 25, 50, 80)
+#: Per cent of the capacity that the same repetition measures before it loads the server; the last
+#: is more than there is, and what becomes of it a result.
+SHARES = (0, 25, 50, 80, 120)
+ALL_PERCENT = 100
+#: Policies that are measured at shares, too: for response against utilization, on one axis. The
+#: others have a point there.
+POLICIES: Mapping[str, Mapping[str, str]] = {
+    "RSA-2048": {"key": "rsa-2048"}, "TLS 1.3": {"tls": "1.3"}, "chain of 3": {"chain": "3"},
+    "proxied": {"path": "proxied"}}
 #: Between the authentication server and the subscriber server.
 HSS_RTTS_MS = (0, 40, 120)
 
@@ -93,9 +100,9 @@ def aka_ids(hss_rtt_ms: float) -> tuple[str, ...]:
     return ids(load="0", method="aka", server="hostapd", hss=f"{hss_rtt_ms:g}")
 
 
-def share_ids(share: float) -> tuple[str, ...]:
+def share_ids(share: float, **changes: str) -> tuple[str, ...]:
     """The cell whose load is a share of the capacity, in per cent."""
-    return ids(load="0", share=f"{share:g}")
+    return ids(load="0", share=f"{share:g}", **changes)
 
 
 def design() -> Iterator[tuple[str, ...]]:
@@ -103,6 +110,8 @@ def design() -> Iterator[tuple[str, ...]]:
     yield from (ids(load=str(load)) for load in LOADS)
     yield from (ids(load=str(load), place="outside") for load in TABLE_1)
     yield from (share_ids(share) for share in SHARES if share)
+    yield from (share_ids(share, **policy) for share in SHARES if 0 < share < ALL_PERCENT
+                for policy in POLICIES.values())
     yield from (ids(rtt=str(rtt)) for rtt in RTTS_MS)
     yield from (ids(key=key) for key in ("rsa-2048", "p-256"))
     # Without load, nothing but what is varied makes a difference, however small.

@@ -64,6 +64,11 @@ class Exchange:
         return self.is_accepted and all(trip.answered_s for trip in self.trips)
 
     @property
+    def served_s(self) -> float:
+        """Between requests and their answers, of all round trips."""
+        return sum(trip.took_s for trip in self.trips)
+
+    @property
     def has_certificates(self) -> bool:
         """Whether both sides proved who they are by certificates, and not by a session."""
         if _HANDSHAKE in (server := _records(self.from_server)) and (

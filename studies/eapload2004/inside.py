@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ from studies.eapload2004.daemons import (
     EmulatedServer,
     EmulatedSupplicant,
 )
-from studies.eapload2004.reference import ReferenceLoad
+from studies.eapload2004.loading import LoadProgram
+from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
 
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
@@ -73,7 +74,9 @@ class Workload:
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """One repetition: load, wait until it is steady, authenticate again and again."""
         raw, asked = session.raw, task["asked"]
-        seed = asked["first_seed"] + int(out.name.rpartition("-")[2]) - 1
+        self._server.revive()  # it may have died in the repetition before
+        repetition = int(out.name.rpartition("-")[2])
+        seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         raw["ping_s"] = self._ping()
         with self._generator(out, task) as generator:
@@ -83,63 +86,72 @@ class Workload:
             rate = self._rate(generator, task, out)
             with ExitStack() as stack:
                 self._capture(stack, out, raw)
-                charged = asdict(self._processors.server.charged())
+                charged = self._charged()
                 session.stamp("begin")
                 if rate:
                     generator.begin(task, seed, rate_per_s=rate,
                                     pace=0.5 if self._site.fault == "half-rate" else 1)
                     time.sleep(asked["steady_s"])
                 session.stamp("steady")
-                self._authenticate_all(asked["authentications"], seed)
+                loaded = self._charged()
+                strike = self._strike(generator, repetition)
+                raw["refused"] = self._authenticate_all(task, seed, strike)
+                raw["charged_under_load"] = _difference(self._charged(), loaded)
                 session.stamp("measured")
                 if rate:
                     generator.end()
                 session.stamp("end")
-                raw["charged"] = _difference(asdict(self._processors.server.charged()), charged)
+                raw["charged"] = _difference(self._charged(), charged)
                 capture.settle()
             if task["driver"] == "eapol_test":
-                raw["reference"] = self._reference(generator, asked["saturating"], out, raw)
+                self._reference(generator, asked["saturating"], out, raw)
             elif task["calibrates"]:
-                generator.do("closed", "alone", customers=1, count=20)
-                generator.saturate(asked)
+                generator.calibrate(asked)
+
+    def _charged(self) -> dict[str, float]:
+        """What the server's processor was charged so far."""
+        return asdict(self._processors.server.charged())
 
     def _reference(self, generator: LoadProgram, count: int, out: Path,
-                   raw: dict[str, Any]) -> dict[str, Any]:
-        """Generator and eapol_test in turn, with all of their packets captured."""
-        load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address,
-                             self._server.daemons[network.SERVER].pid)
+                   raw: dict[str, Any]) -> None:
+        """Generator and eapol_test side by side, with all of their packets captured."""
+        load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address)
         point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
                        logs=self._site.logs, summaries=raw["captures"]):
-            made = load.compared(
-                count, lambda each: generator.do("closed", "reference", customers=1, count=each),
-                lambda: self._processors.server.charged().charged_s)
+            load.compare(count, lambda each: generator.do(
+                "closed", "reference", customers=1, count=each, pause_s=PAUSE_S, reads_anew=True))
             capture.settle()
-        return made
 
     @staticmethod
     def _rate(generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:
         """The load as the task says it, or that share of what the server is seen to take."""
         if not task["share"]:
             return float(task["load"])
-        generator.saturate(task["asked"])
+        generator.calibrate(task["asked"])
         return float(task["share"]) * capacity_per_s(out / SATURATED)
 
     # --- the supplicant ----------------------------------------------------------------------
 
-    def _authenticate_all(self, count: int, seed: int) -> None:
+    def _authenticate_all(self, task: Mapping[str, Any], seed: int,
+                          strike: Callable[[], AbstractContextManager[None]]) -> list[str]:
+        """So often as asked; of an overloaded server as long as asked, and who was refused."""
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        count, refused = task["asked"]["authentications"], []
+        ends_s = time.monotonic() + task["asked"]["overload_s"]
         for number in range(count):
+            if task["overloads"] and time.monotonic() >= ends_s:
+                break
             time.sleep(rng.uniform(0, _PAUSE_S))
-            if number != count // 2:
-                self._authenticate()
-                continue
-            if self._site.fault == "server-stopped":
-                with self._server.silent([network.SERVER]):
-                    time.sleep(_STOPPED_S)
-            down = self._subscribers.nodes() if self._site.fault == "hss-down" else ()
-            with self._subscribers.silent(down):
-                self._authenticate()
+            try:
+                with strike() if number == count // 2 else nullcontext():
+                    self._authenticate()
+            except MeasureError as error:
+                self._server.check_alive()
+                if not task["overloads"]:
+                    raise
+                refused.append(error.reason)
+        return refused
 
     def _authenticate(self) -> None:
         """From nothing to connected, and off the air again."""
@@ -170,6 +182,25 @@ class Workload:
         control.command("PMKSA_FLUSH")
         self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
         self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
+
+    def _strike(self, generator: LoadProgram,
+                repetition: int) -> Callable[[], AbstractContextManager[None]]:
+        """What the repetition's fault does to the authentication in the middle."""
+        @contextmanager
+        def strike() -> Iterator[None]:
+            fault, server = self._site.fault, [network.SERVER]
+            if fault == "server-stopped":
+                with self._server.silent(server):
+                    time.sleep(_STOPPED_S)
+            elif (fault, repetition) == ("killed", 1):
+                generator.kill()
+            elif (fault, repetition) == ("killed", 2):
+                self._server.kill(network.SERVER)
+            down = self._subscribers.nodes() if fault == "hss-down" else ()
+            with self._subscribers.silent(down):
+                yield
+
+        return strike
 
     # --- around it ---------------------------------------------------------------------------
 
@@ -220,40 +251,6 @@ class Workload:
         with HostProgram("load generator", argv, site.log("generator", network.LOAD),
                          environment()) as program:
             yield LoadProgram(program, out)
-
-
-class LoadProgram:
-    """The generator in its program, by commands."""
-
-    def __init__(self, program: HostProgram, out: Path) -> None:
-        self._program, self._out = program, out
-
-    def do(self, what: str, name: str = "", **arguments: Any) -> None:
-        """Have it do something to its end; what came of it is in `NAME.json`."""
-        self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
-        self._program.expect("done")
-
-    def saturate(self, asked: Mapping[str, Any]) -> None:
-        """Have it keep the server as busy as it can be."""
-        self.do("closed", SATURATED.removesuffix(".json"), customers=asked["customers"],
-                count=asked["saturating"])
-
-    def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
-              pace: float) -> None:
-        """Have it load the server on schedule from now on."""
-        asked = task["asked"]
-        share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
-        self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s, seed=seed,
-                   stations=asked["stations"], offering_share=share, rate=pace)
-        self._program.expect("open")
-
-    def end(self) -> None:
-        """No more arrivals; wait until those under way have their answers."""
-        self._tell(do="stop")
-        self._program.expect("done")
-
-    def _tell(self, **command: Any) -> None:
-        self._program.tell(json.dumps(command))
 
 
 def _difference(later: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float]:

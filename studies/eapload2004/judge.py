@@ -14,17 +14,28 @@ from measure import judging
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT, ROW, SOCKETS
 from studies.eapload2004 import challenges
-from studies.eapload2004.body import Measured, ReferenceRecord, SaturationRecord, SplitRecord
+from studies.eapload2004.asked import Asked
+from studies.eapload2004.body import (
+    Measured,
+    OverloadRecord,
+    ReferenceRecord,
+    SaturationRecord,
+    SplitRecord,
+)
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
 from studies.eapload2004.evidence import ObservedLoad, evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
-from studies.eapload2004.reference import OURS
+from studies.eapload2004.overload import is_overloaded
+from studies.eapload2004.reference import OURS, THEIRS
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
 _JOURNALS = ("open.json", "alone.json", SATURATED)
-_KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "processor_s", "clock_step_s", "failure",
-         "reference")
+_KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
+         "processor_s", "clock_step_s", "failure")
+
+#: Of a comparison of drivers, whose interval is over them.
+_PARTS = 20
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -37,17 +48,21 @@ def judge(repetition: Repetition) -> Judged:
                       captures=raw.get("captures", ()), raw=kept)
     seen = list(at_the_supplicant(out / "auth-mn.pcap"))
     journal = _journal(out / "open.json")
-    asked = repetition.asked.model_dump()
+    settings = Asked.model_validate(repetition.asked.model_dump())
+    asked = settings.model_dump()
     ended_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     if journal:
         ended_s = max([row["due_s"] for row in journal["rows"]], default=ended_s)
     front, given = exchanges(out / "auth-ap.pcap"), _vectors(out)
+    rows = journal.get("rows", ())
     observed = ObservedLoad(
         cell=repetition.cell.ids, rate_per_s=_rate(repetition.cell.ids, out), raw=raw,
         asked=asked["authentications"], seen=len(seen),
         supplicant=front, server=exchanges(out / "auth-server.pcap"),
-        sample=exchanges(out / "auth-load.pcap"), rows=journal.get("rows", ()), ended_s=ended_s,
-        reference=_reference(raw, out), vectors=len(given),
+        sample=exchanges(out / "auth-load.pcap"), rows=rows, ended_s=ended_s,
+        overload=_overload(rows, raw["refused"])
+        if is_overloaded(repetition.cell.ids, settings) else None,
+        reference=_reference(out, asked["saturating"]), vectors=len(given),
         imsi=repetition.secrets.get("network", {}).get("imsi", ""),
         wrong=challenges.faults(front, given, repetition.secrets)
         if repetition.cell.ids["method"] == "aka" else ())
@@ -64,24 +79,34 @@ def _rate(cell: Mapping[str, str], out: Path) -> float:
     return share * capacity_per_s(out / SATURATED) if share else float(cell["load"])
 
 
-def _reference(raw: Mapping[str, Any], out: Path) -> dict[str, ReferenceRecord]:
+def _reference(out: Path, asked: int) -> dict[str, ReferenceRecord]:
     """What either driver cost the server an authentication; nothing where there was one driver."""
-    if "reference" not in raw:
+    file = out / "auth-reference.pcap"
+    if not file.exists():
         return {}
-    captured: dict[bool, list[Exchange]] = {True: [], False: []}
-    for exchange in exchanges(out / "auth-reference.pcap"):
-        captured[exchange.port in range(FIRST_PORT, FIRST_PORT + SOCKETS)].append(exchange)
-    made = {}
-    for name, total in raw["reference"].items():
-        whole = [exchange for exchange in captured[name == OURS] if exchange.is_complete]
-        count = len(whole)
-        if not count or count != total["authentications"]:
+    captured: dict[str, list[Exchange]] = {OURS: [], THEIRS: []}
+    for exchange in exchanges(file):
+        is_ours = exchange.port in range(FIRST_PORT, FIRST_PORT + SOCKETS)
+        captured[OURS if is_ours else THEIRS].append(exchange)
+    for name, those in captured.items():
+        if (count := sum(exchange.is_complete for exchange in those)) != asked:
             raise MeasureError("load", f"{count} authentications by {name} are in the capture, "
-                               f"{total['authentications']} were to be")
-        made[name] = ReferenceRecord(
-            authentications=count, requests=fmean(len(exchange.trips) for exchange in whole),
-            charged_s=total["charged_s"] / count, processor_s=total["processor_s"] / count)
-    return made
+                               f"{asked} were to be")
+    return {name: ReferenceRecord(
+        authentications=len(those), requests=fmean(len(exchange.trips) for exchange in those),
+        parts_s=[float(np.median(part)) for part in np.array_split(
+            [exchange.served_s for exchange in those], _PARTS)])
+        for name, those in captured.items()}
+
+
+def _overload(rows: Sequence[Mapping[str, Any]], refused: Sequence[str]) -> OverloadRecord:
+    """What became of the background, by those who were accepted, and of the supplicant."""
+    due, took = ([row[name] for row in rows if not row["reason"]] for name in (
+        "due_s", "response_s"))
+    return OverloadRecord(
+        growth=float(np.polyfit(due, took, 1)[0]) if len(due) > 1 else 0.0,
+        retransmitted=sum(row["retransmitted"] for row in rows),
+        failed=sum(bool(row["reason"]) for row in rows), refused=len(refused))
 
 
 def _vectors(out: Path) -> list[tuple[bytes, bytes]]:
@@ -102,26 +127,35 @@ def _journal(file: Path) -> dict[str, Any]:
 def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: Mapping[str, Any],
               asked: Mapping[str, Any], out: Path) -> Measured:
     raw, services = observed.raw, [each.took_s for each in seen]
-    charged = raw["charged"]
+    charged, saturation = raw["charged"], _saturation(out, asked)
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
         service_p95_s=float(np.quantile(services, 0.95)), services_s=services,
         split=_split(seen, observed.supplicant, observed.server),
         round_trips=fmean(len(exchange.trips) for exchange in observed.supplicant),
-        utilization_share=charged["busy_s"] / span_s,
+        utilization_share=_utilization(observed, saturation, span_s),
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=_saturation(out, asked), reference=observed.reference,
+        saturation=saturation, reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
                     for exchange in observed.server] if journal else [])
 
 
+def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
+                 span_s: float) -> float:
+    """How busy the emulated processor was; of a real one, what came of what it can take."""
+    if observed.raw["clock"] == "virtual":
+        return float(observed.raw["charged"]["busy_s"] / span_s)
+    came = len(observed.rows) + len(observed.server)
+    return came / span_s / saturation.capacity_per_s if saturation else 0.0
+
+
 def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
            at_server: Sequence[Exchange]) -> SplitRecord:
     total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
-    waited, served = (fmean(sum(trip.took_s for trip in exchange.trips) for exchange in those)
+    waited, served = (fmean(exchange.served_s for exchange in those)
                       for those in (behind, at_server))
     return SplitRecord(client_s=client, server_s=served, wire_s=waited - served,
                        air_s=total - client - waited)

@@ -54,7 +54,6 @@ class Unloaded:
 
     alone_s: float
     capacity_per_s: float
-    demand_s: float
     service_s: float
     cycle_s: float
     round_trips: float
@@ -105,14 +104,14 @@ class Predicted:
 def unloaded(cells: Cells) -> Unloaded | None:
     """The calibration's measurements; None where the cell was not measured."""
     values = [cells.mean_of_any(name, ALONE) for name in (
-        "alone_s", CAPACITY.name, "demand_s", SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
+        "alone_s", CAPACITY.name, SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
     means = [value.estimate.mean for value in values if value is not None]
     return Unloaded(*means) if len(means) == len(values) else None
 
 
 def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
     """The calibrated network at a background of that rate. Raises QueueingError."""
-    handshake = (Visit(SERVER, measured.demand_s),)
+    handshake = (Visit(SERVER, 1 / measured.capacity_per_s),)
     stations = (QueueingStation(SERVER, "ps", scv=0.0),)
     base = QueueingNetwork(stations, (Chain(BEHIND, (CustomerClass("full", handshake),),
                                             rate_per_s=min(rate_per_s, 1e-6)),))
@@ -246,6 +245,8 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
         if not cells.rows(row) or not (load or share) or row not in (ids(load=row[0]),
                                                                      share_ids(share)):
             continue
+        if cells.mean_of_any("growth", row) is not None:
+            continue  # overloaded: there is no steady state to be predicted
         said = cells.mean_of_any("rate_per_s", row)
         rate = said.estimate.mean if said is not None else load
         made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))

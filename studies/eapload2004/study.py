@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from measure.charging import library
 from measure.charging.device import costs_s
 from policies import AaaLayer, DaemonOptions, Dot1xLayer, Layers, LinkLayer, Policy, TlsSettings
-from studies.eapload2004 import design, network
+from studies.eapload2004 import design, network, overload
 from studies.eapload2004.asked import Asked
-from studies.eapload2004.body import Measured
+from studies.eapload2004.body import Measured, OverloadRecord
+from studies.eapload2004.controls import CONTROLS
 from studies.eapload2004.metrics import DISTRIBUTIONS, METRICS
 from studies.study import (
     Cell,
@@ -42,9 +43,11 @@ _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity",
 REALM = "home.example"
 #: Seconds of the emulating processor: for an authentication, for one in the background, beside.
 _FRONT_S, _BACK_S, _REPETITION_S = 0.06, 0.011, 4.0
+#: Of an authentication by the generator and one by eapol_test, in those of the background.
+_REFERENCE = 6
 #: What the supplicant takes from one authentication to the next, besides its round trips.
-_TURN_S, _TRIPS = 0.2, 5
-#: About what a server takes a second, to plan by.
+_TURN_S, _TRIPS = 0.13, 5
+#: About what a server takes a second whose device does not say, to plan by.
 _CAPACITY = 90
 
 
@@ -60,25 +63,8 @@ class EapLoad2004(Study):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     distributions: ClassVar[tuple[Metric, ...]] = DISTRIBUTIONS
     baseline: ClassVar[Mapping[str, str]] = {"place": "room"}
-    faults: ClassVar[Mapping[str, Fault | str]] = {
-        "no-cache": "the server's cache of sessions is switched off, whatever the policy says",
-        "half-rate": "the background comes at half of its rate",
-        "server-stopped": "the server stands still for a second",
-        "expired-certificate": Fault("the supplicant's certificate has expired",
-                                     secrets={"station.certificate": "expired"}),
-        "rogue-authority": Fault("the supplicant trusts another authority than the server's",
-                                 secrets={"station.trust": "rogue"}),
-        "another-identity": Fault("the supplicant claims an identity that is not its certificate's",
-                                  secrets={"station.eap_identity": "somebody-else"}),
-        "denied-identity": Fault("the server denies the subscriber, by the permanent number",
-                                 secrets={"network.denied": "001010123456789"}),
-        "no-cross-certificate": Fault("a near server does not show what certified its authority",
-                                      secrets={"gateway.cross": "unknown"}),
-        "wrong-key": Fault("the card has another key than the subscriber server",
-                           secrets={"card.key_hex": ""}),
-        "stale-sequence": Fault("the card has seen later sequence numbers than its server made",
-                                secrets={"card.sqn": "100000000"}),
-        "hss-down": "the subscriber server stands still while the server waits for it"}
+    faults: ClassVar[Mapping[str, Fault | str]] = CONTROLS
+    proof_sets: ClassVar[Mapping[str, str]] = {"authentications": "6", "saturating": "40"}
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
@@ -100,6 +86,7 @@ class EapLoad2004(Study):
         nodes = {network.SERVER: asked.server_device, network.STATION_NODE: asked.client_device}
         for name in nodes.values():
             _check_device(name, cell.ids["key"])
+        overload.check_offered(cell.ids, asked)
         drawn = network.figure_4(float(cell.ids["rtt"]), path=cell.ids["path"],
                                  hss_ms=float(cell.ids["hss"]) if cell.ids["method"] == "aka"
                                  else None)
@@ -112,6 +99,7 @@ class EapLoad2004(Study):
         return {"load": float(cell.ids["load"]), "share": float(cell.ids["share"]) / 100,
                 "tls": cell.ids["tls"], "sessions": cell.ids["sessions"],
                 "driver": cell.ids["driver"], "calibrates": _calibrates(cell),
+                "overloads": overload.is_overloaded(cell.ids, asked),
                 "asked": asked.model_dump(mode="json")}
 
     def warm_up(self, asked: Asked) -> Asked:  # type: ignore[override]
@@ -121,9 +109,14 @@ class EapLoad2004(Study):
     def expected(self, cell: Cell, asked: Asked) -> Expected:  # type: ignore[override]
         """By the authentications in front and in the background."""
         turn_s = _TURN_S + _TRIPS * float(cell.ids["rtt"]) / 1e3
-        lasts_s = asked.steady_s + asked.authentications * turn_s
-        rate = float(cell.ids["load"]) + _CAPACITY * float(cell.ids["share"]) / 100
-        behind = lasts_s * rate + asked.saturating * _calibrates(cell)
+        measured_s = asked.authentications * turn_s
+        if overload.is_overloaded(cell.ids, asked):
+            measured_s = asked.overload_s
+        capacity = overload.capacity_per_s(cell.ids, asked) or _CAPACITY
+        behind = ((asked.steady_s + measured_s) * overload.rate_per_s(cell.ids, capacity)
+                  + asked.saturating * (_calibrates(cell) or cell.ids["share"] != "0"))
+        if cell.ids["driver"] == "eapol_test":
+            behind += _REFERENCE * asked.saturating
         processor_s = (_REPETITION_S + _FRONT_S * asked.authentications + _BACK_S * behind)
         return Expected(processor_s, processor_s, 4000 * behind / 8)
 
@@ -147,7 +140,9 @@ class EapLoad2004(Study):
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
         """Its numbers, where the time goes, and the server's capacity."""
         saturation = measured.saturation
+        overloaded = OverloadRecord.model_fields
         return {**super().values(measured), **dict(measured.split),
+                **{name: getattr(measured.overload, name, None) for name in overloaded},
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
                 "alone_s": saturation.alone_s if saturation else None,
                 "rate_per_s": measured.rate_per_s or None}

@@ -30,5 +30,5 @@ def report(results: Results, options: Mapping[str, Any], study: Study) -> Report
         remark = []
     return standard_report.report(cells, study.run_table(cells), standard_report.Extras(
         tables=[*tables.all_of(cells, paper, service, predicted)],
-        figures=[*figures.all_of(cells, paper, service, predicted)],
+        figures=[*figures.all_of(cells, paper, service)],
         claims=claims.verdicts(cells, predicted), warnings=remark))

@@ -10,7 +10,7 @@ from analysis.queueing import QueueingError, apply, solve
 from analysis.table import Column, Entry, Quantity, Table
 from studies.eapload2004 import modelled
 from studies.eapload2004.design import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, ids
-from studies.eapload2004.metrics import ROUND_TRIPS, SERVICE
+from studies.eapload2004.metrics import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.published import PrintedTimes
 from studies.eapload2004.samples import of_services
@@ -38,8 +38,8 @@ def _ms(key: str, title: str, group: str = "") -> Column:
 def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Table]:
     """Those with anything measured in them."""
-    made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _what_ifs(cells),
-            _split(cells))
+    made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _overload(cells),
+            _what_ifs(cells), _split(cells))
     yield from (table for table in made if table is not None)
 
 
@@ -88,6 +88,28 @@ def _model(predicted: Sequence[Predicted]) -> Table | None:
     return Table("model", "The background, measured and modelled on the same arrivals", columns,
                  rows, "Calibrated by one customer alone and by saturation, in the cell without "
                  "load; everything here is a prediction.")
+
+
+def _overload(cells: Cells) -> Table | None:
+    """What becomes of those who come to a server that gets more than it can take."""
+    columns = (Column("offered_per_s", "offered", "1/s", 1.0, 1),
+               Column(UTILIZATION.name, "server busy", "%", 100.0, 1),
+               _ms(BACKGROUND.name, "mean latency"),
+               Column("growth", "later by a second: longer by", "ms", 1e3, 0),
+               Column("retransmitted", "requests sent again", "", 1.0, 0),
+               Column("failed", "failed in the background", "", 1.0, 0),
+               Column("refused", "failed at the supplicant", "", 1.0, 0))
+    rows = []
+    for row in cells.results.cells:
+        values = [cells.mean_of_any(column.key, row) for column in columns]
+        if all(values) and values[3] is not None:
+            rows.append((Entry("-".join(row)), *(entry(value.estimate, records=value.records)
+                                                 for value in values if value)))
+    if not rows:
+        return None
+    return Table("overload", "More than the server can take", (Column("cell", "Cell"), *columns),
+                 tuple(rows), "There is no steady state, and nothing of it is predicted: what is "
+                 "measured is how fast it becomes worse.", clock=cells.results.clock)
 
 
 def _methods(cells: Cells) -> Table | None:

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import PROJECT
 from measure import pcap
+from studies.eapload2004.body import OverloadRecord, ReferenceRecord
 from studies.eapload2004.evidence import ObservedLoad, evidence
 from studies.eapload2004.exchanges import at_the_supplicant, exchanges
 from studies.eapload2004.study import STUDY
@@ -57,7 +58,7 @@ def observed() -> ObservedLoad:
     rows = [{"due_s": sum(gaps_s[:number + 1]), "late_s": 1e-6, "response_s": 0.012,
              "station": 1, "socket": 1, "packets": 5, "retransmitted": 0, "resumed": False,
              "reason": ""} for number in range(20)]
-    raw = {"ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
+    raw = {"clock": "virtual", "ping_s": [0.24, 0.12], "captures": [{"dropped": 0}],
            "charged": {"signatures": len(rows) + len(behind), "busy_s": 0.2701,
                        "charged_s": 0.27}}
     return ObservedLoad(cell=CELL, rate_per_s=5.0, raw=raw, asked=4, seen=4, supplicant=behind,
@@ -70,9 +71,9 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All fourteen checks hold."""
+    """All fifteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 14
+    assert len(evidence(observed)) == 15
 
 
 @pytest.mark.parametrize(("check", "changes"), [
@@ -130,8 +131,38 @@ def test_a_server_that_stood_still_is_seen(observed: ObservedLoad) -> None:
     assert "no stall" in broken(replace(observed, server=behind))
 
 
+def test_an_overload_that_is_none_is_seen(observed: ObservedLoad) -> None:
+    """What was to be overloaded rested, or nobody waited longer; what it refused is no fault."""
+    raw = {**observed.raw, "stamps": {"steady": 0.0, "measured": 0.27},
+           "charged_under_load": {"busy_s": 0.27}}
+    grown = OverloadRecord(growth=0.2, retransmitted=3, failed=1, refused=0)
+    rows = [*observed.rows[1:], {**observed.rows[0], "retransmitted": 3, "reason": "no answer"}]
+    overloaded = replace(observed, raw=raw, overload=grown, rows=rows)
+    assert broken(overloaded) == set()
+    assert {"no retransmission", "background"} <= broken(replace(overloaded, overload=None))
+    still = grown.model_copy(update={"growth": 0.0})
+    assert broken(replace(overloaded, overload=still)) == {"overloaded"}
+    rested = {**raw, "charged_under_load": {"busy_s": 0.2}}
+    assert broken(replace(overloaded, raw=rested)) == {"overloaded"}
+
+
+@pytest.mark.parametrize(("requests", "factor", "is_alike"), [
+    (5.0, 1.0, True), (5.0, 0.98, True), (5.0, 0.96, False), (5.0, 1.04, False),
+    (6.0, 1.0, False)])
+def test_who_loads_the_server_otherwise_is_seen(observed: ObservedLoad, requests: float,
+                                                factor: float, *, is_alike: bool) -> None:
+    """More requests, or more work for the server than 3 %, however much both drift together."""
+    drifting = [0.0025 * (1 + 0.01 * part) for part in range(20)]
+    ours = ReferenceRecord(authentications=40, requests=requests, parts_s=[
+        factor * took_s * (1 + 0.002 * (-1) ** part) for part, took_s in enumerate(drifting)])
+    theirs = ReferenceRecord(authentications=40, requests=5.0, parts_s=drifting)
+    compared = replace(observed, cell={**CELL, "driver": "eapol_test"},
+                       reference={"ours": ours, "eapol_test": theirs})
+    assert ("as eapol_test" not in broken(compared)) is is_alike
+
+
 def test_controls_are_named() -> None:
     """Each can be asked for, and says what it does."""
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
             "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
-            "stale-sequence", "hss-down"} == set(STUDY.faults)
+            "stale-sequence", "hss-down", "killed"} == set(STUDY.faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -59,6 +60,28 @@ def test_measured_and_modelled(tmp_path: Path) -> None:
     assert "keep to mean < 50 ms" in said.stdout
     report = qop("report", "run", "--table", "table-1", "--table", "model")
     assert "(4.917)" in report.stdout  # published at 20/s
+
+
+def test_who_dies_costs_one_repetition(tmp_path: Path) -> None:
+    """Generator and server are killed, each in a repetition, which says so; the next is proven."""
+    qop = Qop(tmp_path)
+    measure(qop, "killed", "20", "--fault", "killed", "--repetitions", "3", count=2)
+    first, second, third = (json.loads(file.read_text()) for file in sorted(
+        (tmp_path / "killed" / "records").iterdir()))
+    assert "the load generator has ended" in first["reason"]
+    assert "freeradius on server ended with status -9" in second["reason"]
+    assert (third["status"], third["reason"]) == ("ok", "")
+    assert all(check["ok"] for check in third["evidence"])
+
+
+def test_overload_is_a_result(tmp_path: Path) -> None:
+    """More than the server can take: it never rests, and becomes slower; nothing has failed."""
+    record = measure(Qop(tmp_path), "over", "0", "--set", "overload_s=3", share="120")["0"]
+    measured = body(record)
+    assert measured.overload is not None
+    assert measured.overload.growth > 0.1
+    assert measured.services_s[0] > 0.7
+    assert "overloaded" in {check.check for check in record.evidence}
 
 
 def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:

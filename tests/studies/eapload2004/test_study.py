@@ -11,15 +11,15 @@ import studies
 from analysis.queueing import QueueingError, apply, simulate, solve
 from conftest import Qop
 from policies import load_all
-from studies.eapload2004 import modelled, published
+from studies.eapload2004 import modelled, overload, published
 from studies.eapload2004.design import LOADS, NAMES, PLACES, TABLE_1, ids
 from studies.eapload2004.modelled import Unloaded
 from studies.eapload2004.study import policy
 from studies.study import StudyError
 
 STUDY = studies.load("eapload2004")
-UNLOADED = Unloaded(alone_s=0.0117, capacity_per_s=89.0, demand_s=0.0112, service_s=0.634,
-                    cycle_s=1.1, round_trips=5)
+UNLOADED = Unloaded(alone_s=0.0117, capacity_per_s=89.0, service_s=0.634, cycle_s=1.1,
+                    round_trips=5)
 DEMAND_S = 1 / UNLOADED.capacity_per_s
 
 
@@ -59,6 +59,22 @@ def test_a_device_without_the_keys_is_refused(tmp_path: Path) -> None:
                        ("nonesuch", "nonesuch")):
         with pytest.raises(StudyError, match=said):
             STUDY.testbed(cell, STUDY.asked(server_device=name))
+
+
+def test_more_than_the_server_takes_is_a_result_up_to_what_can_be_offered() -> None:
+    """A slower device is overloaded by loads of Table 1; a queue without end is refused."""
+    cells = {cell.ids["load"]: cell for cell in STUDY.cells(levels())
+             if tuple(cell.ids.values()) == ids(load=cell.ids["load"])}
+    usual = STUDY.asked()
+    assert not STUDY.task(cells["75"], usual)["overloads"]
+    slow = STUDY.asked(server_device="testbed-pc-2002")
+    capacity = overload.capacity_per_s(cells["75"].ids, slow)
+    assert capacity is not None
+    assert [load for load in cells if STUDY.task(cells[load], slow)["overloads"]] == [
+        load for load in cells if float(load) >= capacity]
+    STUDY.testbed(cells["75"], slow)
+    with pytest.raises(StudyError, match=r"cannot be offered: .* has room for 2048"):
+        STUDY.testbed(cells["75"], STUDY.asked(server_device="testbed-pc-2002", overload_s=300))
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -122,6 +138,6 @@ def test_the_model_follows_arrivals() -> None:
 def test_a_calibration_that_contradicts_itself_is_refused() -> None:
     """One alone cannot be quicker than its demand."""
     with pytest.raises(QueueingError, match="one customer takes"):
-        modelled.network(Unloaded(0.005, 89.0, 0.0112, 0.634, 1.1, 5), 1.0)
+        modelled.network(Unloaded(0.005, 89.0, 0.634, 1.1, 5), 1.0)
     with pytest.raises(QueueingError, match="less than its round trips"):
-        modelled.network(Unloaded(0.0117, 89.0, 0.0112, 0.5, 1.1, 5), 1.0)
+        modelled.network(Unloaded(0.0117, 89.0, 0.5, 1.1, 5), 1.0)

@@ -1,0 +1,51 @@
+"""Whoever waits for descriptors is woken at an instant, to the nanosecond. Standard library only.
+
+A timeout is not enough: the kernel lets it be late by a thousandth of itself, and `epoll`'s are
+whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+from collections.abc import Collection
+from types import TracebackType
+
+_CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
+_NS = 1_000_000_000
+
+
+class _Instant(ctypes.Structure):
+    """`struct itimerspec`: how often again, and when."""
+
+    _fields_ = (("again_s", ctypes.c_long), ("again_ns", ctypes.c_long),
+                ("at_s", ctypes.c_long), ("at_ns", ctypes.c_long))
+
+
+class InstantTimer:
+    """Waits for descriptors until an instant of the monotonic clock. A context manager."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._timer = self._library.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._timer < 0:
+            raise OSError(ctypes.get_errno(), "there is no timer")
+        self._armed_ns = 0
+
+    def __enter__(self) -> InstantTimer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        os.close(self._timer)
+
+    def wait(self, descriptors: Collection[int], until_s: float) -> list[int]:
+        """Those that are readable, as soon as any is, or at that instant."""
+        at_ns = max(1, round(until_s * _NS))
+        if at_ns != self._armed_ns:
+            instant = _Instant(0, 0, *divmod(at_ns, _NS))
+            self._library.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(instant), None)
+            self._armed_ns = at_ns
+        ready, _, _ = select.select([*descriptors, self._timer], (), ())
+        return [descriptor for descriptor in ready if descriptor != self._timer]

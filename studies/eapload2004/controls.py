@@ -1,0 +1,43 @@
+"""Negative controls take something away, each in a cell where its own checks fail and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from studies.eapload2004.design import NAMES, ids
+from studies.study import Fault
+
+
+def _on(**changes: str) -> Mapping[str, str]:
+    """The paper's own cell, but for these levels."""
+    return dict(zip(NAMES, ids(**changes), strict=True))
+
+
+_LOADED, _ALONE, _NEAR = _on(load="20"), _on(load="0"), _on(load="0", path="near")
+_TEMPORARY = _on(load="0", identity="p-tmsi")
+_AKA = _on(load="0", method="aka", server="hostapd", hss="40")
+
+CONTROLS: Mapping[str, Fault | str] = {
+    "no-cache": Fault("the server's cache of sessions is switched off, whatever the policy says",
+                      on=_on(sessions="resumed"), fails=("certificates",)),
+    "half-rate": Fault("the background comes at half of its rate", on=_LOADED,
+                       fails=("offered load",)),
+    "server-stopped": Fault("the server stands still for a second", on=_LOADED,
+                            fails=("no stall",)),
+    "expired-certificate": Fault("the supplicant's certificate has expired", on=_ALONE,
+                                 secrets={"station.certificate": "expired"}),
+    "rogue-authority": Fault("the supplicant trusts another authority than the server's",
+                             on=_ALONE, secrets={"station.trust": "rogue"}),
+    "another-identity": Fault("the supplicant claims an identity that is not its certificate's",
+                              on=_ALONE, secrets={"station.eap_identity": "somebody-else"}),
+    "denied-identity": Fault("the server denies the subscriber, by the permanent number",
+                             on=_TEMPORARY, secrets={"network.denied": "001010123456789"}),
+    "no-cross-certificate": Fault("a near server does not show what certified its authority",
+                                  on=_NEAR, secrets={"gateway.cross": "unknown"}),
+    "wrong-key": Fault("the card has another key than the subscriber server", on=_AKA,
+                       secrets={"card.key_hex": ""}),
+    "stale-sequence": Fault("the card has seen later sequence numbers than its server made",
+                            on=_AKA, secrets={"card.sqn": "100000000"}, fails=("challenges",)),
+    "hss-down": Fault("the subscriber server stands still while the server waits for it", on=_AKA),
+    "killed": Fault("the load generator is killed in the first repetition, the server in the next",
+                    on=_LOADED)}

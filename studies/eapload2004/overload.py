@@ -1,0 +1,53 @@
+"""Loads are more than a server can take, or more than the generator can offer, by the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from measure.charging.device import costs_s
+from measure.load.generator import IN_FLIGHT
+from studies.eapload2004.asked import Asked
+from studies.eapload2004.design import ALL_PERCENT
+from studies.study import StudyError
+from topologies.loader import load_device
+
+
+def capacity_per_s(ids: Mapping[str, str], asked: Asked) -> float | None:
+    """Authentications a second that the server's device takes; None where it charges nothing."""
+    device = load_device(asked.server_device)
+    if device.is_neutral:
+        return None
+    costs = costs_s({kind: vars(work) for kind, work in device.work.items()}, ids["key"])
+    # It signs once, and verifies the station's chain and its signature.
+    demand_s = costs["sign"] + (int(ids["chain"]) + 1) * costs["verify"]
+    if ids["sessions"] == "resumed":
+        demand_s *= 1 - asked.resumed_share
+    return device.processors / demand_s if demand_s else None
+
+
+def rate_per_s(ids: Mapping[str, str], capacity: float) -> float:
+    """The load that a cell asks for, of a server of that capacity."""
+    return float(ids["load"]) + capacity * float(ids["share"]) / ALL_PERCENT
+
+
+def is_overloaded(ids: Mapping[str, str], asked: Asked) -> bool:
+    """Whether more is asked for than the server can take: a result, with checks of its own."""
+    if float(ids["share"]):
+        return float(ids["share"]) >= ALL_PERCENT
+    capacity = capacity_per_s(ids, asked)
+    return capacity is not None and float(ids["load"]) >= capacity
+
+
+def check_offered(ids: Mapping[str, str], asked: Asked) -> None:
+    """Refuse more than the generator can have under way. Raises StudyError."""
+    capacity = capacity_per_s(ids, asked)
+    if capacity is None or not is_overloaded(ids, asked):
+        return
+    rate = rate_per_s(ids, capacity)
+    waiting = (rate - capacity) * (asked.steady_s + asked.overload_s)
+    if waiting > IN_FLIGHT:
+        raise StudyError(
+            f"load: {rate:.0f}/s at {capacity:.0f}/s that {asked.server_device} takes cannot be "
+            f"offered: {waiting:.0f} authentications would be under way in the end, and the load "
+            f"generator has room for {IN_FLIGHT}; choose a lower load, a faster --server-device, "
+            "or a shorter --set overload_s=")

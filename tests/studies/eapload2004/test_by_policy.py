@@ -1,0 +1,85 @@
+"""Policies stand at the utilization that was measured, beside a model of their own calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import analysis
+import studies
+from analysis.cells import Cells
+from measure.record import Record, StudyRecord
+from studies.eapload2004 import by_policy, published
+from studies.eapload2004.body import Measured, OverloadRecord, SaturationRecord, SplitRecord
+from studies.eapload2004.design import NAMES, ids, share_ids
+from studies.eapload2004.report import figures, tables
+
+STUDY = studies.load("eapload2004")
+_SPLIT = SplitRecord(client_s=0.0, air_s=0.0, wire_s=0.6, server_s=0.0)
+
+
+def record(row: Sequence[str], utilization: float, **measured: Any) -> Record:
+    """A proven repetition of a cell, at a utilization of its server."""
+    body = Measured(seed=1, service_time_s=0.63, service_p95_s=0.64, services_s=[0.62, 0.64],
+                    split=_SPLIT, round_trips=5, utilization_share=utilization, demand_s=0.01,
+                    cycle_s=0.8, **measured)
+    return Record(schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
+                  cell=dict(zip(NAMES, row, strict=True)), repetition=1, status="ok", reason="",
+                  digests={}, asked={}, evidence=[], captures=[],
+                  environment={"clock": "virtual", "medium": "802.11g", "machine": "guest",
+                               "fault": None}, measured=body.model_dump(mode="json"))
+
+
+def cells(*records: Record) -> Cells:
+    """What a report is made of."""
+    return Cells(analysis.from_records(records, STUDY))
+
+
+def calibrated(capacity_per_s: float, alone_s: float) -> SaturationRecord:
+    """What a cell measures before there is load."""
+    return SaturationRecord(alone_s=alone_s, customers=16, capacity_per_s=capacity_per_s,
+                            saturated_s=0.16)
+
+
+@pytest.fixture
+def measured() -> Cells:
+    """The paper's policy at two loads, another at one, and a load beyond the capacity."""
+    return cells(
+        record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105)),
+        record(ids(load="20"), 0.2, background_s=0.013),
+        record(share_ids(50), 0.5, background_s=0.02, saturation=calibrated(100, 0.0105)),
+        record(share_ids(50, key="rsa-2048"), 0.5, background_s=0.1,
+               saturation=calibrated(20, 0.051)),
+        record(share_ids(120), 0.99, background_s=3.0, offered_per_s=120.0, overload=OverloadRecord(
+            growth=0.3, retransmitted=4, failed=2, refused=1)))
+
+
+def test_each_policy_has_its_own_model(measured: Cells) -> None:
+    """Its own demand and its own rest, at the same utilizations as any other's."""
+    usual, longer = by_policy.curves(measured)
+    assert (usual.title, longer.title) == ("RSA-1024, TLS 1.2", "RSA-2048")
+    assert sorted(at for at, _ in usual.background_s) == pytest.approx([0.2, 0.5])
+    for policy, demand_s, rest_s in ((usual, 0.01, 0.0005), (longer, 0.05, 0.001)):
+        assert [value.value for _, value in policy.modelled_s] == pytest.approx(
+            [rest_s + demand_s / (1 - at) for at, _ in policy.modelled_s])
+
+
+def test_an_overload_has_no_place_at_a_utilization(measured: Cells) -> None:
+    """It is no point of the figure, and a row of its own table."""
+    assert all(at < 0.9 for policy in by_policy.curves(measured) for at, _ in policy.background_s)
+    paper = published.load()
+    [over] = [table for table in tables.all_of(measured, paper, {}, []) if table.id == "overload"]
+    assert [entry.number.value for entry in over.rows[0][1:] if entry.number] == pytest.approx(
+        [120.0, 0.99, 3.0, 0.3, 4, 2, 1])
+
+
+def test_the_figure_has_all_policies_on_one_axis(measured: Cells) -> None:
+    """Measured and modelled curves of each, by the utilization of its server in per cent."""
+    [drawn] = [figure for figure in figures.all_of(measured, published.load(), {})
+               if figure.id == "utilization"]
+    names = {curve["name"] for curve in drawn.panels[1].data}
+    assert names == {"RSA-1024, TLS 1.2", "RSA-1024, TLS 1.2, modelled", "RSA-2048",
+                     "RSA-2048, modelled"}
+    assert all(max(curve["x"]) <= 90 for curve in drawn.panels[1].data)
