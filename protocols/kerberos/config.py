@@ -131,7 +131,8 @@ def _proxy(fields: Fields, keys: _Keys) -> ProxySettings:
               for client, name in fields.take("chains", _map(text), {}).items()}
     return ProxySettings(fields.take("name", text), fields.take("realm", text),
                          fields.take("targets", _map(text)),
-                         keys.identity(identity) if identity else None, chains)
+                         keys.identity(identity) if identity else None, chains,
+                         alters=fields.take("alters", boolean, default=False))
 
 
 def _client(fields: Fields, keys: _Keys) -> ClientRole:

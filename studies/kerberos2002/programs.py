@@ -30,6 +30,11 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "beyond-policy": {"kdc-l": {"kdc.ignores_policy": True}},
     "proxy-with-another-key": {"proxy": {"proxy.identity": "another proxy"}},
     "stale-chain": {"proxy": {"proxy.chains": {USER: "expired"}}},
+    "byte-changed": {"proxy": {"proxy.alters": True}},
+    "past-the-proxy": {"client": {"client.proxy": "none"}},
+    "told-anyway": {"client": {"client.proxy": "trusted"},
+                    "proxy": {"proxy.identity": PROXY_NAME}},
+    "chain-by-radio": {"client": {"client.proxy": "trusted"}},
 }
 
 

@@ -67,7 +67,8 @@ class Kerberos2002(Study):
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Of its content, where it may be the user's: policies and scenarios."""
-        return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
+        level = design.LOGINS.places.level(factor.name, name, entry)
+        return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """Both realms; loads and single transactions apart, so that two processors have work.
@@ -101,7 +102,7 @@ class Kerberos2002(Study):
                        name, ids["suite"], _setting(cell, role))) else {}
                    for role, name in _devices(cell, asked).items()}
         return {
-            **ids, "protocol": design.protocol(cell),
+            **ids, "protocol": design.LOGINS.chosen(cell),
             "scenario": to_json(network.at_home(cell.value("scenario"))) if on_air else None,
             "has_port": on_air and cell.value("policy").uses_eap,
             "servers": int(ids["servers"]), "speed": int(ids["speed"]),
