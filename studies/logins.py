@@ -15,8 +15,8 @@ from studies import mobile
 from studies.mobile import AIR, OF_POLICY, Policies, WiresAndAir
 from studies.parts import Cell, Level, StudyError, chosen_cells
 
-#: Who logs users in.
-_BY = {"mit": "MIT krb5", "programs": "programs of its own"}
+#: Who logs users in, as a layer says it and as a study does.
+_BY = {"mit": ("MIT krb5", "MIT krb5"), "programs": ("programs", "programs of its own")}
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Logins:
         layer = policy.layers.kerberos
         if layer is None or layer.by == self.by:
             return ""
-        return (f"layers.kerberos is by {_BY[layer.by]}, and this study runs {_BY[self.by]}; write "
-                f"by: {self.by}, or choose {self.other}")
+        return (f"layers.kerberos is by {_BY[layer.by][0]}, and this study runs {_BY[self.by][1]}; "
+                f"write by: {self.by}, or choose {self.other}")
 
     def _said(self, policy: Policy) -> dict[str, str]:
         """What a policy's layer leaves no choice of."""
