@@ -43,6 +43,7 @@ class Realms:
                  fault: str = "", options: Mapping[str, Any] | None = None) -> None:
         task = {"protocol": protocol, "servers": servers, "customers": 1, "suite": suite,
                 "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
+                "spares_opening": False,
                 "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
         self.documents = programs.documents(
             task, keys(suite, int(task.get("chain_length", 2))), {}, fault)

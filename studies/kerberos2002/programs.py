@@ -104,6 +104,7 @@ def _client(task: Mapping[str, Any]) -> dict[str, Any]:
             "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
             "initial": variant.initial, "proxy": variant.proxy,
             "own_proxy_key": task["own_proxy_key"], "way": variant.way,
+            "spares_opening": task["spares_opening"],
             "customers": task["customers"], "transactions": task["transactions"]}}
 
 

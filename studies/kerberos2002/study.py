@@ -112,6 +112,7 @@ class Kerberos2002(Study):
             "certificate_bytes": asked.certificate_bytes,
             "chain_length": asked.chain_length, "xtkt_cache": asked.xtkt_cache,
             "kdc_signs": asked.kdc_signs, "own_proxy_key": asked.own_proxy_key,
+            "spares_opening": asked.spares_opening,
             "first_seed": asked.first_seed,
             "deadline_s": _DEADLINE_S * _transactions(cell, asked)}
 

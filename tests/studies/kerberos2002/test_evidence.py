@@ -50,7 +50,7 @@ def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
                 {"client": Traffic(pairs=pairs)}, ADDRESSES,
                 RunKeys(keys(suite, options.get("chain_length", 2))), tallies, 1, 1,
                 {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
-                 "chain_length": 2, **options})
+                 "spares_opening": False, "chain_length": 2, **options})
 
 
 @pytest.mark.parametrize("chain_length", [1, 3])
@@ -93,7 +93,8 @@ def test_what_is_right_is_proven(protocol: str, suite: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("protocol", "option"), [
-    ("m-client-key", "kdc_signs"), ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
+    ("m-client-key", "kdc_signs"), ("m-standard", "spares_opening"),
+    ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
     ("pkcross", "xtkt_cache")])
 def test_options_are_proven_and_missed(protocol: str, option: str, tmp_path: Path) -> None:
     """Each option stands all checks; where it can be seen in one transaction, its lack does not."""
