@@ -119,6 +119,8 @@ def test_print_stands_beside(right: Report) -> None:
     assert all(width is not None and 0 <= width.value < 0.1 for width in half_widths)
     printed = [entry.published for row in tables["table-3"].rows for entry in row[1:]]
     assert sorted(printed) == sorted(PAPER.table_3.values())
+    against = tables["table-3-predicted"].rows
+    assert len(against) == 24 and all(row[-1].number is not None for row in against)
     facts = dict(right.facts)
     assert all(f"I{number}:" in facts["Inconsistent in print"] for number in range(1, 11))
 
