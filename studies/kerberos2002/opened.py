@@ -150,7 +150,9 @@ class Opened:
         for part in self.parts:
             openers = {name for name, key in self.known.items()
                        if self.keys.opens(key, part) is not None}
-            same = {name for name in openers if self.known[name] == self.known.get(part.expected)}
+            # A key may have several names, but no two principals.
+            same = {name for name in openers if self.known[name] == self.known.get(part.expected)
+                    and (name == part.expected or name not in self.keys.secrets)}
             if part.expected not in openers or openers - same:
                 yield f"{part.where}: opened by {', '.join(sorted(openers)) or 'no key'}"
         for pack in self.packs:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import studies
+from kerberos_realms import OF_KEYS
 from policies import KerberosLayer
 from studies.kerberos2002 import (
     controls,
@@ -152,6 +153,6 @@ def test_print_is_what_the_papers_programs_did(protocol: str) -> None:
 
 def test_every_control_is_known() -> None:
     """What programs or keys can be otherwise is a control, and each has a cell and its checks."""
-    assert {*programs.FAULTS, "one-key-for-two"} == set(controls.FAULTS)
+    assert {*programs.FAULTS, OF_KEYS} == set(controls.FAULTS)
     assert all(fault.fails and tuple(fault.on) == design.NAMES
                for fault in controls.FAULTS.values())
