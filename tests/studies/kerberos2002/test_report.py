@@ -126,8 +126,11 @@ def test_print_stands_beside(right: Report) -> None:
 
 
 def test_the_report_is_shown(right: Report) -> None:
-    """Page and terminal take it as it is, with Figures 4 to 11."""
+    """Page and terminal take it as it is, with its own figures and no others."""
     html = page.render(right)
+    drawn = [figure.id for section in right.sections for figure in section.figures]
+    assert [name for name in drawn if not name.startswith(("fig-paper", "fig-surface",
+                                                           "fig-distribution"))] == []
     assert all(f"fig-paper-{name}" in html for name in ("4-9", "5", "6", "10", "11"))
     for section in right.sections:
         for table in section.tables:
