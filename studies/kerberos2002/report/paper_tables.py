@@ -118,12 +118,12 @@ def _loads(cells: Cells) -> Table:
         Column("response_amva_s", "AMVA", "s", digits=2, group="response time"),
         Column("model_error", "MVA's error", "%", 100, 1),
         Column("amva_error", "AMVA off MVA", "%", 100, 1),
-        Column("unloaded_error", "with a lone customer's inputs", "%", 100, 1),
-        Column("response_half_width", "95 % interval, ±", "%", 100, 1)), tuple(rows),
+        Column("unloaded_error", "lone inputs", "%", 100, 1),
+        Column("response_half_width", "interval, ±", "%", 100, 1)), tuple(rows),
         f"{near} of {len(rows)} loads are within 3 % in throughput and response time. Service "
         "times are gamma distributed with the lone customer's means; the model takes the means "
         "that were drawn, and in the last column but one (response time) the lone customer's, so "
-        "that chance is in it. The interval is that of the measured response time, from ten "
+        "that chance is in it. The interval (95 %) is that of the measured response time, from ten "
         "batches of successive transactions.", clock=cells.results.clock)
 
 
