@@ -108,7 +108,8 @@ def _fit(cells: Cells, paper: PublishedValues) -> Table:
         Column("printed_s", "print", "ms", 1e3, 0),
         Column("print_error", "off print", "%", 100, 0),
         Column("skeleton_s", "counted", "ms", 1e3, 0, group="as the paper's programs"),
-        Column("skeleton_error", "off print", "%", 100, 1, group="as the paper's programs")), tuple(rows),
+        Column("skeleton_error", "off print", "%", 100, 1, group="as the paper's programs")),
+        tuple(rows),
         f"{near} of {len(rows)} phases are within 5 % of what their operations and messages take. "
         "The last two columns count the operations that the paper's programs evidently did (I4): "
         "a KDC signs under a client's key, too, and a client opens its temporary key for nothing "
