@@ -93,7 +93,7 @@ class Lane:
         self._stop = stop
         self._repetitions = repetitions
         self._misses: Counter[str] = Counter()
-        self._last = "no fault"
+        self._last, self._said = "no fault", ""
 
     def work(self) -> None:
         """Plan after plan."""
@@ -124,7 +124,7 @@ class Lane:
             if status == 0 and (self._during or not self._between):
                 break
             if status and quiet > _STARTS:
-                line = f"{name}: {_STARTS} runs without a fault did not complete it ({status})"
+                line = f"{name}: {_STARTS} runs without a fault did not complete it ({status}: {self._said})"
                 self._tally.found(self._last, "lost", [line])
                 break
         missing = {step.name for step in target.plan.steps()} - set(target.ledger.names)
@@ -159,6 +159,7 @@ class Lane:
             process.stderr.close()
         self._tally.found(self._last, "left over", over)
         self._look(target)
+        self._said = said[-1].strip() if said else ""
         if _has_crashed(said):
             self._tally.found(self._last, "crashed", [said[-1].strip()])
         return process.returncode
