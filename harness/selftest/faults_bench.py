@@ -124,7 +124,8 @@ class Lane:
             if status == 0 and (self._during or not self._between):
                 break
             if status and quiet > _STARTS:
-                line = f"{name}: {_STARTS} runs without a fault did not complete it ({status}: {self._said})"
+                line = (f"{name}: {_STARTS} runs without a fault did not complete it ({status}: "
+                        f"{self._said})")
                 self._tally.found(self._last, "lost", [line])
                 break
         missing = {step.name for step in target.plan.steps()} - set(target.ledger.names)
