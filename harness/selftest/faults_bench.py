@@ -116,9 +116,11 @@ class Lane:
                 "--out", str(self._place / name), "--clock", clock]
         quiet = 0
         while not self._stop.is_set():
+            is_disturbed = bool(self._during)
             if self._between and self._inject(self._between[0], target):
                 self._between.popleft()
-            quiet = 0 if self._during else quiet + 1
+                is_disturbed = True
+            quiet = 0 if is_disturbed else quiet + 1
             status = self._run(target, disk, argv)
             mend_plan(folder)
             if status == 0 and (self._during or not self._between):
