@@ -25,7 +25,8 @@ class Extras:
     """What a study adds to the report that every study gets.
 
     `caveat` stands in place of the clock's own, `claimant` is whose claims they are, `facts` follow
-    those of every run, and with `prints` the tables are printed after the run's.
+    those of every run, and with `prints` the tables are printed after the run's. Without `curves`,
+    no metric is drawn over each number: the cells are there for the study's own figures.
     """
 
     tables: Sequence[Table] = ()
@@ -37,13 +38,14 @@ class Extras:
     claimant: str = ""
     facts: Sequence[tuple[str, str]] = ()
     prints: bool = False
+    curves: bool = True
 
 
 def report(cells: Cells, run: Table, extras: Extras | None = None) -> Report:
     """The report of a run; `run` is its table, as the study makes it."""
     results, extras = cells.results, extras or Extras()
     decisions = significance.decisions(cells)
-    drawn = [*extras.figures, *curves(cells, extras.beside)]
+    drawn = [*extras.figures, *(curves(cells, extras.beside) if extras.curves else ())]
     lists = results.study.distributions
     times = results.study.timelines
     spread = [figure for metric in lists if (figure := distributions.figure(cells, metric))]

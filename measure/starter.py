@@ -13,6 +13,7 @@ another.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -109,6 +110,8 @@ def main() -> None:
         name, _, place = argument.partition("=")
         module, _, function = place.partition(":")
         _RUN[name] = getattr(importlib.import_module(module), function)
+    # Or each fork would copy all of it when it first looks for garbage.
+    gc.freeze()
     children: dict[str, Child] = {}
     for line in sys.stdin:
         command: dict[str, Any] = json.loads(line)

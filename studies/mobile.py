@@ -142,11 +142,6 @@ def wires_level(name: str, title: str) -> Level:
     return Level(name, title, digest=_WIRED.digest)
 
 
-def login_places(wires: Level, refusal: Callable[[Policy], str]) -> WiresAndAir:
-    """Where users log in: over wires unless asked; `refusal` says whose study a policy is for."""
-    return WiresAndAir(wires, Policies((), runs={"kerberos"}, refusal=refusal), (), waits=True)
-
-
 def is_on_air(cell: Cell) -> bool:
     """Whether a cell of `WiresAndAir` is over a policy on the air."""
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY

@@ -22,17 +22,21 @@ from protocols.kerberos.steps import Mark, Work
 from studies.kerberos2002 import pki, programs
 
 SERVICES = 3
+#: The control that is made with the keys.
+OF_KEYS = "one-key-for-two"
 
 
-def keys(suite: str, chain_length: int = 2) -> Path:
-    """The keys of a suite with chains of so many certificates, made once."""
-    return _made(suite, chain_length)
+def keys(suite: str, chain_length: int = 2, fault: str = "") -> Path:
+    """The keys of a suite with chains of so many certificates, made once; some are a control's."""
+    return _made(suite, chain_length, is_shared=fault == OF_KEYS)
 
 
 @cache
-def _made(suite: str, chain_length: int) -> Path:
+def _made(suite: str, chain_length: int, *, is_shared: bool) -> Path:
     file = Path(mkdtemp()) / "keys.json"
     pki.make(file, suite, SERVICES, 1800, chain_length)
+    if is_shared:
+        pki.share_key(file)
     return file
 
 
@@ -43,9 +47,10 @@ class Realms:
                  fault: str = "", options: Mapping[str, Any] | None = None) -> None:
         task = {"protocol": protocol, "servers": servers, "customers": 1, "suite": suite,
                 "xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
+                "spares_opening": False,
                 "variation": "fixed", "transactions": 1, "seed": 1, **(options or {})}
         self.documents = programs.documents(
-            task, keys(suite, int(task.get("chain_length", 2))), {}, fault)
+            task, keys(suite, int(task.get("chain_length", 2)), fault), {}, fault)
         self.meters: dict[str, Meter] = {}
         self.said: list[tuple[str, str, str, bytes]] = []
         self.marks: list[str] = []

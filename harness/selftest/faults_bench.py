@@ -93,7 +93,7 @@ class Lane:
         self._stop = stop
         self._repetitions = repetitions
         self._misses: Counter[str] = Counter()
-        self._last = "no fault"
+        self._last, self._said = "no fault", ""
 
     def work(self) -> None:
         """Plan after plan."""
@@ -116,15 +116,18 @@ class Lane:
                 "--out", str(self._place / name), "--clock", clock]
         quiet = 0
         while not self._stop.is_set():
+            is_disturbed = bool(self._during)
             if self._between and self._inject(self._between[0], target):
                 self._between.popleft()
-            quiet = 0 if self._during else quiet + 1
+                is_disturbed = True
+            quiet = 0 if is_disturbed else quiet + 1
             status = self._run(target, disk, argv)
             mend_plan(folder)
             if status == 0 and (self._during or not self._between):
                 break
             if status and quiet > _STARTS:
-                line = f"{name}: {_STARTS} runs without a fault did not complete it ({status})"
+                line = (f"{name}: {_STARTS} runs without a fault did not complete it ({status}: "
+                        f"{self._said})")
                 self._tally.found(self._last, "lost", [line])
                 break
         missing = {step.name for step in target.plan.steps()} - set(target.ledger.names)
@@ -159,6 +162,7 @@ class Lane:
             process.stderr.close()
         self._tally.found(self._last, "left over", over)
         self._look(target)
+        self._said = said[-1].strip() if said else ""
         if _has_crashed(said):
             self._tally.found(self._last, "crashed", [said[-1].strip()])
         return process.returncode

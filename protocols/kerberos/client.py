@@ -29,6 +29,7 @@ class ClientSettings:
     `services` are principals of `service_realm` with the parties that they are at. `kdc_key` and
     `proxy_key` are needed for keys of its own making; with `own_proxy_key` the proxy is told
     another one than the KDC. `repeats_ap_request` sends the last message twice, as a thief would.
+    With `spares_opening` the private operation that opens a KDC's temporary key is not charged.
     """
 
     identity: Identity
@@ -43,6 +44,7 @@ class ClientSettings:
     own_proxy_key: bool = False
     weak_keys: bool = False
     repeats_ap_request: bool = False
+    spares_opening: bool = False
 
 
 class Client:
@@ -151,7 +153,7 @@ class Client:
         if messages.PA_PK_AS_REP not in sealed:
             raise Refusal(RefusalCode.KDC_NOT_TRUSTED, "a reply without a signature")
         key = pkinit.check_reply(party, self._settings.identity, sealed[messages.PA_PK_AS_REP], kdc,
-                                 nonce)
+                                 nonce, spares_opening=self._settings.spares_opening)
         return tickets.take(party, value, "AS-REP", key, AS_REP_PART, nonce)
 
     # --- service tickets and servers ---------------------------------------------------------

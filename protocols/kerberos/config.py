@@ -131,7 +131,8 @@ def _proxy(fields: Fields, keys: _Keys) -> ProxySettings:
               for client, name in fields.take("chains", _map(text), {}).items()}
     return ProxySettings(fields.take("name", text), fields.take("realm", text),
                          fields.take("targets", _map(text)),
-                         keys.identity(identity) if identity else None, chains)
+                         keys.identity(identity) if identity else None, chains,
+                         alters=fields.take("alters", boolean, default=False))
 
 
 def _client(fields: Fields, keys: _Keys) -> ClientRole:
@@ -148,7 +149,7 @@ def _client(fields: Fields, keys: _Keys) -> ClientRole:
         initial=fields.take("initial", _names(Initial), "password"),
         proxy=fields.take("proxy", _names(ProxyUse), "none"),
         **{name: fields.take(name, boolean, default=False) for name in (
-            "own_proxy_key", "weak_keys", "repeats_ap_request")})
+            "own_proxy_key", "weak_keys", "repeats_ap_request", "spares_opening")})
     return ClientRole(settings, fields.take("way", _names(Way)),
                       fields.take("customers", whole(1, 10_000), 1),
                       fields.take("transactions", whole(1, _LONG), 1))

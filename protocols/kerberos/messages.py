@@ -50,14 +50,15 @@ def _elements(self: Any, data: bytes, offset: int, length: int) -> tuple[list[An
 
 
 @cache
-def _schema() -> Any:
+def schema() -> Any:
+    """The schemas, compiled: that takes longer than a whole login."""
     der.ArrayType.decode_content = _elements
     return asn1tools.compile_files(sorted(map(str, SCHEMA.glob("*.asn1"))), "der")
 
 
 def encode(kind: str, value: Any) -> bytes:
     """A message of a kind in DER."""
-    encoded: bytes = _schema().encode(kind, value)
+    encoded: bytes = schema().encode(kind, value)
     return encoded
 
 
@@ -68,7 +69,7 @@ def decode(kind: str, message: bytes, *, is_padded: bool = False) -> Any:
     Raises Refusal for anything else.
     """
     try:
-        value, length = _schema().decode_with_length(kind, message)
+        value, length = schema().decode_with_length(kind, message)
     except (asn1tools.errors.Error, ValueError, IndexError, TypeError, OverflowError) as error:
         raise Refusal(RefusalCode.GENERIC, f"no {kind}: {str(error)[:80]}") from None
     if length != len(message) and not (is_padded and not any(message[length:])):

@@ -94,12 +94,14 @@ class Party:
         pack = messages.encode("TmpKeyPack", {"tmpKey": key})
         return {"etype": RSA_PUBLIC, "cipher": to.encrypt(pack, padding.PKCS1v15())}
 
-    def open_key(self, own: rsa.RSAPrivateKey, data: Mapping[str, Any]) -> Any:
+    def open_key(self, own: rsa.RSAPrivateKey, data: Mapping[str, Any], *,
+                 is_charged: bool = True) -> Any:
         """The key of a TmpKeyPack. Raises Refusal.
 
         A wrong key of PKCS #1 v1.5 gives random bytes instead of an error: those are refused alike.
         """
-        self.meter.charge(f"{self.suite.rsa}-private")
+        if is_charged:
+            self.meter.charge(f"{self.suite.rsa}-private")
         try:
             pack = own.decrypt(data["cipher"], padding.PKCS1v15())
             return messages.decode("TmpKeyPack", pack)["tmpKey"]

@@ -104,12 +104,12 @@ def reply(party: Party, own: Identity, client: Authenticated,
             "padata-value": messages.encode("PA-PK-AS-REP", value)}
 
 
-def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str],
-                nonce: int) -> Mapping[str, Any]:
-    """The reply key of a PA-PK-AS-REP. Raises Refusal."""
+def check_reply(party: Party, own: Identity, padata: bytes, kdc: tuple[str, str], nonce: int, *,
+                spares_opening: bool = False) -> Mapping[str, Any]:
+    """The reply key of a PA-PK-AS-REP, whose opening may be free of charge. Raises Refusal."""
     party.meter.charge(CHAIN_READ)
     value = messages.decode("PA-PK-AS-REP", padata)
-    temporary = party.open_key(own.key, value["encTmpKeyPack"])
+    temporary = party.open_key(own.key, value["encTmpKeyPack"], is_charged=not spares_opening)
     signed = party.decrypt(temporary, REPLY_KEY_PACK, value["encSignedReplyKeyPack"],
                            "SignedReplyKeyPack")
     certificate, bound = certificates.validate(party, value.get("kdcCert", []), own.anchor,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.fields import ConfigError
+from protocols.kerberos import messages
 from protocols.kerberos.client import Client
 from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load
 from protocols.kerberos.errors import Refusal
@@ -27,6 +28,9 @@ from protocols.kerberos.proxy import Proxy, ProxySettings
 from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
 from protocols.kerberos.server import AppServer
 from protocols.kerberos.wire import serve
+
+# Where this is loaded, once for all programs that are forked from there.
+messages.schema()
 
 
 def say(event: str, **fields: Any) -> None:

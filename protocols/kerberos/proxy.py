@@ -18,7 +18,8 @@ from protocols.kerberos.steps import Ask, Transport, Work
 class ProxySettings:
     """`targets` has the party behind each principal that clients ask for.
 
-    With an identity, clients may tell it a key. `chains` are kept ones by the client's name.
+    With an identity, clients may tell it a key. `chains` are kept ones by the client's name. One
+    that `alters` changes a bit of each signature that it passes on.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ProxySettings:
     targets: Mapping[str, str]
     identity: Identity | None = None
     chains: Mapping[str, Sequence[dict[str, Any]]] = field(default_factory=dict)
+    alters: bool = False
 
 
 class Proxy:
@@ -50,6 +52,8 @@ class Proxy:
         inner: bytes = value["message"]
         if value.get("addChain"):
             inner = self._with_chain(party, value)
+        if self._settings.alters:
+            inner = _altered(inner)
         proof = self._proof(party, value, inner) if "told" in value else None
         transport: Transport = "tcp" if messages.kind_of(inner) == "AS-REQ" else "udp"
         reply = yield Ask(self._settings.targets[target], transport, inner)
@@ -82,6 +86,16 @@ class Proxy:
         assert proven.reply_key is not None
         part = {"ctime": about["ctime"], "cusec": about["cusec"]}
         return party.encrypt(proven.reply_key, PROXY_PROOF, messages.encode("EncAPRepPart", part))
+
+
+def _altered(message: bytes) -> bytes:
+    """A request of which one bit of the signature is another; anything else as it is."""
+    if messages.kind_of(message) != "AS-REQ":
+        return message
+    padata = messages.padata_of(messages.decode("AS-REQ", message))
+    signed = messages.decode("PA-PK-AS-REQ", padata.get(messages.PA_PK_AS_REQ, b""))
+    signature: bytes = signed["signedAuthPack"]["authPackSig"]["signedHash"]["cipher"]
+    return message.replace(signature, bytes((signature[0] ^ 1,)) + signature[1:])
 
 
 def _chain_in(message: bytes) -> list[dict[str, Any]]:

@@ -42,6 +42,10 @@ class Asked(AnyAsked):
         default=False, description="Whether a KDC signs replies under a client's key, as the 2002 "
         "skeleton evidently did and draft 05 does not.",
         json_schema_extra={"option": "--kdc-signs"})
+    spares_opening: bool = Field(
+        default=False, description="Whether the private operation by which a client opens the "
+        "KDC's temporary key is left out of its work, as the 2002 skeleton evidently did (its text "
+        "has it).", json_schema_extra={"option": "--spares-opening"})
     own_proxy_key: bool = Field(
         default=False, description="Whether a trusted proxy is told a key of its own, and not the "
         "KDC's.")

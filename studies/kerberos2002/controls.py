@@ -1,45 +1,65 @@
-"""The negative controls by name: what is wrong in each, and where it is shown, what fails.
+"""The negative controls by name: what is wrong in each, where it is shown, and what fails there.
 
 A KRB-ERROR in a reply's place is no message of the protocol, so that what was to follow is missing.
-Those without a cell are refused as early and fail the same checks as others; each one's code is
-that of a test of the protocol's.
+Five leave the login as good as ever: a password in place of a certificate; a proxy that the client
+goes past, that is told a key, or is spared a chain; a key of two services.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from studies.kerberos2002 import design
 from studies.study import Fault
 
 _ORDER, _SIGNED = "messages in the protocol's order", "signatures and keys verify"
-_DONE = "operations are the protocol's"
+_DONE, _OWN = "operations are the protocol's", "only the right key opens each part"
+_CLEAR = "no key in clear"
 _TOLD, _CHAINS = "the proxy opens what it was told", "chains stay behind the proxy"
+_NEAR, _PASSED = "the client reaches the proxy only", "the proxy passes messages on"
 
 
-def _control(title: str, protocol: str, fails: Sequence[str]) -> Fault:
+def _control(title: str, protocol: str, *fails: str) -> Fault:
     """One that its workload does, in a transaction of a protocol on the test bed."""
     return Fault(title, on=dict(zip(design.NAMES, design.ids(protocol), strict=True)), fails=fails)
 
 
 FAULTS: Mapping[str, Fault] = {
-    "wrong-user": Fault("the client shows another user's certificate"),
-    "no-purpose": Fault("the client's certificate does not say what its key is for"),
-    "unfitting-key": Fault("the client signs with a key that does not fit its certificate"),
-    "rogue-authority": Fault("the client's certificate is by an authority of its own"),
-    "expired-certificate": Fault("the client's certificate has expired"),
-    "clock-skew": Fault("the client's clock is 20 minutes ahead"),
-    "weak-client-key": Fault("the client makes a weak key (client session key)"),
+    "wrong-user": _control("the client shows another user's certificate", "m-standard",
+                           _DONE, _ORDER, _SIGNED),
+    "no-purpose": _control("the client's certificate does not say what its key is for",
+                           "m-standard", _DONE, _ORDER, _SIGNED),
+    "unfitting-key": _control("the client signs with a key that does not fit its certificate",
+                              "m-standard", _DONE, _ORDER, _SIGNED),
+    "rogue-authority": _control("the client's certificate is by an authority of its own",
+                                "m-standard", _DONE, _ORDER, _SIGNED),
+    "expired-certificate": _control("the client's certificate has expired", "m-standard",
+                                    _DONE, _ORDER, _SIGNED),
+    "byte-changed": _control("the proxy changes a bit of what it passes on (store and forward)",
+                             "mp-standard", _DONE, _ORDER, _SIGNED, _PASSED),
+    "clock-skew": _control("the client's clock is 20 minutes ahead", "m-standard",
+                           _DONE, _ORDER, _SIGNED),
+    "weak-client-key": _control("the client makes a weak key (client session key)", "m-client-key",
+                                _ORDER, _SIGNED, _CLEAR),
     "password-instead": _control("the client uses its password where PKINIT is asked for (mobile)",
-                                 "m-standard", (_DONE, _ORDER)),
+                                 "m-standard", _DONE, _ORDER),
     "replayed-ap-request": _control("the client's last request is sent again", "m-standard",
-                                    (_ORDER, _SIGNED)),
+                                    _ORDER, _SIGNED),
     "wrong-pkcross-key": _control("the remote KDC has lost its secret PKCROSS key (PKCROSS)",
-                                  "pkcross", (_ORDER, _SIGNED)),
-    "beyond-policy": Fault("the local KDC issues longer tickets than the remote one allows "
-                           "(PKCROSS)"),
+                                  "pkcross", _ORDER, _SIGNED),
+    "beyond-policy": _control("the local KDC issues longer tickets than the remote one allows "
+                              "(PKCROSS)", "pkcross", _ORDER, _SIGNED),
     "proxy-with-another-key": _control(
         "the proxy has another key than the client knows (trusted, assist)", "mp-assist",
-        (_DONE, _ORDER, _SIGNED, _TOLD, _CHAINS)),
-    "stale-chain": Fault("the proxy adds a chain that has expired (assist)"),
+        _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
+    "stale-chain": _control("the proxy adds a chain that has expired (assist)", "mp-assist",
+                            _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
+    "past-the-proxy": _control("the client goes to the KDC itself where a proxy is asked for",
+                               "mp-standard", _ORDER, _NEAR),
+    "told-anyway": _control("the client tells its key to a proxy that is to pass on only",
+                            "mp-client-key", _DONE, _TOLD),
+    "chain-by-radio": _control("the client sends its chain itself, which the proxy is to add "
+                               "(assist)", "mp-assist", _CHAINS),
+    "one-key-for-two": _control("the server has the key that the realm's tickets are under",
+                                "m-standard", _OWN),
 }

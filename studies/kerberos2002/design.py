@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from policies import Policy
 from studies import mobile
 from studies.kerberos2002.variants import MOBILE, VARIANTS, of_layer
-from studies.study import Cell, Factor, Level, StudyError, chosen_cells, fixed
+from studies.logins import Logins
+from studies.study import Cell, Factor, Level, fixed
 
 SERVERS = (1, 2, 4, 8, 16)
 SPEEDS = (1, 5, 10, 20, 50, 100)
@@ -33,17 +33,11 @@ def _numbers(values: Sequence[int]) -> list[Level]:
     return [Level(str(value), number=value) for value in values]
 
 
-def _refusal(policy: Policy) -> str:
-    layer = policy.layers.kerberos
-    return "" if layer is None or layer.by == "programs" else (
-        "layers.kerberos is by MIT krb5, and this study runs programs of its own; write by: "
-        "programs, or choose krb5today")
-
-
 #: The level of `scenario` of clients on wires.
 REALMS = "two-realms"
-PLACES = mobile.login_places(mobile.wires_level(REALMS, "realms and clients on wires"),
-                             _refusal)
+LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=of_layer,
+                always={"customers": "1", "placement": "one"},
+                fixes=lambda layer: {"suite": layer.suite} if layer.suite else {})
 FACTORS = (
     Factor("protocol", "Protocol", option="--protocols", read=fixed(
         [*(Level(name, variant.title) for name, variant in VARIANTS.items()),
@@ -61,7 +55,7 @@ FACTORS = (
         Level("one", "all servers on one machine"), Level("each", "a machine for each server")])),
     Factor("suite", "Suite", read=fixed([
         Level("era", "RSA-1024, DES"), Level("today", "RSA-2048, AES-256 with SHA-384")])),
-    *PLACES.factors(),
+    *LOGINS.places.factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
@@ -98,31 +92,5 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, and policies on the air as asked for.
-
-    Raises StudyError where nothing can be.
-    """
-    every = [*chosen_cells(NAMES, design(), levels),
-             *mobile.cells_on_air(levels, "protocol", {"customers": "1", "placement": "one"},
-                                  _said)]
-    if not every:
-        raise StudyError("nothing of this can be measured; a policy goes with a "
-                         f"scenario (--scenarios N2), one customer and wire {mobile.AIR}, and one "
-                         f"whose layer says the protocol with {mobile.OF_POLICY}: choose levels "
-                         "that fit")
-    yield from every
-
-
-def protocol(cell: Cell) -> str:
-    """The name of a cell's protocol, also where its policy says it."""
-    if cell.ids["protocol"] != mobile.OF_POLICY:
-        return cell.ids["protocol"]
-    return of_layer(cell.value("policy").layers.kerberos)
-
-
-def _said(policy: Policy) -> dict[str, str]:
-    """What a policy's layer leaves no choice of."""
-    layer = policy.layers.kerberos
-    if layer is None:
-        return {}
-    return {"protocol": mobile.OF_POLICY, **({"suite": layer.suite} if layer.suite else {})}
+    """The design's cells of the levels that were chosen, and policies on the air as asked for."""
+    return LOGINS.cells(NAMES, design(), levels)

@@ -93,6 +93,7 @@ def _operations(case: Case) -> Iterator[CheckRecord]:
     """What programs counted is what the messages need, a transaction."""
     due = expected.public_key_operations(case.variant, case.servers,
                                          kdc_signs=case.task["kdc_signs"],
+                                         spares_opening=case.task["spares_opening"],
                                          chain_length=case.task["chain_length"])
     complaints = []
     for party in case.tallies:

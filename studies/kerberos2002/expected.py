@@ -64,7 +64,7 @@ _SIGNS = (1, 0, 0)
 
 
 def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], *,
-                          kdc_signs: bool = False,
+                          kdc_signs: bool = False, spares_opening: bool = False,
                           chain_length: int = 2) -> dict[str, tuple[int, int]]:
     """Private and public operations of a transaction by party; those with none are left out.
 
@@ -76,15 +76,16 @@ def public_key_operations(variant: ProtocolVariant, servers: Mapping[str, str], 
         private, public, chains = counts
         total[party, 0] += private
         total[party, 1] += public + chains * chain_length
+    asks = (_ASKS[0] - spares_opening, *_ASKS[1:])
     if variant.way == "pkcross":
         add(_LOCAL, _ASKS)
         add(_REMOTE, _ANSWERS)
     elif variant.way == "pktapp":
         for node in servers.values():
-            add(_CLIENT, _ASKS)
+            add(_CLIENT, asks)
             add(node, _ANSWERS)
     elif variant.initial == "pkinit":
-        add(_CLIENT, _ASKS)
+        add(_CLIENT, asks)
         add(_LOCAL, _ANSWERS)
     elif variant.initial == "client-key":
         add(_CLIENT, _TELLS)

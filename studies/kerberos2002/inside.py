@@ -124,6 +124,8 @@ class Workload:
         if not file.exists():
             suite, size, length = asked
             pki.make(file, suite, MAX_SERVERS, size, length)
+            if self._site.fault == "one-key-for-two":
+                pki.share_key(file)
         return file
 
     def _address(self, node: str) -> str:

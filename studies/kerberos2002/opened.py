@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,17 @@ from protocols.kerberos.suites import SUITES, Suite
 from studies.kerberos2002.said import Spoken
 
 _PURPOSES = {"client": "1.3.6.1.5.2.3.4", "KDC": "1.3.6.1.5.2.3.5"}
+_PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has to be the holder of a certificate: purpose, principal, realm; and when (s)."""
+
+    purpose: str
+    name: str
+    realm: str
+    at_s: float
 
 
 @dataclass(frozen=True)
@@ -112,24 +124,23 @@ class Opened:
             self.known[name] = key
         return name
 
-    def signed(self, where: str, chain: Sequence[Mapping[str, Any]], purpose: str,
+    def signed(self, where: str, chain: Sequence[Mapping[str, Any]], holder: Holder,
                signature: Mapping[str, Any], text: bytes) -> None:
-        """A signature by the first certificate of a chain that reaches the anchor."""
+        """A signature by the holder's certificate, whose chain reaches the anchor."""
         try:
             path = [x509.load_der_x509_certificate(entry["certData"]) for entry in chain]
             for below, above in zip(path, [*path[1:], self.keys.anchor], strict=True):
                 below.verify_directly_issued_by(above)
                 self.signatures += 1
-            usage = path[0].extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-            if _PURPOSES[purpose] not in [said.dotted_string for said in usage]:
-                self.complaints.append(f"{where}: the certificate is not a {purpose}'s")
+            self.complaints += [f"{where}: {said}" for said in _not_as_due(
+                path, self.keys.anchor, holder)]
             key = path[0].public_key()
             assert isinstance(key, rsa.RSAPublicKey)
             key.verify(signature["signedHash"]["cipher"], text, padding.PKCS1v15(),
                        self.keys.suite.signature_hash)
             self.signatures += 1
-        except (InvalidSignature, ValueError, TypeError, IndexError, x509.ExtensionNotFound
-                ) as error:
+        except (InvalidSignature, Refusal, ValueError, TypeError, IndexError,
+                x509.ExtensionNotFound) as error:
             self.complaints.append(f"{where}: signature or chain does not verify ({error!r:.80})")
 
     # --- trying all others -------------------------------------------------------------------
@@ -139,7 +150,9 @@ class Opened:
         for part in self.parts:
             openers = {name for name, key in self.known.items()
                        if self.keys.opens(key, part) is not None}
-            same = {name for name in openers if self.known[name] == self.known.get(part.expected)}
+            # A key may have several names, but no two principals.
+            same = {name for name in openers if self.known[name] == self.known.get(part.expected)
+                    and (name == part.expected or name not in self.keys.secrets)}
             if part.expected not in openers or openers - same:
                 yield f"{part.where}: opened by {', '.join(sorted(openers)) or 'no key'}"
         for pack in self.packs:
@@ -158,6 +171,28 @@ class Opened:
         """Keys whose bytes are in anything that was said."""
         everything = b"\0".join(payloads)
         return [name for name, key in self.known.items() if key in everything]
+
+
+def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
+                holder: Holder) -> Iterator[str]:
+    """What a chain's certificates say that they should not, whoever signed them."""
+    if not all(above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+               for above in [*path[1:], anchor]):
+        yield "an issuer is no authority"
+    at = datetime.fromtimestamp(holder.at_s, UTC)
+    if not all(each.not_valid_before_utc <= at <= each.not_valid_after_utc for each in path):
+        yield "a certificate is not valid then"
+    extensions = path[0].extensions
+    usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    if _PURPOSES[holder.purpose] not in [said.dotted_string for said in usage]:
+        yield f"the certificate is not a {holder.purpose}'s"
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    bound = [messages.decode("KRB5PrincipalName", name.value)
+             for name in names.get_values_for_type(x509.OtherName)
+             if name.type_id == _PRINCIPAL_NAME]
+    if [(messages.name_of(name["principalName"]), name["realm"]) for name in bound] != [
+            (holder.name, holder.realm)]:
+        yield f"the certificate is not of {holder.name} of {holder.realm}"
 
 
 def started(keys: RunKeys) -> Opened:

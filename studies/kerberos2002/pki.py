@@ -102,6 +102,13 @@ def make(file: Path, suite_name: str, services: int, certificate_bytes: int,
         "secrets": {name: suite.new_key(secrets.token_bytes).hex() for name in named}}))
 
 
+def share_key(file: Path) -> None:
+    """Have the first server use the key that the local realm's tickets are under."""
+    document = json.loads(file.read_text())
+    document["secrets"][service(1)] = document["secrets"][krbtgt(LOCAL)]
+    file.write_text(json.dumps(document))
+
+
 def _make_wrong(maker: KeyMaker, size: int) -> None:
     """What negative controls present instead of the user's certificate and key."""
     user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)

@@ -56,12 +56,15 @@ def phases(variant: ProtocolVariant, task: Mapping[str, Any]) -> dict[str, float
         del before["chain-sent"]
     kdc = dict(_KDC[variant.initial])
     kdc["private"] += int(task["kdc_signs"] and variant.initial == "client-key")
+    after = dict(_AFTER[variant.initial])
+    after["private"] = after.get("private", 0) - int(
+        task["spares_opening"] and variant.initial == "pkinit")
     proxied = [_RELAYED] * has_proxy + [_TOLD] * is_told
     proxied += [{"chain-sent": 1}] * (variant.proxy == "assist")
     return {
         "pre_auth_s": by(client, before, *[_TELLING] * is_told),
         "auth_s": by(server, kdc, *proxied) / speed,
-        "post_auth_s": by(client, _AFTER[variant.initial], *[{"secret": 1}] * is_told),
+        "post_auth_s": by(client, after, *[{"secret": 1}] * is_told),
         "tgt_st_s": by(client, _TICKETS_CLIENT) + by(
             server, _TICKETS_SERVERS, *[_TICKETS_RELAYED] * has_proxy) / speed}
 

@@ -30,6 +30,11 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "beyond-policy": {"kdc-l": {"kdc.ignores_policy": True}},
     "proxy-with-another-key": {"proxy": {"proxy.identity": "another proxy"}},
     "stale-chain": {"proxy": {"proxy.chains": {USER: "expired"}}},
+    "byte-changed": {"proxy": {"proxy.alters": True}},
+    "past-the-proxy": {"client": {"client.proxy": "none"}},
+    "told-anyway": {"client": {"client.proxy": "trusted"},
+                    "proxy": {"proxy.identity": PROXY_NAME}},
+    "chain-by-radio": {"client": {"client.proxy": "trusted"}},
 }
 
 
@@ -99,6 +104,7 @@ def _client(task: Mapping[str, Any]) -> dict[str, Any]:
             "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
             "initial": variant.initial, "proxy": variant.proxy,
             "own_proxy_key": task["own_proxy_key"], "way": variant.way,
+            "spares_opening": task["spares_opening"],
             "customers": task["customers"], "transactions": task["transactions"]}}
 
 

@@ -7,13 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocols.kerberos import messages
-from studies.kerberos2002.opened import Opened, ticket_service
+from studies.kerberos2002.opened import Holder, Opened, ticket_service
 from studies.kerberos2002.said import Spoken
 
 #: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page has them.
 (_TICKET, _AS_PART, _TGS_AUTHENTICATOR, _TGS_PART, _AP_AUTHENTICATOR, _AP_PART, _REPLY_PACK,
  _RANDOM_PACK, _PROOF) = 2, 3, 7, 8, 11, 12, 1025, 1026, 1027
 _LABELS = {"client": "alice", "proxy": "alice", "kdc-l": "kdc L.TEST", "kdc-r": "kdc R.TEST"}
+_MAX_SKEW_S = 300
+_REALMS = {"kdc-l": "L.TEST", "kdc-r": "R.TEST"}
+
+
+def _asker(said: Spoken) -> Holder:
+    """Who has to sign a request: the principal that it names, which is of the local realm."""
+    return Holder("KDC" if said.source.startswith("kdc") else "client",
+                  messages.name_of(said.value["req-body"]["cname"]), _REALMS["kdc-l"], said.at_s)
+
+
+def _asked(said: Spoken) -> Holder:
+    """Who has to sign a reply: a realm's KDC, or a server for itself (PKTAPP)."""
+    if said.source in _REALMS:
+        realm = _REALMS[said.source]
+        return Holder("KDC", messages.krbtgt(realm), realm, said.at_s)
+    return Holder("KDC", ticket_service(said), said.value["ticket"]["realm"], said.at_s)
 
 
 @dataclass
@@ -32,6 +48,10 @@ class Walk:
                  "TGS-REP": self._tgs_reply, "AP-REQ": self._ap_request, "AP-REP": self._ap_reply,
                  "ProxyRequest": self._to_proxy, "ProxyReply": self._from_proxy}
         for self._number, message in enumerate(said, 1):
+            if message.kind == "KRB-ERROR":
+                self.opened.complaints.append(
+                    f"{message.source} refuses with error {message.value['error-code']}")
+                continue
             try:
                 steps[message.kind](message)
             except (KeyError, TypeError, IndexError) as error:
@@ -51,23 +71,27 @@ class Walk:
         if messages.PA_PK_AS_REQ in padata:
             value = messages.decode("PA-PK-AS-REQ", padata[messages.PA_PK_AS_REQ])
             signed = value["signedAuthPack"]
-            self.opened.signed(
-                where, value["userCert"],
-                "KDC" if said.source.startswith("kdc") else "client", signed["authPackSig"],
-                messages.encode("AuthPack", signed["authPack"]))
+            self._timely(where, said, signed["authPack"]["pkAuthenticator"])
+            self.opened.signed(where, value["userCert"], _asker(said), signed["authPackSig"],
+                               messages.encode("AuthPack", signed["authPack"]))
         elif messages.PA_PK_AS_SIGN in padata:
             value = messages.decode("PA-PK-AS-SIGN", padata[messages.PA_PK_AS_SIGN])
-            self._reply_keys[said.target] = self._told(
-                where, value, value["userCert"], _LABELS[said.target])
+            self._reply_keys[said.target] = self._told(where, value, said)
 
-    def _told(self, where: str, value: Mapping[str, Any], chain: Sequence[Mapping[str, Any]],
-              label: str) -> str:
+    def _timely(self, where: str, said: Spoken, authenticator: Mapping[str, Any]) -> None:
+        """What is signed says when, which has to be about when it passed."""
+        apart_s = abs(messages.seconds(authenticator["ctime"]) - said.at_s)
+        if apart_s > _MAX_SKEW_S:
+            self.opened.complaints.append(f"{where}: signed {apart_s:.0f} s from when it passed")
+
+    def _told(self, where: str, value: Mapping[str, Any], said: Spoken) -> str:
         """The name of a key that a client has made, sealed and signed."""
-        temporary = self.opened.pack(where, value["encTmpKeyPack"], label)
+        temporary = self.opened.pack(where, value["encTmpKeyPack"], _LABELS[said.target])
         signed = self.opened.part(where, _RANDOM_PACK, "SignedRandomKeyPack",
                                   value["encSignedRandomKeyPack"], temporary)
         pack = signed["randomkeyPack"]
-        self.opened.signed(where, chain, "client", signed["randomkeyPackSig"],
+        self._timely(where, said, pack["randomKeyAuth"])
+        self.opened.signed(where, value["userCert"], _asker(said), signed["randomkeyPackSig"],
                            messages.encode("RandomKeyPack", pack))
         return self.opened.name(f"key of {where}", pack["randomKey"]["keyvalue"])
 
@@ -80,7 +104,7 @@ class Walk:
             signed = self.opened.part(where, _REPLY_PACK, "SignedReplyKeyPack",
                                       value["encSignedReplyKeyPack"], temporary)
             pack = signed["replyKeyPack"]
-            self.opened.signed(where, value["kdcCert"], "KDC", signed["replyKeyPackSig"],
+            self.opened.signed(where, value["kdcCert"], _asked(said), signed["replyKeyPackSig"],
                                messages.encode("ReplyKeyPack", pack))
             key = self.opened.name(f"key of {where}", pack["replyKey"]["keyvalue"])
         else:

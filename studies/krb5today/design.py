@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from policies import KerberosLayer, Policy
+from policies import KerberosLayer
 from studies import mobile
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
-from studies.study import Cell, Factor, Level, StudyError, chosen_cells, fixed
+from studies.logins import Logins
+from studies.study import Cell, Factor, Level, fixed
 
 CUSTOMERS = (1, 2, 8, 32)
 WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit/s, 44.5 ms",
@@ -29,15 +30,9 @@ def of_layer(layer: KerberosLayer) -> str:
         layer.initial, str(layer.initial))
 
 
-def _refusal(policy: Policy) -> str:
-    layer = policy.layers.kerberos
-    return "" if layer is None or layer.by == "mit" else (
-        "layers.kerberos is by programs, and this study runs MIT krb5; write by: mit, or choose "
-        "kerberos2002")
-
-
-PLACES = mobile.login_places(mobile.wires_level(REALMS, "realms and clients on wires"),
-                             _refusal)
+# A policy has a transport, and may say the mechanism.
+LOGINS = Logins("mechanism", "mit", "kerberos2002", realms=REALMS, of_layer=of_layer,
+                always={"customers": "1"}, fixes=lambda _: {"transport": "default"})
 FACTORS = (
     Factor("mechanism", "Mechanism", option="--mechanisms", read=fixed(
         [*(Level(name, mechanism.title) for name, mechanism in MECHANISMS.items()),
@@ -49,7 +44,7 @@ FACTORS = (
         [Level(name, title) for name, title in TRANSPORTS.items()])),
     Factor("customers", "Customers", is_number=True, plural="numbers of customers", read=fixed(
         [Level(str(count), number=count) for count in CUSTOMERS])),
-    *PLACES.factors(),
+    *LOGINS.places.factors(),
 )
 NAMES = tuple(factor.name for factor in FACTORS)
 
@@ -71,30 +66,5 @@ def design() -> Iterator[tuple[str, ...]]:
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """The design's cells of the levels that were chosen, and policies on the air as asked for.
-
-    Raises StudyError where nothing can be.
-    """
-    every = [*chosen_cells(NAMES, design(), levels),
-             *mobile.cells_on_air(levels, "mechanism", {"customers": "1"}, _said)]
-    if not every:
-        raise StudyError("nothing of this can be measured; a policy goes with a scenario "
-                         f"(--scenarios N2), one customer and wire {mobile.AIR}, and one whose "
-                         f"layer says how the user logs in with mechanism {mobile.OF_POLICY}: "
-                         "choose levels that fit")
-    yield from every
-
-
-def mechanism(cell: Cell) -> str:
-    """The name of a cell's mechanism, also where its policy says it."""
-    if cell.ids["mechanism"] != mobile.OF_POLICY:
-        return cell.ids["mechanism"]
-    return of_layer(cell.value("policy").layers.kerberos)
-
-
-def _said(policy: Policy) -> dict[str, str]:
-    """What a policy's layer leaves no choice of: it has a transport, and may have a mechanism."""
-    layer = policy.layers.kerberos
-    if layer is None:
-        return {}
-    return {"transport": "default", **({"mechanism": mobile.OF_POLICY} if of_layer(layer) else {})}
+    """The design's cells of the levels that were chosen, and policies on the air as asked for."""
+    return LOGINS.cells(NAMES, design(), levels)

@@ -71,7 +71,7 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
     return LoginCase(
-        MECHANISMS[design.mechanism(repetition.cell)], client, len(raw["logins"]), said,
+        MECHANISMS[design.LOGINS.chosen(repetition.cell)], client, len(raw["logins"]), said,
         exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()))
 

@@ -50,7 +50,8 @@ class Krb5Today(AnyStudy):
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Of its content, where it may be the user's: policies and scenarios."""
-        return design.PLACES.level(factor.name, name, entry) or super().level(factor, name, entry)
+        level = design.LOGINS.places.level(factor.name, name, entry)
+        return level or super().level(factor, name, entry)
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """Three realms; what the library's settings say is a policy of its own.
@@ -67,7 +68,7 @@ class Krb5Today(AnyStudy):
         """Who logs in from where, how and how often."""
         customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
-        return {"mechanism": design.mechanism(cell),
+        return {"mechanism": design.LOGINS.chosen(cell),
                 "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],
                 "scenario": to_json(scenario) if scenario else None,
                 "has_port": on_air and cell.value("policy").uses_eap,

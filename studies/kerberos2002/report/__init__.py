@@ -34,7 +34,7 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
         tables=tables, figures=(*figures.figures(cells, paper), *([drawn] if drawn else []),
                                 surface.surface_figure(points)),
         claims=claims.verdicts(cells), beside=Beside(published=paper.table_3),
-        caveat=_CAVEAT, claimant="the 2002 paper's", prints=True,
+        caveat=_CAVEAT, claimant="the 2002 paper's", prints=True, curves=False,
         facts=[("Fit and prediction", _SPLIT),
                ("Inconsistent in print", " ".join(paper.inconsistent))])
     return standard_report.report(cells, study.run_table(cells), extras)

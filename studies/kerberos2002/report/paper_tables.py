@@ -9,26 +9,15 @@ from analysis.cells import Cells, Observation
 from analysis.numbers import NOTHING, column, exact, observed
 from analysis.table import Column, Entry, Table
 from studies.kerberos2002 import model
-from studies.kerberos2002.body import BYTES, PACKETS, PHASES, RESPONSE, THROUGHPUT
+from studies.kerberos2002.body import BYTES, PACKETS, RESPONSE, THROUGHPUT
 from studies.kerberos2002.design import CUSTOMERS, LOADED, ids
 from studies.kerberos2002.published import PublishedValues
-from studies.kerberos2002.variants import MOBILE, VARIANTS
+from studies.kerberos2002.report import phases
+from studies.kerberos2002.variants import VARIANTS
 
 _SOURCE = "the 2002 paper"
-#: The issue's bounds: of the model, and of Table III against operation counts.
-NEAR_MODEL, NEAR_COUNTS = 0.03, 0.05
-_FINDINGS = {
-    "m-standard": "Post-auth holds the private operation that draft 05 needs to open the KDC's "
-                  "temporary key; the paper's 255 ms do not (I4).",
-    "m-client-key": "The KDC does one private operation; the paper's Auth holds two (I4; "
-                    "--kdc-signs does that, too).",
-    "mp-standard": "As row 1, with the proxy's messages.",
-    "mp-client-key": "As row 2.",
-    "mp-trusted": "The proxy's own operations are a prediction: the device was derived from rows 1 "
-                  "to 4.",
-    "mp-assist": "As row 5; here the client builds no chain, which saves 81 ms of Pre-auth and "
-                 "nothing in print."}
-
+#: How near the model has to be.
+NEAR_MODEL = 0.03
 
 class LoadPoint(NamedTuple):
     """A load: what was measured, and what exact MVA and AMVA say with inputs of two kinds."""
@@ -53,8 +42,8 @@ class LoadPoint(NamedTuple):
 def tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
     """Those with anything measured in them."""
     yield _table_1(cells, paper)
-    for table in (_table_2(cells, paper), _table_3(cells, paper), _fit(cells, paper),
-                  _loads(cells), _stations(cells), _prices(cells)):
+    for table in (_table_2(cells, paper), *phases.tables(cells, paper), _loads(cells),
+                  _stations(cells), _prices(cells)):
         if table.rows:
             yield table
 
@@ -95,50 +84,6 @@ def _table_2(cells: Cells, paper: PublishedValues) -> Table:
                  "Kerberos encrypt more parts than the paper's essential elements.", source=_SOURCE)
 
 
-def _table_3(cells: Cells, paper: PublishedValues) -> Table:
-    rows = []
-    for protocol in MOBILE:
-        cell = ids(protocol)
-        if cells.there(RESPONSE.name, cell):
-            rows.append((Entry(VARIANTS[protocol].title, note=_FINDINGS[protocol]), *(
-                observed(cells.there(metric.name, cell),
-                         paper.table_3[(metric.name, *cell)])
-                for metric in (*PHASES, RESPONSE))))
-    return Table("table-3", "Table III: service times by phase", (
-        Column("protocol", "Protocol"), *(column(metric) for metric in PHASES),
-        Column(RESPONSE.name, "Total", "ms", 1e3, 0)), tuple(rows),
-        "Devices are derived from print's rows 1 to 4, read as its skeleton did its operations; "
-        "the protocols do those of their drafts.",
-        tuple(f"{VARIANTS[name].title}: {said}" for name, said in _FINDINGS.items()),
-        clock=cells.results.clock, source=_SOURCE)
-
-
-def _fit(cells: Cells, paper: PublishedValues) -> Table:
-    """Each phase against what its operations take, and against print."""
-    rows = []
-    for protocol in MOBILE:
-        cell = ids(protocol)
-        for metric in PHASES:
-            seen = model.mean(cells, metric.name, cell)
-            due = model.mean(cells, f"predicted_{metric.name}", cell)
-            if seen is None or due is None:
-                continue
-            printed = paper.table_3[(metric.name, *cell)]
-            rows.append((Entry(VARIANTS[protocol].title), Entry(metric.title), exact(seen),
-                         exact(due), exact(seen - due), exact(seen / due - 1),
-                         exact(seen / printed - 1)))
-    near = sum(abs(row[5].number.value) <= NEAR_COUNTS for row in rows if row[5].number)
-    return Table("table-3-predicted", "Table III against operation counts, and against print", (
-        Column("protocol", "Protocol"), Column("phase", "Phase"),
-        Column("measured_s", "measured", "ms", 1e3, 0),
-        Column("counted_s", "by operations and wires", "ms", 1e3, 0),
-        Column("difference_s", "difference", "ms", 1e3, 1),
-        Column("count_error", "", "%", 100, 1),
-        Column("print_error", "against print", "%", 100, 0)), tuple(rows),
-        f"{near} of {len(rows)} phases are within 5 % of what their operations and messages take.",
-        clock=cells.results.clock)
-
-
 def loads(cells: Cells) -> Iterator[LoadPoint]:
     """Every load that was measured, with the model's answers."""
     for protocol in LOADED:
@@ -173,12 +118,12 @@ def _loads(cells: Cells) -> Table:
         Column("response_amva_s", "AMVA", "s", digits=2, group="response time"),
         Column("model_error", "MVA's error", "%", 100, 1),
         Column("amva_error", "AMVA off MVA", "%", 100, 1),
-        Column("unloaded_error", "with a lone customer's inputs", "%", 100, 1),
-        Column("response_half_width", "95 % interval, ±", "%", 100, 1)), tuple(rows),
+        Column("unloaded_error", "lone inputs", "%", 100, 1),
+        Column("response_half_width", "interval, ±", "%", 100, 1)), tuple(rows),
         f"{near} of {len(rows)} loads are within 3 % in throughput and response time. Service "
         "times are gamma distributed with the lone customer's means; the model takes the means "
         "that were drawn, and in the last column but one (response time) the lone customer's, so "
-        "that chance is in it. The interval is that of the measured response time, from ten "
+        "that chance is in it. The interval (95 %) is that of the measured response time, from ten "
         "batches of successive transactions.", clock=cells.results.clock)
 
 

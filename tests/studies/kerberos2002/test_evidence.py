@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +15,15 @@ import pytest
 from kerberos_realms import Realms, keys
 from measure.messages import Traffic
 from protocols.kerberos import messages
+from protocols.kerberos.errors import Refusal
 from studies.kerberos2002 import evidence, expected
+from studies.kerberos2002.controls import FAULTS
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
 from studies.kerberos2002.said import Spoken
 from studies.kerberos2002.variants import VARIANTS
 
+_SIGNED = "signatures and keys verify"
 ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
     ("client", "kdc-l", "kdc-r", "proxy", "app1"), 1)}
 
@@ -26,23 +31,26 @@ ADDRESSES = {name: f"10.0.{number}.2" for number, name in enumerate(
 def said(source: str, target: str, transport: str, payload: bytes, number: int) -> Spoken:
     """A message as a capture would have it."""
     kind = messages.kind_of(payload)
-    return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload), number)
+    return Spoken(source, target, transport, kind, payload, messages.decode(kind, payload),
+                  time.time() + number / 1e3)
 
 
 def case(folder: Path, protocol: str, suite: str = "era", fault: str = "",
          **options: int) -> Case:
-    """A transaction in memory, as the judge would have it from captures."""
+    """A transaction in memory, refused or not, as the judge would have it from captures."""
     realms = Realms(folder, protocol, suite, fault=fault, options=options)
-    realms.transaction(VARIANTS[protocol].way)
+    with suppress(Refusal) if fault else nullcontext():
+        realms.transaction(VARIANTS[protocol].way)
     heard = [said(*entry, number) for number, entry in enumerate(realms.said)]
     pairs = {frozenset((ADDRESSES[one.source], ADDRESSES[one.target])) for one in heard}
-    tallies = {name: {"all": {"operations": dict(meter.operations)}}
-               for name, meter in realms.meters.items()}
+    tallies: dict[str, dict[str, Any]] = {name: {} for name in realms.documents}
+    tallies |= {name: {"all": {"operations": dict(meter.operations)}}
+                for name, meter in realms.meters.items()}
     return Case(VARIANTS[protocol], {"app/a1": "app1"}, _in_time(heard),
                 {"client": Traffic(pairs=pairs)}, ADDRESSES,
-                RunKeys(keys(suite, options.get("chain_length", 2))), tallies, 1, 1,
+                RunKeys(keys(suite, options.get("chain_length", 2), fault)), tallies, 1, 1,
                 {"xtkt_cache": False, "kdc_signs": False, "own_proxy_key": False,
-                 "chain_length": 2, **options})
+                 "spares_opening": False, "chain_length": 2, **options})
 
 
 @pytest.mark.parametrize("chain_length", [1, 3])
@@ -85,7 +93,8 @@ def test_what_is_right_is_proven(protocol: str, suite: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("protocol", "option"), [
-    ("m-client-key", "kdc_signs"), ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
+    ("m-client-key", "kdc_signs"), ("m-standard", "spares_opening"),
+    ("mp-trusted", "own_proxy_key"), ("mp-assist", "own_proxy_key"),
     ("pkcross", "xtkt_cache")])
 def test_options_are_proven_and_missed(protocol: str, option: str, tmp_path: Path) -> None:
     """Each option stands all checks; where it can be seen in one transaction, its lack does not."""
@@ -104,10 +113,25 @@ def test_a_kept_cross_realm_ticket_spares_the_exchange(tmp_path: Path) -> None:
     assert len(realms.kinds) == 18
 
 
-def test_a_password_in_place_of_a_certificate_is_a_downgrade(tmp_path: Path) -> None:
-    """The login succeeds, with the user's password: order and operations give it away."""
-    assert {"messages in the protocol's order", "operations are the protocol's"} <= failed(
-        case(tmp_path, "m-standard", fault="password-instead"))
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_control_fails_exactly_its_checks(name: str, tmp_path: Path) -> None:
+    """What a control is declared to fail is what does not hold, whoever refused or nobody did."""
+    fault = FAULTS[name]
+    assert failed(case(tmp_path, fault.on["protocol"], fault=name)) == set(fault.fails)
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("wrong-user", "not of alice"), ("no-purpose", "ExtendedKeyUsage"),
+    ("unfitting-key", "InvalidSignature"), ("rogue-authority", "InvalidSignature"),
+    ("expired-certificate", "not valid then"), ("byte-changed", "InvalidSignature"),
+    ("clock-skew", "s from when it passed")])
+def test_the_judge_sees_by_itself_what_is_wrong(name: str, says: str, tmp_path: Path) -> None:
+    """Also of a request that its receiver would have let pass, with no refusal after it."""
+    refused = case(tmp_path, FAULTS[name].on["protocol"], fault=name)
+    asked = replace(refused, said=[one for one in refused.said if one.kind == "AS-REQ"])
+    [signed] = [check for check in evidence.gather(asked) if check.check == _SIGNED]
+    assert not signed.ok
+    assert says in signed.detail
 
 
 def _with(judged: Case, number: int, change: Callable[[Spoken], Spoken]) -> Case:

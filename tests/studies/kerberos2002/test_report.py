@@ -119,13 +119,18 @@ def test_print_stands_beside(right: Report) -> None:
     assert all(width is not None and 0 <= width.value < 0.1 for width in half_widths)
     printed = [entry.published for row in tables["table-3"].rows for entry in row[1:]]
     assert sorted(printed) == sorted(PAPER.table_3.values())
+    against = tables["table-3-predicted"].rows
+    assert len(against) == 24 and all(row[-1].number is not None for row in against)
     facts = dict(right.facts)
     assert all(f"I{number}:" in facts["Inconsistent in print"] for number in range(1, 11))
 
 
 def test_the_report_is_shown(right: Report) -> None:
-    """Page and terminal take it as it is, with Figures 4 to 11."""
+    """Page and terminal take it as it is, with its own figures and no others."""
     html = page.render(right)
+    drawn = [figure.id for section in right.sections for figure in section.figures]
+    assert [name for name in drawn if not name.startswith(("fig-paper", "fig-surface",
+                                                           "fig-distribution"))] == []
     assert all(f"fig-paper-{name}" in html for name in ("4-9", "5", "6", "10", "11"))
     for section in right.sections:
         for table in section.tables:
