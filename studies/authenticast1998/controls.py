@@ -1,4 +1,4 @@
-"""Negative controls: somebody in the middle of the wire, a stranger, or a layer less below a stream.
+"""Negative controls: somebody amid the wire, a stranger, or a layer less below a stream.
 
 Each fails its own checks; all others hold, and streams flow but for the stranger's.
 """

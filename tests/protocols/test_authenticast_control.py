@@ -41,7 +41,7 @@ def sent_packets(ends):
 
 
 def test_a_turn_that_is_sent_again_is_not_refused():
-    """While changes are lost, the client repeats its message: it is heeded once and is no offence."""
+    """While changes are lost, the client repeats its message; it is heeded once."""
     ends = Ends(wish()).start()
     ends.wire["down"] = lambda datagram, rng: [] if datagram[0] & 15 == Kind.CHANGE else passes(
         datagram, rng)
