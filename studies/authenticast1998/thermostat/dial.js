@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CENTRE = [130, 122], RADIUS = 88, FROM = 135, SWEEP = 270;
-const PARTS = 20, STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
+const PARTS = 10, STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
 
 const angle = (level) => (FROM + SWEEP * level) * Math.PI / 180;
 const point = (level, radius) => [CENTRE[0] + radius * Math.cos(angle(level)),
@@ -17,13 +17,6 @@ function arc(from, to, radius) {
 function made(parent, kind, attributes = {}) {
   const element = document.createElementNS(SVG, kind);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  parent.append(element);
-  return element;
-}
-
-function above(parent, name) {
-  const element = document.createElement("p");
-  element.className = name;
   parent.append(element);
   return element;
 }
@@ -46,12 +39,10 @@ export class Dial {
     this.hasSetPoint = this.isEnabled = false;
     this.svg = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial", role: "group",
                                      "aria-label": `Dial of ${name}` });
+    // What changes with each reading lies above what does not, which is then not drawn anew.
+    this.above = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial above" });
     this.draw(name);
-    // What changes with each reading lies above, in layers of its own: turning one draws nothing.
-    this.needle = above(parent, "needle");
-    const value = above(parent, "value");
-    this.value = value.appendChild(document.createElement("b"));
-    this.unit = value.appendChild(document.createElement("span"));
+    this.drawAbove();
   }
 
   draw(name) {
@@ -60,10 +51,6 @@ export class Dial {
     const ticks = Array.from({ length: 21 }, (_, tick) => `M${point(tick / 20, RADIUS - 15)}L${
       point(tick / 20, RADIUS - (tick % 5 ? 19 : 24))}`);
     made(this.svg, "path", { class: "ticks", d: ticks.join("") });
-    // In parts of 5 per cent: the needle says the rest, and an arc to it would be drawn anew each time.
-    this.reached = Array.from({ length: PARTS }, (_, part) => made(this.svg, "path", {
-      class: "reached", d: arc(part / PARTS, (part + 1) / PARTS, RADIUS - 9), visibility: "hidden" }));
-    this.reachedTo = 0;
     for (const level of [0, 0.5, 1]) {
       const [x, y] = point(level, RADIUS - 37);
       made(this.svg, "text", { class: "scale", x, y: y + 3.5 }).textContent = String(100 * level);
@@ -79,6 +66,18 @@ export class Dial {
       level: this.handle("level", `${name}: level`, RADIUS, "M0 -10 L8 0 L0 10 L-8 0Z"),
       high: this.handle("high", `${name}: highest level permitted`, RADIUS, ""),
     };
+  }
+
+  drawAbove() {
+    // In parts: of one arc, all would be drawn anew for each per cent. The last part is of any length.
+    this.reached = Array.from({ length: PARTS }, (_, part) => made(this.above, "path", {
+      class: "reached", d: arc(part / PARTS, (part + 1.02) / PARTS, RADIUS - 9), visibility: "hidden" }));
+    this.reachedTo = 0;
+    this.tail = made(this.above, "path", { class: "reached" });
+    this.needle = made(this.above, "path", { class: "needle" });
+    const value = made(this.above, "text", { class: "value", x: CENTRE[0], y: CENTRE[1] + 10 });
+    this.value = made(value, "tspan");
+    this.unit = made(value, "tspan", { class: "unit", dx: 3 });
   }
 
   handle(which, label, radius, shape) {
@@ -156,18 +155,15 @@ export class Dial {
     const unit = level === null ? "" : "%";
     if (this.unit.textContent !== unit) this.unit.textContent = unit;
     if (this.below.textContent !== below) this.below.textContent = below;
+    const visibility = level === null ? "hidden" : "visible";
+    set(this.needle, { visibility });
     this.reach(level ?? 0);
-    this.point(level);
+    if (level !== null) {
+      const [x, y] = point(level, RADIUS - 11);
+      const [x1, y1] = point(level - 0.022, RADIUS - 27), [x2, y2] = point(level + 0.022, RADIUS - 27);
+      set(this.needle, { d: `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z` });
+    }
     this.place();
-  }
-
-  // Turn the needle to a level, to the per cent as the number says it.
-  point(level) {
-    const turn = level === null ? null : FROM + SWEEP * Math.round(100 * level) / 100;
-    if (this.turned === turn) return;
-    this.turned = turn;
-    this.needle.hidden = turn === null;
-    if (turn !== null) this.needle.style.transform = `rotate(${turn}deg)`;
   }
 
   // Show the arc up to a level: only what has been passed since changes.
@@ -177,6 +173,7 @@ export class Dial {
       part.setAttribute("visibility", to > this.reachedTo ? "visible" : "hidden");
     }
     this.reachedTo = to;
+    set(this.tail, { d: level > to / PARTS ? arc(to / PARTS, level, RADIUS - 9) : "" });
   }
 
   place() {

@@ -60,7 +60,7 @@ def streaming(browser: Any) -> list[str]:
     """The clients whose level is shown."""
     return browser.execute_script(
         "return [...document.querySelectorAll('article[data-state=streaming]')].filter("
-        "card => /^\\d+$/.test(card.querySelector('.value b').textContent))"
+        "card => /^\\d+$/.test(card.querySelector('.value tspan').textContent))"
         ".map(card => card.dataset.client)")
 
 
@@ -150,7 +150,7 @@ def test_the_level_by_mouse(browser: Any, address: str, run: MadeUpRun) -> None:
         round(box["y"] - knob["y"] - knob["height"] / 2)).release().perform()
     wait_until(lambda: 47 <= run.told[-1]["level"] <= 53)
     assert run.told[-1]["client"] == "c5" and run.told[-1]["scheme"] == "percentage"
-    wait_until(lambda: text(it, "[data-client=c5] .value b") == str(run.told[-1]["level"]))
+    wait_until(lambda: text(it, "[data-client=c5] .value tspan") == str(run.told[-1]["level"]))
 
 
 def test_scheme_and_bundle(browser: Any, address: str, run: MadeUpRun) -> None:
@@ -193,7 +193,7 @@ def test_who_permits_less_than_everything_wants_it(browser: Any, address: str,
     focused(it, "[data-client=c7] .handle.high").send_keys(*[Keys.PAGE_DOWN] * 6)
     wait_until(lambda: run.told[-1].get("range") == [5, 40])
     assert run.told[-1]["scheme"] == "percentage" and run.told[-1]["level"] <= 40
-    wait_until(lambda: int(text(it, "[data-client=c7] .value b")) <= 40)
+    wait_until(lambda: int(text(it, "[data-client=c7] .value tspan")) <= 40)
 
 
 def test_what_is_refused_is_said(browser: Any, address: str, run: MadeUpRun) -> None:
@@ -277,7 +277,7 @@ def test_a_recording_is_played(browser: Any, tmp_path: Path) -> None:
             it.execute_script(
                 "const place = document.getElementById('place'); place.value = arguments[0];"
                 "place.dispatchEvent(new Event('input'))", at)
-            wait_until(lambda level=level: text(it, ".value b") == level)
+            wait_until(lambda level=level: text(it, ".value tspan") == level)
         assert "DELTA 66 > 60 → by percentage, 10 %" in text(it, "#events .switched")
         handle = it.find_element("css selector", ".handle.low")
         assert handle.get_attribute("aria-disabled") == "true"
