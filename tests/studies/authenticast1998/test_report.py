@@ -124,7 +124,7 @@ def test_losses_on_the_air_are_told_by_where(report: Report) -> None:
     """A row a policy, scenario and heuristic; a handoff's losses are its own."""
     rows = [entries(report, "on-air", row) for row in range(24)]
     roaming = [row for row in rows if row["scenario"] == "R1"]
-    assert len(roaming) == 16
+    assert len(roaming) == 12
     assert {row["lost_handoff_packets"] for row in roaming} == {16}
     assert {row["handoff_s"] for row in roaming} == {0.125}
     assert {row["lost_air_packets"] for row in rows} == {20}
