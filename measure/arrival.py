@@ -53,7 +53,7 @@ class Arrival:
         self._session.raw["left"] = self.access.left(self.scenario)
         self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
 
-    def get_on(self, access_point: str, prefix: str = "", *, amid_traffic: bool = False) -> None:
+    def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
         raw, station = self._session.raw, self.station
         self._session.stamp(f"{prefix}start")
@@ -67,7 +67,7 @@ class Arrival:
             raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
         if not (prefix and self._stays_in_subnet):
-            station.tunnel(anew=amid_traffic)
+            station.tunnel()
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
         self._session.stamp(f"{prefix}first_packet")
@@ -84,12 +84,12 @@ class Arrival:
         if self.scenario.roams_to:
             self.move(self.scenario.roams_to)
 
-    def move(self, access_point: str, *, amid_traffic: bool = False) -> None:
+    def move(self, access_point: str) -> None:
         """From home to where the scenario leads: on with the keys there are, or from nothing."""
         self._session.stamp("handoff")
         if not self._keeps_keys:
             self.station.leave(keeps_tunnel=self._stays_in_subnet)
-        self.get_on(access_point, "foreign_", amid_traffic=amid_traffic)
+        self.get_on(access_point, "foreign_")
 
     def _join(self, access_point: str, *, has_moved: bool) -> None:
         """Associate with an access point: with it alone, or as one of those to move among."""

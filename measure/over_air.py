@@ -115,7 +115,7 @@ class Stay:
         assert scenario.roams_to is not None
         points = [point for point in auth_points(scenario) if point.name != "wire"]
         with self._captures(points, capture.WHOLE, part=MOVE):
-            self._arrival.move(scenario.roams_to, amid_traffic=True)
+            self._arrival.move(scenario.roams_to)
         self.has_moved = True
 
     def note_keys(self) -> None:

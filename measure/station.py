@@ -121,16 +121,11 @@ class MeasuredStation:
         """Find the agent of this link and register with it. Raises MeasureError."""
         self.registration.attached(REGISTRATION_S)
 
-    def tunnel(self, *, anew: bool = False) -> None:
-        """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError.
-
-        `anew`: what was begun while there was no link, for packets of its programs, is given up.
-        """
+    def tunnel(self) -> None:
+        """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError."""
         if not self.charon:
             return
         with ike.session(self.charon) as session:
-            if anew:
-                ike.terminate(session)
             self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
             self.ike_sas = ike.security_associations(session)
 

@@ -67,6 +67,13 @@ class VerifyingKey:
     bits: int
     public: Public
 
+    @functools.cached_property
+    def half_bytes(self) -> int:
+        """How long each of a DSA or ECDSA signature's two numbers is at most."""
+        if isinstance(self.public, dsa.DSAPublicKey):
+            return -(-self.public.parameters().parameter_numbers().q.bit_length() // 8)
+        return -(-self.bits // 8)
+
     def encode(self) -> bytes:
         """PEM."""
         return self.public.public_bytes(serialization.Encoding.PEM,
@@ -133,22 +140,15 @@ def _check_bits(algorithm: Algorithm, bits: int) -> None:
                         f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
 
 
-def _half_bytes(key: VerifyingKey) -> int:
-    """How long each of a DSA or ECDSA signature's two numbers is at most."""
-    if isinstance(key.public, dsa.DSAPublicKey):
-        return -(-key.public.parameters().parameter_numbers().q.bit_length() // 8)
-    return -(-key.bits // 8)
-
-
 def _of_one_length(signature: bytes, key: VerifyingKey) -> bytes:
     """Both numbers one after the other: DER is a byte or two longer or shorter by chance."""
-    half = _half_bytes(key)
-    return b"".join(number.to_bytes(half, "big") for number in decode_dss_signature(signature))
+    first, second = decode_dss_signature(signature)
+    return first.to_bytes(key.half_bytes, "big") + second.to_bytes(key.half_bytes, "big")
 
 
 def _in_der(signature: bytes, key: VerifyingKey) -> bytes:
     """As the library takes it. Raises InvalidSignature for another length."""
-    half = _half_bytes(key)
+    half = key.half_bytes
     if len(signature) != 2 * half:
         raise InvalidSignature
     return encode_dss_signature(int.from_bytes(signature[:half], "big"),

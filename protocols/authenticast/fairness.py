@@ -30,19 +30,22 @@ class FairQueue(Generic[Client, Job]):
     def __init__(self) -> None:
         self._lines: dict[Client, _Line[Job]] = {}
         self._now = 0.0
+        self._jobs = 0
 
     def __len__(self) -> int:
-        return sum(len(line.jobs) for line in self._lines.values())
+        return self._jobs
 
     def join(self, client: Client, weight: float = 1.0) -> None:
         """A client comes."""
         if weight <= 0:
             raise ValueError(f"weight {weight:g}; give more than 0")
+        self.leave(client)
         self._lines[client] = _Line(weight)
 
     def leave(self, client: Client) -> None:
         """A client is gone, and its jobs with it."""
-        self._lines.pop(client, None)
+        line = self._lines.pop(client, None)
+        self._jobs -= len(line.jobs) if line is not None else 0
 
     def waiting(self, client: Client) -> int:
         """Jobs that a client has waiting."""
@@ -54,6 +57,7 @@ class FairQueue(Generic[Client, Job]):
         start = max(self._now, line.finish)
         line.finish = start + cost / line.weight
         line.jobs.append((start, job))
+        self._jobs += 1
 
     def pop(self) -> tuple[Client, Job]:
         """The job whose turn it is. Raises IndexError when there is none."""
@@ -61,6 +65,7 @@ class FairQueue(Generic[Client, Job]):
         if not ready:
             raise IndexError("no jobs")
         self._now, client = min(ready, key=lambda entry: entry[0])
+        self._jobs -= 1
         return client, self._lines[client].jobs.popleft()[1]
 
 

@@ -174,6 +174,8 @@ class Stream:
 
     def control(self, control: Control, received: Received, now_ns: int) -> list[Effect]:
         """The user has turned the dial."""
+        if control.number == self._last_control:
+            return []  # sent again, because the change that answers it is not there yet
         if control.number <= self._last_control:
             return [self._refused("control")]
         if not session.is_sealed_and_signed(self._crypto, self.peer.session.client_key,

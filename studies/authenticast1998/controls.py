@@ -1,17 +1,40 @@
-"""Negative controls on the air: a layer below is taken away, and the stream flows on without it."""
+"""Negative controls: somebody amid the wire, a stranger, or a layer less below a stream.
+
+Each fails its own checks; all others hold, and streams flow but for the stranger's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from studies import mobile
+from studies.authenticast1998.factors import WIRES
 from studies.authenticast1998.programs import AROUND_THE_TUNNEL
 from studies.study import Fault
 
 
-def _on(policy: str) -> dict[str, str]:
-    return {"heuristic": "tree-16", "clients": "1", "load": "idle", "policy": policy,
-            "scenario": "N2"}
+def _on(policy: str, scenario: str = "N2", heuristic: str = "tree-16") -> dict[str, str]:
+    return {"heuristic": heuristic, "clients": "1", "load": "idle", "policy": policy,
+            "scenario": scenario}
+
+
+#: Over wires; each packet has a signature of its own, and half of them are verified on arrival.
+_SIGNED = _on(mobile.NO_POLICY, WIRES, "p50")
+ON_WIRES: Mapping[str, Fault] = {
+    "tampered-packet": Fault("packets are altered on the wire", on=_SIGNED,
+                             fails=["every packet is authentic"]),
+    "replayed-packet": Fault("packets are sent twice on the wire", on=_SIGNED,
+                             fails=["every packet once"]),
+    # No stream begins with a stranger: what there is to check of one is missing, too.
+    "wrong-server-key": Fault(
+        "the server has another key than clients know", on=_SIGNED,
+        fails=["messages are signed", "every packet is authentic", "algorithm as announced",
+               "every packet is accounted for"]),
+    "downgraded-algorithm": Fault("the algorithm flag is altered on the wire", on=_SIGNED,
+                                  fails=["algorithm as announced"]),
+    "forged-report": Fault("a stranger tells the server that a client lags", on=_SIGNED,
+                           fails=["messages are the clients'"]),
+}
 
 
 ON_AIR: Mapping[str, Fault] = {

@@ -122,6 +122,8 @@ BESIDE = ("p15", "delayed", "delayed-8", "secret-key", "adaptive-1998",
 TAMPERED = ("p20", "p50", "p100", "delayed", "secret-key", "tree-16", "tesla")
 #: Beside the layers of policies on the air, at home and through a handoff.
 ON_AIR = ("p100", "delayed-8", "adaptive-1998", "tree-16")
+#: Of these, what is measured beside policies whose layers P1 and P12 have or lack together.
+BETWEEN, _POLICIES_BETWEEN = ("adaptive-1998", "tree-16"), ("P2", "P8")
 POLICIES, SCENARIOS = ("P1", "P2", "P8", "P12"), ("N2", "R1")
 #: Loads of devices; those of the wire are somebody's between server and client.
 _AIR_LOADS = ("idle", "half", "most", "free")
@@ -212,7 +214,8 @@ def _is_possible(cell: Cell) -> bool:
 def _is_ours(cell: Cell) -> bool:
     ids = cell.ids
     if is_on_air(cell):
-        return ids["load"] == "idle" and ids["heuristic"] in {*ON_AIR, OF_POLICY}
+        own = BETWEEN if ids["policy"] in _POLICIES_BETWEEN else ON_AIR
+        return ids["load"] == "idle" and ids["heuristic"] in {*own, OF_POLICY}
     return is_measured(ids["heuristic"], ids["clients"], ids["load"])
 
 

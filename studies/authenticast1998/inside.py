@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from measure import beacons
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
 from measure.over_air import OverAir, Stay
@@ -37,6 +38,8 @@ _SLOWER, _SPARE_S = 8.0, 60.0
 _NO_ANSWER_S = 10.0
 #: Programs start one after the other, the server first.
 _SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
+#: Beacons come every 102.4 ms: none of them is within 0.1 ms of a step that is counted from here.
+_AFTER_BEACON_NS = 20 * 102_400_000 + 50_100_000
 #: What a negative control has the middle of the wire do.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
@@ -122,7 +125,7 @@ class Workload:
         A mobile node that is to move does so in the middle of the stream.
         """
         clients = [name for name in logs if name != "server"]
-        begin_ns = _begin_ns()
+        begin_ns = _begin_ns(beacons.next_ns() if self._air else None)
         documents = self._documents(task, seed, clients, logs["server"].parent)
         if self._site.clock == "virtual":
             for document in documents.values():
@@ -136,6 +139,10 @@ class Workload:
                     "serve" if name == "server" else "receive", self._nodes[name], document,
                     logs[name], at_ns=begin_ns + place * _APART_NS,
                     listens=self._is_watched and name != "server"))
+            if self._air:
+                # From here on the air's luck is the seed's, however much getting on has taken.
+                time.sleep(max(0.0, (begin_ns - programs.STEP_NS - time.monotonic_ns()) / 1e9))
+                self._testbed.draw_anew("stream")
             half_s = begin_ns / 1e9 + task["asked"]["frames"] / programs.FRAMES_PER_S / 2
             move = stay.move if stay is not None and stay.moves else None
             if self._is_watched:
@@ -228,14 +235,16 @@ class Workload:
                              "RcvbufErrors") for name in names}
 
 
-def _begin_ns() -> int:
+def _begin_ns(beacon_ns: int | None) -> int:
     """A tick of the machine's clock, with time before it to start programs.
 
     Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps are
-    rounded to them in the same way in every run.
+    rounded to them in the same way in every run. On the air it is always as long after a beacon.
     """
     now_ns = time.monotonic_ns()
-    return (now_ns // _SECOND_NS + 2) * _SECOND_NS + now_ns % _TICK_NS
+    begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS if beacon_ns is None else \
+        beacon_ns + _AFTER_BEACON_NS
+    return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
 
 
 def _count(snmp: str, counter: str) -> int:

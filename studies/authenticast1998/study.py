@@ -12,7 +12,7 @@ from studies import mobile
 from studies.authenticast1998 import factors, network, timelines, video
 from studies.authenticast1998.asked import DEVICES, Asked
 from studies.authenticast1998.body import LOST, Measured
-from studies.authenticast1998.controls import ON_AIR
+from studies.authenticast1998.controls import ON_AIR, ON_WIRES
 from studies.authenticast1998.metrics import METRICS, TIMELINES
 from studies.authenticast1998.thermostat import showing
 from studies.study import (
@@ -61,13 +61,7 @@ class Authenticast1998(Study):
     factors: ClassVar[tuple[Factor, ...]] = factors.FACTORS
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     timelines: ClassVar[tuple[Metric, ...]] = TIMELINES
-    faults: ClassVar[Mapping[str, Fault | str]] = {
-        "tampered-packet": "packets are altered on the wire",
-        "replayed-packet": "packets are sent twice on the wire",
-        "wrong-server-key": "the server has another key than clients know",
-        "downgraded-algorithm": "the algorithm flag is altered on the wire",
-        "forged-report": "a stranger tells the server that a client lags",
-        **ON_AIR}
+    faults: ClassVar[Mapping[str, Fault | str]] = {**ON_WIRES, **ON_AIR}
     proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
     lab: ClassVar[Lab] = _LAB
     live: ClassVar[LivePage | None] = showing.PAGE

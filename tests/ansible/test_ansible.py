@@ -325,10 +325,13 @@ def test_both_ends_of_the_tunnel_match(rendered: Rendered, policy: str) -> None:
     assert "\tqop-a2 {\n" in gateway
     assert "local_ts = 10.1.0.12/32\n\t\t\t\tremote_ts = 0.0.0.0/0\n" in mobile
     assert "local_ts = 0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n" in gateway
-    # Between two tunnels of a node that moves nothing goes to it in clear.
+    # Between two tunnels of a node that moves nothing goes to it or from it in clear; and its own
+    # packets begin no negotiation, which would come on top of the one that is asked for.
     assert ("\t\t\thold-a2 {\n\t\t\t\tmode = drop\n\t\t\t\tstart_action = trap\n\t\t\t\tlocal_ts = "
             "0.0.0.0/0\n\t\t\t\tremote_ts = 10.1.0.12/32\n") in gateway
-    assert "hold-" not in mobile
+    assert ("\t\t\thold-ha-a {\n\t\t\t\tmode = drop\n\t\t\t\tstart_action = trap\n"
+            "\t\t\t\tlocal_ts = 10.1.0.12/32\n\t\t\t\tremote_ts = 0.0.0.0/0\n") in mobile
+    assert mobile.count("start_action = trap") == 1
     charon = rendered.path(policy, "a2", "strongswan.conf").read_text()
     assert f"socket = unix://{MOUNT}/a2/run/charon.vici\n" in charon
     for node, peer in (("a2", "ha-a"), ("ha-a", "a2")):

@@ -40,6 +40,23 @@ def sent_packets(ends):
     return [parse_data(datagram) for datagram in ends.data() if datagram[0] & 15 == Kind.DATA]
 
 
+def test_a_turn_that_is_sent_again_is_not_refused():
+    """While changes are lost, the client repeats its message; it is heeded once."""
+    ends = Ends(wish()).start()
+    ends.wire["down"] = lambda datagram, rng: [] if datagram[0] & 15 == Kind.CHANGE else passes(
+        datagram, rng)
+    ends.turn(wish(level=0.5))
+    ends.run(1200 * MS)
+    turns = [payload for way, payload in ends.wires
+             if way == "up" and payload[0] & 15 == Kind.CONTROL]
+    assert len(turns) == 3 and len(set(turns)) == 1
+    assert not ends.events("refused")
+    assert len(ends.events("switched")) == 1
+    ends.wire["down"] = passes
+    ends.run(500 * MS)
+    assert ends.client.receiver.level == 0.5
+
+
 STEPS = [wish(Scheme.DELAYED, ED, 3), wish(Scheme.DELAYED, DSA, 5), wish(level=0.5),
          wish(Scheme.TREE, RSA, 8), wish(Scheme.SECRET_KEY, HMAC), wish(Scheme.TESLA, HMAC),
          wish(Scheme.PERCENTAGE, DSA)]

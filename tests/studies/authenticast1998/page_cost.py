@@ -25,6 +25,7 @@ from made_up_streams import PAGE, MadeUpRun
 
 _KINDS = {"--renderer-client-id": "renderer", "--gpu-preferences": "drawing",
           "--type=utility": "utility"}
+_SPENT = ("Task", "Script", "RecalcStyle", "Layout")
 _COUNT = ("window.updates = 0; new MutationObserver(() => { window.updates += 1; }).observe("
           "document.body, {subtree: true, childList: true, attributes: true, characterData: true})")
 
@@ -36,6 +37,13 @@ class SteadyRun(MadeUpRun):
     def _client(wish: Mapping[str, Any], passed_s: float) -> dict[str, Any]:
         said = MadeUpRun._client(wish, passed_s)
         return {**said, "setting": {**said["setting"], "level": 0.1 if passed_s % 20 < 6 else 0.9}}
+
+
+def spent_s(browser: Any) -> dict[str, float]:
+    """Seconds of the page's main thread so far, by DevTools: all tasks, and what they were for."""
+    metrics = {metric["name"]: metric["value"] for metric in browser.execute_cdp_cmd(
+        "Performance.getMetrics", {})["metrics"]}
+    return {what: metrics[f"{what}Duration"] for what in _SPENT}
 
 
 def taken_s(root: int) -> dict[tuple[str, int], float]:
@@ -77,10 +85,14 @@ def main(seconds: float) -> None:
                 "return document.querySelectorAll('article[data-state=streaming]').length") == 7)
             time.sleep(4)
             browser.execute_script(_COUNT)
+            browser.execute_cdp_cmd("Performance.enable", {})
+            spent_before_s = spent_s(browser)
             before, begin_s = taken_s(browser.service.process.pid), time.monotonic()
             time.sleep(seconds)
             after, passed_s = taken_s(browser.service.process.pid), time.monotonic() - begin_s
             updates = browser.execute_script("return window.updates")
+            spent = {what: seconds - spent_before_s[what]
+                     for what, seconds in spent_s(browser).items()}
     shares: Counter[str] = Counter()
     for (kind, thread), at_s in after.items():
         shares[kind] += at_s - before.get((kind, thread), 0.0)
@@ -89,6 +101,8 @@ def main(seconds: float) -> None:
           f"{1000 * shares.total() / max(1, updates):.1f} ms an update; "
           + ", ".join(f"{kind} {100 * share / passed_s:.1f} %"
                       for kind, share in shares.most_common()))
+    print("the page's own thread, ms an update: " + ", ".join(
+        f"{what} {1000 * seconds / max(1, updates):.1f}" for what, seconds in spent.items()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from studies.authenticast1998.verify import verify
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = "authenticast1998"
+ON_AIR = ("--frames", "60", "--repetitions", "1", "--heuristics", "tree-16", "--policies", "P12")
 
 
 def run(qop: Qop, out: str, *arguments: str,
@@ -222,13 +223,30 @@ def test_a_control_fails_its_own_check(qop: Qop, fault: str, check: str) -> None
 
 
 @pytest.fixture(scope="module")
-def on_air(shared_qop: Qop) -> Record:
-    """A stream of two seconds through the tunnel of a policy, and through a handoff."""
-    done = shared_qop("run", STUDY, "--out", "air", "--frames", "60", "--repetitions", "1",
-                      "--heuristics", "tree-16", "--policies", "P12", "--scenarios", "R1")
-    [record] = shared_qop.records("air").values()
-    assert done.returncode == 0, record.reason
-    return record
+def at_both(shared_qop: Qop) -> dict[str, Record]:
+    """A stream of two seconds through the tunnel of a policy, at home and through a handoff."""
+    done = shared_qop("run", STUDY, "--out", "air", *ON_AIR, "--scenarios", "N2,R1")
+    records = {record.cell["scenario"]: record for record in shared_qop.records("air").values()}
+    assert done.returncode == 0, [record.reason for record in records.values()]
+    return records
+
+
+@pytest.fixture(scope="module")
+def on_air(at_both: dict[str, Record]) -> Record:
+    """The one through a handoff."""
+    return at_both["R1"]
+
+
+def test_two_runs_of_a_seed_are_the_same_on_the_air(at_both: dict[str, Record], shared_qop: Qop,
+                                                    qop: Qop) -> None:
+    """Another guest, other keys of every layer: every number, and each packet's row to the byte."""
+    assert qop("run", STUDY, "--out", "again", *ON_AIR, "--scenarios", "N2").returncode == 0
+    [again] = qop.records("again").values()
+    assert again.measured == at_both["N2"].measured
+    file = f"files/{again.name}/c1.csv"
+    rows = (qop.folder / "again" / file).read_bytes()
+    assert rows == (shared_qop.folder / "air" / file).read_bytes()
+    assert rows.count(b"\n") > 200
 
 
 def test_layers_below_are_proven_beside_the_stream(on_air: Record) -> None:

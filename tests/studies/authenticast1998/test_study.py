@@ -40,8 +40,9 @@ def test_the_cells_are_those_behind_something():
     assert all(cell.ids["clients"] == "1" for cell in made.cells
                if cell.ids["load"] not in ("idle", "weighted"))
     on_air = {cell.name for cell in made.cells if cell not in wired}
-    assert on_air == {f"{heuristic}-1-idle-{policy}-{scenario}" for heuristic in factors.ON_AIR
-                      for policy in ("P1", "P2", "P8", "P12") for scenario in ("N2", "R1")}
+    assert on_air == {f"{heuristic}-1-idle-{policy}-{scenario}" for policy, heuristics in (
+        ("P1", factors.ON_AIR), ("P2", factors.BETWEEN), ("P8", factors.BETWEEN),
+        ("P12", factors.ON_AIR)) for heuristic in heuristics for scenario in ("N2", "R1")}
     assert len({testbed.spec.policy.id for testbed in made.testbeds.values()
                 if testbed.spec.policy}) == 4
     assert made.settings.clock == "virtual"
