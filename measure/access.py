@@ -153,6 +153,10 @@ class Access:
             raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
                                "let it pass")
 
+    def expire(self, station: MeasuredStation, access_point: str) -> None:
+        """Have an access point notice that a station has gone on to another one."""
+        self._hostapd.expire(access_point, station.mac)
+
     def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
         """Whether an access point lets a station pass: its daemon says so, and then its kernel."""
         until = time.monotonic() + LINK_S

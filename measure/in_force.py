@@ -67,7 +67,7 @@ class Dissected:
         """What was seen, with the run's keys to judge it by."""
         seen = replace(
             seen, has_link_keys=self.keys is not None,
-            keeps_keys=bool(seen.raw.get("keeps_keys")),
+            roaming=seen.raw.get("roaming", ""),
             management=self._management(parts), inside=self._inside(seen, parts))
         key = self.secrets.get("mobile_ip", {}).get("key_hex")
         if not key:

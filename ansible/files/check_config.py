@@ -125,6 +125,11 @@ def check_hostapd(text: str) -> None:
         check_wpa(values)
 
 
+def takes_eap(key_management: str) -> bool:
+    """Whether its keys come of EAP."""
+    return "EAP" in key_management or key_management.startswith("FILS")
+
+
 def check_wpa(values: Mapping[str, str]) -> None:
     """The part of hostapd.conf that WPA adds."""
     need(values, ["wpa_key_mgmt"], "wpa")
@@ -132,7 +137,7 @@ def check_wpa(values: Mapping[str, str]) -> None:
         raise ConfigError(0, "wpa and WEP keys exclude each other")
     if not {"wpa_pairwise", "rsn_pairwise"} & values.keys():
         raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
-    if "EAP" in values["wpa_key_mgmt"]:
+    if takes_eap(values["wpa_key_mgmt"]):
         need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
     elif values["wpa_key_mgmt"] != "OWE" and not (
         {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
@@ -176,11 +181,11 @@ def check_network(network: Mapping[str, str]) -> None:
     need_wep_key(network)
     if "eap" in network:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
-    elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
+    elif takes_eap(network["key_mgmt"]) or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
-    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT")):
+    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT", "FILS")):
         need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
-        has_secret = "EAP" not in network["key_mgmt"] and network["key_mgmt"] != "OWE"
+        has_secret = not takes_eap(network["key_mgmt"]) and network["key_mgmt"] != "OWE"
         if has_secret and not {"psk", "sae_password"} & network.keys():
             raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
     if "wep_tx_keyidx" in network:

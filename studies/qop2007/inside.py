@@ -65,7 +65,7 @@ class Workload:
         """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
-        arrival = Arrival(self._access, scenario, session, keeps_keys=task["keeps_keys"])
+        arrival = Arrival(self._access, scenario, session, roaming=task["roaming"])
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
@@ -78,6 +78,7 @@ class Workload:
                 self._authenticate(scenario, partial(captures, part=name), session.part(name),
                                    in_clear=in_clear)
             arrival.begin()
+            arrival.visit()
             with captures(auth_points(scenario), capture.WHOLE, part="auth"):
                 arrival.arrive()
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
