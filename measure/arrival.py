@@ -53,6 +53,8 @@ class Arrival:
     def begin(self) -> None:
         """From nothing: take off what was there, and note what is left all the same."""
         self.access.reset(self.scenario)
+        if self._roaming:
+            self.station.keep_neighbours()
         self._session.raw["left"] = self.access.left(self.scenario)
         self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
 

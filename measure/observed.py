@@ -65,6 +65,8 @@ class Observed:
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
+    #: Those that the mobile node is at: at home, and where it moves to.
+    served_by: tuple[str, ...] = ()
     #: The other stations by name, and the home agents.
     companions: tuple[str, ...] = ()
     #: Whether captures were dissected with all keys that the link layer has.
@@ -173,6 +175,7 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
+        served_by=tuple(_mac(nodes[name]) for name in (scenario.home, scenario.roams_to) if name),
         companions=tuple(scenario.companions))
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, iperf
+from measure import capture, iperf, outages
 from measure.access import Access
 from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
@@ -79,8 +79,11 @@ class Workload:
                                    in_clear=in_clear)
             arrival.begin()
             arrival.visit()
-            with captures(auth_points(scenario), capture.WHOLE, part="auth"):
-                arrival.arrive()
+            detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else capture.WHOLE
+            with captures(auth_points(scenario), detail, part="auth"):
+                arrival.get_on(scenario.home)
+                if scenario.roams_to:
+                    self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
                 session.shareable()
                 unprotected.apply(self._site, scenario)
@@ -91,6 +94,15 @@ class Workload:
         finally:
             session.stamp("end")
             arrival.finish()
+
+    def _move(self, arrival: Arrival, access_point: str, session: Session,
+              interval_ms: int) -> None:
+        """To another access point, amid a stream if one is asked for."""
+        scenario = arrival.scenario
+        ends = (scenario.mobile_node, scenario.peer)
+        with (outages.streaming(self._site, session, ends, interval_ms) if interval_ms
+              else nullcontext()):
+            arrival.move(access_point, amid_traffic=bool(interval_ms))
 
     def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
                       in_clear: bool) -> None:

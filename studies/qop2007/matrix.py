@@ -52,7 +52,8 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"scenario": to_json(scenario), "authentications": asked.authentications,
-            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario), "streams": {
+            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
+            "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
