@@ -140,7 +140,9 @@ class Arrival:
         return check.raw
 
     def ipsec_state(self, moment: str) -> None:
-        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
+        """Note the SAs between the mobile node and its agent, or their sessions, at both ends."""
+        if states := self.access.tunnel_states(self.scenario):
+            self._session.raw["kernel"]["wireguard"] = states
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 

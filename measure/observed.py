@@ -78,6 +78,8 @@ class Observed:
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
+    #: Where its captures are, for what is read of them besides.
+    folder: Path = Path()
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
 

@@ -8,6 +8,7 @@ Whether a daemon accepts an option's value is the daemon's to say.
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -367,6 +368,16 @@ def check_principals(text: str) -> None:
             raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
 
 
+def check_wireguard(text: str) -> None:
+    """wireguard.json: a duty, an address, and at least one peer with its own."""
+    said = json.loads(text)
+    if said.get("duty") not in ("mobile", "gateway") or not said.get("address"):
+        raise ConfigError(0, "duty or address is missing")
+    if not said.get("peers") or not all(
+            peer.get("name") and peer.get("address") for peer in said["peers"]):
+        raise ConfigError(0, "there is no peer, or one without a name or an address")
+
+
 def check_unknown(_text: str) -> None:
     """Refuse any file that no daemon here reads."""
     raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
@@ -388,6 +399,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "kdcs.conf": check_krb5,
     "kdc.conf": check_krb5,
     "principals": check_principals,
+    "wireguard.json": check_wireguard,
 }
 
 

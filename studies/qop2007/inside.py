@@ -161,7 +161,8 @@ class Workload:
     def _receiver(self, scenario: Scenario) -> Point:
         """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""
         peer = self._site.network.nodes[scenario.peer]
-        return Point("peer", scenario.peer, peer.interface_of(peer.address),
+        tunnel = self._access.tunnel_device(scenario.peer)
+        return Point("peer", scenario.peer, tunnel or peer.interface_of(peer.address),
                      f"udp dst port {iperf.PORT} or esp")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -62,6 +62,20 @@ TODAYS: Mapping[str, Fault] = {
     "full-transition": Fault(
         "a station that moves negotiates all anew", policy=changed("link", roaming=None),
         on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
+    "beside-wireguard": Fault(
+        "the stream's datagrams go around WireGuard's tunnel", on=on("M10"),
+        fails=["WireGuard: tunnelled", "WireGuard: carried"]),
+    "no-wireguard": Fault(
+        "no tunnel, and all goes on in clear", policy=without("wireguard"), on=on("M10"),
+        fails=["WireGuard: handshake", "WireGuard: tunnelled", "WireGuard: sessions",
+               "WireGuard: carried", "WireGuard: sessions in the kernels"]),
+    "keys-anew": Fault(
+        "a station that moves has no cached key", policy=changed("link", roaming=None),
+        on=on("M8-okc", "E1"), fails=["goes on with cached keys"]),
+    "no-fils": Fault(
+        "a station that moves negotiates all anew in place of FILS",
+        policy=changed("link", roaming=None), on=on("M9", "E1"),
+        fails=[_NEGOTIATED, _OFFERED, "FILS with cached keys"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",

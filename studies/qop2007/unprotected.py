@@ -43,6 +43,12 @@ def _bypass(testbed: Testbed, scenario: Scenario) -> None:
                                "priority", _FIRST])
 
 
+def _beside_wireguard(testbed: Testbed, scenario: Scenario) -> None:
+    """The stream's datagrams go around the mobile node's WireGuard tunnel."""
+    testbed.run(scenario.mobile_node, ["ip", "rule", "add", "priority", _FIRST, "ipproto", "udp",
+                                       "dport", str(iperf.PORT), "lookup", "main"])
+
+
 def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
     """No policy sends the companions' packets through their tunnels any more."""
     nodes = scenario.network.nodes
@@ -123,6 +129,6 @@ def _mac(node: Node) -> str:
 
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
-    "bypass": _bypass, "companion-outside": _companions_outside,
+    "bypass": _bypass, "beside-wireguard": _beside_wireguard, "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast}
