@@ -13,8 +13,8 @@ from measure.port import PortCheck
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
-from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
+from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site

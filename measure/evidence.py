@@ -150,10 +150,11 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"{passed} behind the access point")
     times = _success_times(seen)
     # Amid traffic, some of it still passes the access point that is left.
-    early = [p for stay, success, cell in zip(seen.full(seen.by_stay("auth-air")), times,
-                                              seen.served_by, strict=False)
+    early = [p for place, (stay, success) in enumerate(
+                 zip(seen.full(seen.by_stay("auth-air")), times, strict=True))
              for p in stay if p.time_s < success and p.is_data and not p.is_eapol
-             and {p.transmitter, p.receiver} == {seen.mac, cell}]
+             and seen.mac in (p.transmitter, p.receiver)
+             and not seen.left_behind(place) & {p.transmitter, p.receiver}]
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
     authorized = [flags.get("authorized", "no") for flags in seen.stations]

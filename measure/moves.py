@@ -1,6 +1,6 @@
-"""Moves say how a mobile node gets to another access point of its subnet, besides as its policy says.
+"""Moves say how a mobile node gets to another access point of its subnet.
 
-Words of `link.roaming` are the others: keys that it has, or that are made of them.
+Beside these there are the words of `link.roaming`: with keys that it has, or made of them.
 """
 
 from __future__ import annotations

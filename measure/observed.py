@@ -94,12 +94,16 @@ class Observed:
         """Whether it moves on with keys that it has, or that are made of them."""
         return self.roaming not in ("", ANEW)
 
+    def left_behind(self, stay: int) -> set[str]:
+        """MAC addresses of the access points that the mobile node is at in other stays."""
+        return set(self.served_by) - set(self.served_by[stay:stay + 1])
+
     def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
         """Of things by stay those of stays in which all was negotiated from the beginning."""
         return stays[:1] if self.keeps_keys else stays
 
     def registered(self, stays: Sequence[Stay]) -> Sequence[Stay]:
-        """The same of stays that begin with a registration: who stays in a subnet needs no other."""
+        """The same of stays that begin with a registration: one for each subnet."""
         return stays[:1] if self.roaming else stays
 
     def packets(self, name: str) -> Sequence[Packet]:

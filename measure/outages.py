@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from measure.services.launcher import environment
@@ -85,6 +86,6 @@ def outage(arrivals: Sequence[tuple[int, float]], left_s: float,
     if not before or times[-1] < back_s:
         return None
     since = times[len(before) - 1:]
-    gap_s = max(later - earlier for earlier, later in zip(since, since[1:], strict=False))
+    gap_s = max(later - earlier for earlier, later in pairwise(since))
     numbers = {number for number, _ in arrivals}
     return Outage(gap_s, max(numbers) + 1 - len(numbers))

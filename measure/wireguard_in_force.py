@@ -1,4 +1,4 @@
-"""WireGuard between a mobile node and its agent is proven: by packets, and by both ends' kernels."""
+"""WireGuard between a mobile node and its agent is proven by packets and both ends' kernels."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class LinkLayer(BaseModel):
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
         default=None, description="How a station moves on between access points of one subnet: by "
-        "fast transition whose keys are pushed (ft) or fetched (ft-pull), opportunistic key caching "
-        "(okc), keys of an earlier visit (pmksa), or FILS with cached keys (fils). Left out: it "
+        "fast transition whose keys are pushed (ft) or fetched (ft-pull), opportunistic key "
+        "caching (okc), keys of an earlier visit (pmksa), or FILS with cached keys (fils). Left out: it "
         "negotiates all anew.")
     beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether beacons bear a check of their own.")
@@ -162,8 +162,8 @@ class LinkLayer(BaseModel):
             return
         sources = _MOVES_WITH[self.roaming]
         if self.keys not in sources or self.is_wep or self.cipher == "TKIP":
-            raise fault(f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP or "
-                        "GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
+            raise fault(f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP "
+                        "or GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
         if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
             raise fault(f"roaming: {self.roaming} is a key management of its own",
                         "leave out akm, or roaming", ("roaming",), ("akm",))

@@ -86,7 +86,8 @@ def load_scenario(name: str) -> Scenario:
         source = path.parent / network if network.endswith(".yml") \
             else ROOT / "networks" / f"{network}.yml"
         network = read(source)
-    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire", "links") if key in document}
+    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire", "links")
+               if key in document}
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
     plan: _Adjustments = validate(_Adjustments, changes, path)

@@ -97,7 +97,7 @@ class MobileWireGuard:
         return WireGuardEnd(self._keys[node], address, peers, mark=MARK)
 
     def _rules(self, node: str) -> list[list[str]]:
-        """The tunnel's own packets go on; of the others, the node's or those to it are tunnelled."""
+        """The tunnel's own packets go on; the others from the mobile node, or to it, go in."""
         said = self._said[node]
         targets: list[list[str]] = [[]] if said["duty"] == "mobile" else [
             ["to", peer["address"]] for peer in said["peers"]]

@@ -87,6 +87,7 @@ class Workload:
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
                 session.shareable()
                 unprotected.apply(self._site, scenario)
+                raw["attack"] = self._site.fault
                 self._stream(arrival, streams, session)
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()

@@ -13,7 +13,7 @@ from measure.observed import Check, Observed
 from measure.phases import Phase
 from measure.record import CheckRecord
 from policies import Policy
-from studies.qop2007 import evidence
+from studies.qop2007 import attempts, evidence
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
@@ -36,7 +36,8 @@ from studies.study import Judged, Repetition
 from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
-                 "processor_s", "port_check", "pulses", "ike_sas", "clock_step_s", "failure", "left")
+                 "processor_s", "port_check", "pulses", "ike_sas", "clock_step_s", "failure",
+                 "left")
 #: Directions of the stream over a move.
 _WAYS = 2
 
@@ -51,7 +52,7 @@ def judge(repetition: Repetition) -> Judged:
     dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
     seen = dissected.last()
     earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
-    checks = [*in_force.verify(policy, seen),
+    checks = [*in_force.verify(policy, seen), *attempts.verify(seen),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
@@ -93,7 +94,8 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_sum=list(summed), authentications=authentications, handoff=handoff,
         handoff_s=handoff_s(authentications[-1].phases, handoff, raw["stamps"]),
-        outages=_outages(raw), tcp=_tcp(raw), udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
+        outages=_outages(raw), tcp=_tcp(raw),
+        udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
 
 
 def _outages(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Policy, TlsSettings
+from studies.qop2007 import attempts
 from studies.qop2007.changes import changed, on, without
 from studies.study import Fault
 
@@ -76,6 +77,9 @@ TODAYS: Mapping[str, Fault] = {
         "a station that moves negotiates all anew in place of FILS",
         policy=changed("link", roaming=None), on=on("M9", "E1"),
         fails=[_NEGOTIATED, _OFFERED, "FILS with cached keys"]),
+    attempts.FORGED: Fault(
+        "an attack: one frame in the access point's name that ends the association",
+        on=on("M2"), fails=["association outlives a forged deauthentication"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",

@@ -39,14 +39,15 @@ def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
         "moves", "Moves, by what a stream lost", _COLUMNS, tuple(rows),
         "A datagram each few milliseconds, both ways, from before the order to move until after "
         "the first answered packet: the longest time between two arrivals, and what never arrived.",
-        ("Frames are those of 802.11's authentication and association, EAP and handshakes at the "
-         "new access point. The outage is the gap of the worse direction; its smallest value is "
-         "the stream's own interval.",
-         "Layer 3 is what makes packets find the node: nothing new within a subnet, a registration "
-         "with an agent between subnets, where keys do not follow: all is negotiated in full."),
-        tuple(sections))
+        _NOTES, tuple(sections))
 
 
+_NOTES = (
+    ("Frames are those of 802.11's authentication and association, EAP and handshakes at the new "
+     "access point. The outage is the gap of the worse direction; its smallest value is the "
+     "stream's own interval."),
+    ("Layer 3 is what makes packets find the node: nothing new within a subnet, a registration "
+     "with an agent between subnets, where keys do not follow: all is negotiated in full."))
 _COLUMNS = (
     POLICY, NAME, Column("move_link", "Link"), Column("move_network", "Layer 3"),
     Column("move_frames", "Frames", digits=0),

@@ -15,7 +15,8 @@ COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
 _PHASES = {
     "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
     "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "agent_discovery":
-    ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"), "ike": ("", "IKE"),
+    ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"),
+    "ike": ("", "IKE"),
     "first_packet": ("first", "packet")}
 #: The same in words, where there is room for them.
 _PHASES_IN_WORDS = {
