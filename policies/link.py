@@ -64,10 +64,10 @@ class LinkLayer(BaseModel):
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
-        default=None, description="How a station moves on between access points of one subnet: by "
-        "fast transition whose keys are pushed (ft) or fetched (ft-pull), opportunistic key "
-        "caching (okc), keys of an earlier visit (pmksa), or FILS with cached keys (fils). Left out: it "
-        "negotiates all anew.")
+        default=None, description="How a station moves on between access points of one subnet: "
+        "by fast transition whose keys are pushed (ft) or fetched (ft-pull), opportunistic key "
+        "caching (okc), keys of an earlier visit (pmksa), or FILS with cached keys (fils). Left "
+        "out: it negotiates all anew.")
     beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether beacons bear a check of their own.")
     ocv: Annotated[Literal[0, 1], Whole] | None = Field(
