@@ -52,7 +52,8 @@ def judge(repetition: Repetition) -> Judged:
     dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
     seen = dissected.last()
     earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
-    checks = [*in_force.verify(policy, seen), *attempts.verify(seen),
+    checks = [*in_force.verify(policy, seen), *attempts.verify(
+        seen, scenario, repetition.secrets["network"]["passphrase"]),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]

@@ -80,6 +80,9 @@ TODAYS: Mapping[str, Fault] = {
     attempts.FORGED: Fault(
         "an attack: one frame in the access point's name that ends the association",
         on=on("M2"), fails=["association outlives a forged deauthentication"]),
+    attempts.GUESSING: Fault(
+        "an attack: words are tried on the recorded handshake, the right one among them",
+        on=on("M2"), fails=["passphrase is not guessed from the recording"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
