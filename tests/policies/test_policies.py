@@ -304,11 +304,11 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "one tunnel is enough": (
         {"ipsec": ipsec(), "wireguard": {}},
-        "ipsec and wireguard are tunnels between the same ends; leave out one of them",
+        "x.yml:8: ipsec and wireguard are tunnels between the same ends; leave out one of them",
     ),
     "no strongSwan here has ML-KEM": (
         {"ipsec": ipsec(ike_proposal="aes256gcm16-prfsha384-curve25519-ke1_mlkem768")},
-        "'ke1_mlkem768' in 'aes256gcm16-prfsha384-curve25519-ke1_mlkem768' needs strongSwan 6.1",
+        "x.yml:6: layers.ipsec.ike_proposal: 'ke1_mlkem768' in 'aes256gcm16-prfsha384-curve25519-",
     ),
     "SAE needs PMF": (
         {"link": link(keys="sae", pmf=0)},

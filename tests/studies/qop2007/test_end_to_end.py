@@ -113,9 +113,9 @@ def own(shared_qop: Qop) -> dict[str, Record]:
         "id: WPA2-EAP\nname: 802.1X EAP-TLS, CCMP\nlayers:\n  link: {cipher: CCMP, keys: eap}\n"
         "  dot1x: {eap: TLS}\n")
     done, records = shared_qop.run(
-        "own", *VIRTUAL, "--policies", "P1,M1,M3,M4,M8,M8-okc,M9", "--policy", "eap.yml", "--policy",
-        str(PROJECT / "examples" / "wpa2-psk.yml"), "--scenarios", "E1", "--repetitions", "1",
-        "--move-stream", "5")
+        "own", *VIRTUAL, "--policies", "P1,M1,M3,M4,M8,M8-okc,M9", "--policy", "eap.yml",
+        "--policy", str(PROJECT / "examples" / "wpa2-psk.yml"), "--scenarios", "E1",
+        "--repetitions", "1", "--move-stream", "5")
     assert done.returncode == 0, done.stderr
     return {found.cell["policy"]: found for found in records.values()}
 
