@@ -53,7 +53,7 @@ def judge(repetition: Repetition) -> Judged:
     seen = dissected.last()
     earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
     checks = [*in_force.verify(policy, seen), *attempts.verify(
-        seen, scenario, repetition.secrets["network"]["passphrase"]),
+        seen, scenario, repetition.secrets["network"].get("passphrase", "")),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
