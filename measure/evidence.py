@@ -149,12 +149,9 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"{gate.get('authorized', 'unknown')}; {sent} frames sent past its own kernel, "
                 f"{passed} behind the access point")
     times = _success_times(seen)
-    # Amid traffic, some of it still passes the access point that is left.
-    early = [p for place, (stay, success) in enumerate(
-                 zip(seen.full(seen.by_stay("auth-air")), times, strict=True))
-             for p in stay if p.time_s < success and p.is_data and not p.is_eapol
-             and seen.mac in (p.transmitter, p.receiver)
-             and not seen.left_behind(place) & {p.transmitter, p.receiver}]
+    early = [p for stay, success in zip(seen.full(seen.by_stay("auth-air")), times, strict=True)
+             for p in stay if _first_word(stay, seen) <= p.time_s < success and p.is_data
+             and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)]
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
     authorized = [flags.get("authorized", "no") for flags in seen.stations]
@@ -164,6 +161,17 @@ def _port(seen: Observed) -> Iterator[Check]:
     yield Check("port is open after", set(authorized) == {"yes"} and min(behind) > 0,
                 f"access point's kernel: authorized {', '.join(authorized)}; {listed(behind)} "
                 "packets of the mobile node's behind it")
+
+
+def _first_word(stay: Sequence[Packet], seen: Observed) -> float:
+    """When the mobile node first spoke to the access point of a stay that it moved to.
+
+    Amid traffic, what goes before that still passes the one that it leaves.
+    """
+    if not seen.raw.get("roaming"):
+        return float("-inf")
+    return next((p.time_s for p in stay if p.transmitter == seen.mac
+                 and p.subtype == dissect.AUTHENTICATION_SUBTYPE), float("-inf"))
 
 
 def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:

@@ -65,8 +65,6 @@ class Observed:
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
-    #: Those that the mobile node is at: at home, and where it moves to.
-    served_by: tuple[str, ...] = ()
     #: The other stations by name, and the home agents.
     companions: tuple[str, ...] = ()
     #: Whether captures were dissected with all keys that the link layer has.
@@ -93,10 +91,6 @@ class Observed:
     def keeps_keys(self) -> bool:
         """Whether it moves on with keys that it has, or that are made of them."""
         return self.roaming not in ("", ANEW)
-
-    def left_behind(self, stay: int) -> set[str]:
-        """MAC addresses of the access points that the mobile node is at in other stays."""
-        return set(self.served_by) - set(self.served_by[stay:stay + 1])
 
     def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
         """Of things by stay those of stays in which all was negotiated from the beginning."""
@@ -181,7 +175,6 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
-        served_by=tuple(_mac(nodes[name]) for name in (scenario.home, scenario.roams_to) if name),
         companions=tuple(scenario.companions))
 
 
