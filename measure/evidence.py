@@ -150,7 +150,7 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"{passed} behind the access point")
     times = _success_times(seen)
     early = [p for stay, success in zip(seen.full(seen.by_stay("auth-air")), times, strict=True)
-             for p in stay if _first_word(stay, seen) <= p.time_s < success and p.is_data
+             for p in _with_its_access_point(stay, seen) if p.time_s < success and p.is_data
              and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)]
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
@@ -163,15 +163,18 @@ def _port(seen: Observed) -> Iterator[Check]:
                 "packets of the mobile node's behind it")
 
 
-def _first_word(stay: Sequence[Packet], seen: Observed) -> float:
-    """When the mobile node first spoke to the access point of a stay that it moved to.
+def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[Packet]:
+    """The frames of a stay from the mobile node's first word to its access point on.
 
-    Amid traffic, what goes before that still passes the one that it leaves.
+    Amid traffic, what goes before that still passes the access point that it leaves, which sends to
+    it for a while afterwards, too. All of them where it leaves before it comes.
     """
-    if not seen.raw.get("roaming"):
-        return float("-inf")
-    return next((p.time_s for p in stay if p.transmitter == seen.mac
-                 and p.subtype == dissect.AUTHENTICATION_SUBTYPE), float("-inf"))
+    first = next((p for p in stay if p.transmitter == seen.mac
+                  and p.subtype == dissect.AUTHENTICATION_SUBTYPE), None)
+    if first is None or not seen.raw.get("roaming"):
+        return stay
+    others = seen.cells - {first.receiver}
+    return [p for p in stay if p.time_s >= first.time_s and p.transmitter not in others]
 
 
 def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:
