@@ -14,6 +14,7 @@ from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
+from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site
@@ -32,6 +33,7 @@ class Access:
         self._freeradius = FreeRadius(site, tells_keys=True)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
+        self._wireguard = MobileWireGuard(site)
         self._supplicants = WpaSupplicant(site)
         self._registrations = Registrations(site, settings)
         self._agents = Agents(site, settings)
@@ -45,12 +47,22 @@ class Access:
         """All that must run; slow starters first."""
         return [self._freeradius, self._charon, self._agents, self._registrations,
                 self._supplicants, self._hostapd,
+                self._wireguard,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
     def has_ipsec(self) -> bool:
         """Whether the policy has tunnels between mobile nodes and home agents."""
         return bool(self.site.having(Charon.file, HOME_AGENT))
+
+    def tunnel_device(self, node: str) -> str:
+        """The device that a node's packets leave WireGuard by; "" without one."""
+        return self._wireguard.device(node)
+
+    def tunnel_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
+        """What the kernels of mobile node and agent have of WireGuard; nothing without it."""
+        return {node: states for node in (scenario.mobile_node, scenario.agent)
+                if (states := self._wireguard.state(node))}
 
     def station(self, name: str) -> MeasuredStation:
         """A station as its services have it; they must be ready."""
@@ -93,6 +105,7 @@ class Access:
             # With the link down, the agent did not hear that they are given up.
             with ike.session(self._charon.socket(scenario.agent)) as session:
                 ike.terminate(session, station.address)
+        self._wireguard.renew()
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
         self.site.testbed.run(station.name, ["ip", "neigh", "flush", "dev", station.radio])
@@ -152,6 +165,10 @@ class Access:
         if has_handshake(station.supplicant.status()) and not self._admitted(station, access_point):
             raise MeasureError("link", f"{station.name}: connected, but {access_point} does not "
                                "let it pass")
+
+    def expire(self, station: MeasuredStation, access_point: str) -> None:
+        """Have an access point notice that a station has gone on to another one."""
+        self._hostapd.expire(access_point, station.mac)
 
     def _admitted(self, station: MeasuredStation, access_point: str) -> bool:
         """Whether an access point lets a station pass: its daemon says so, and then its kernel."""

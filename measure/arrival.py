@@ -13,6 +13,7 @@ from typing import Any
 from measure import kernel, port
 from measure.access import Access
 from measure.errors import MeasureError
+from measure.moves import BACK
 from measure.port import PortCheck
 from measure.station import LINK_S
 from measure.workload import Session
@@ -30,17 +31,19 @@ class Arrival:
     """
 
     def __init__(self, access: Access, scenario: Scenario, session: Session, *,
-                 keeps_keys: bool = False) -> None:
+                 roaming: str = "") -> None:
         self.access = access
-        #: Whether it moves on with the keys that it has, and without leaving first.
-        self._keeps_keys = keeps_keys
+        #: How it moves on within its subnet, without leaving first: ANEW, or as a policy's link
+        #: layer has it; "" where it leaves and comes from nothing.
+        self._roaming = roaming
+        self._has_visited = False
         self.scenario = scenario
         self.station = access.station(scenario.mobile_node)
         self._session = session
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
         self._keys_before: dict[str, int] = {}
-        session.raw.update(events=[], kernel={}, keeps_keys=keeps_keys)
+        session.raw.update(events=[], kernel={}, roaming=roaming)
 
     @property
     def peer(self) -> str:
@@ -50,8 +53,16 @@ class Arrival:
     def begin(self) -> None:
         """From nothing: take off what was there, and note what is left all the same."""
         self.access.reset(self.scenario)
+        if self._roaming:
+            self.station.keep_neighbours()
         self._session.raw["left"] = self.access.left(self.scenario)
         self._keys_before = {node: len(keys) for node, keys in self.access.tls_keys().items()}
+
+    def visit(self) -> None:
+        """Where keys of an earlier visit are to be used, be there once. Raises MeasureError."""
+        if self._roaming == BACK and self.scenario.roams_to:
+            self._join(self.scenario.roams_to, has_moved=False)
+            self._has_visited = True
 
     def get_on(self, access_point: str, prefix: str = "") -> None:
         """Everything from the first probe to the first answered packet, at one access point."""
@@ -62,7 +73,7 @@ class Arrival:
         finally:
             self._session.stamp(f"{prefix}link")
             raw["kernel"][f"{prefix}station"] = self._flags(access_point)
-        if not (prefix and self._keeps_keys):
+        if not (prefix and self._roaming):
             station.register()
             raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
@@ -87,17 +98,19 @@ class Arrival:
     def move(self, access_point: str) -> None:
         """From home to where the scenario leads: on with the keys there are, or from nothing."""
         self._session.stamp("handoff")
-        if not self._keeps_keys:
+        if not self._roaming:
             self.station.leave(keeps_tunnel=self._stays_in_subnet)
         self.get_on(access_point, "foreign_")
 
     def _join(self, access_point: str, *, has_moved: bool) -> None:
         """Associate with an access point: with it alone, or as one of those to move among."""
-        if not self._keeps_keys:
+        if not self._roaming:
             self.access.join(self.station, access_point)
             return
-        if has_moved:
+        if has_moved or self._has_visited:
             self.station.move(self._nodes[access_point])
+            if not has_moved and self.scenario.roams_to:
+                self.access.expire(self.station, self.scenario.roams_to)
         else:
             others = [self._nodes[name] for name in self._nodes_of(ACCESS_POINT)
                       if name != access_point]
@@ -127,7 +140,9 @@ class Arrival:
         return check.raw
 
     def ipsec_state(self, moment: str) -> None:
-        """Note the IPsec SAs between the mobile node and its agent, at both ends."""
+        """Note the SAs between the mobile node and its agent, or their sessions, at both ends."""
+        if states := self.access.tunnel_states(self.scenario):
+            self._session.raw["kernel"]["wireguard"] = states
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 

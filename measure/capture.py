@@ -53,6 +53,8 @@ class Detail:
 #: More than any frame has. Without blocks the kernel keeps room for as many bytes for each; getting
 #: on a network is some hundred frames.
 WHOLE = Detail(snap_bytes=4096, buffer_kib=1024)
+#: The same amid a stream: as much as a frame has on these networks, of more frames.
+WHOLE_AMID_STREAM = Detail(snap_bytes=2048, buffer_kib=4096)
 #: Enough for radio, 802.11, WEP, IP, ESP and UDP headers; payloads are not needed. A second of busy
 #: air is two thousand headers; without a medium only the processor limits a stream.
 HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)

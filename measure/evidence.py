@@ -150,8 +150,8 @@ def _port(seen: Observed) -> Iterator[Check]:
                 f"{passed} behind the access point")
     times = _success_times(seen)
     early = [p for stay, success in zip(seen.full(seen.by_stay("auth-air")), times, strict=True)
-             for p in stay if p.time_s < success and p.is_data and not p.is_eapol
-             and seen.mac in (p.transmitter, p.receiver)]
+             for p in _with_its_access_point(stay, seen) if p.time_s < success and p.is_data
+             and not p.is_eapol and seen.mac in (p.transmitter, p.receiver)]
     yield Check("only EAPOL before EAP-Success", max(times) < float("inf") and not early,
                 f"{len(early)} other data frames from or to the mobile node")
     authorized = [flags.get("authorized", "no") for flags in seen.stations]
@@ -161,6 +161,20 @@ def _port(seen: Observed) -> Iterator[Check]:
     yield Check("port is open after", set(authorized) == {"yes"} and min(behind) > 0,
                 f"access point's kernel: authorized {', '.join(authorized)}; {listed(behind)} "
                 "packets of the mobile node's behind it")
+
+
+def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[Packet]:
+    """The frames of a stay from the mobile node's first word to its access point on.
+
+    Amid traffic, what goes before that still passes the access point that it leaves, which sends to
+    it for a while afterwards, too. All of them where it leaves before it comes.
+    """
+    first = next((p for p in stay if p.transmitter == seen.mac
+                  and p.subtype == dissect.AUTHENTICATION_SUBTYPE), None)
+    if first is None or not seen.raw.get("roaming"):
+        return stay
+    others = seen.cells - {first.receiver}
+    return [p for p in stay if p.time_s >= first.time_s and p.transmitter not in others]
 
 
 def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:

@@ -20,6 +20,7 @@ from measure import (
     mobility,
     observed,
     pcap,
+    wireguard_in_force,
 )
 from measure.dissect import Packet
 from measure.inside import Inside
@@ -33,7 +34,8 @@ from topologies.model import ACCESS_POINT, Scenario
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
-    return [*evidence.layers(policy, seen), *counting.verify(seen),
+    tunnel = wireguard_in_force.verify(seen.folder, seen) if policy.uses_wireguard else ()
+    return [*evidence.layers(policy, seen), *tunnel, *counting.verify(seen),
             *mobility.verify(policy.layers.ipsec is not None, seen)]
 
 
@@ -67,7 +69,7 @@ class Dissected:
         """What was seen, with the run's keys to judge it by."""
         seen = replace(
             seen, has_link_keys=self.keys is not None,
-            keeps_keys=bool(seen.raw.get("keeps_keys")),
+            roaming=seen.raw.get("roaming", ""), folder=self.out,
             management=self._management(parts), inside=self._inside(seen, parts))
         key = self.secrets.get("mobile_ip", {}).get("key_hex")
         if not key:

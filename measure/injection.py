@@ -19,6 +19,8 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 ARP = bytes.fromhex("aaaa030000000806")
 _MONITOR = "clear0"
 _TO_ACCESS_POINT, _FROM_ACCESS_POINT = 0x01, 0x02
+#: Reason 7: a frame of a station that is not associated.
+_NOT_ASSOCIATED = bytes((7, 0))
 _REQUEST = bytes.fromhex("0001080006040001")
 # With a radiotap header that says nothing.
 _SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
@@ -50,6 +52,12 @@ def from_access_point(cell: str, to: str, payload: bytes) -> bytes:
     """A data frame that an access point sends of its own."""
     return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + _octets(to) + _octets(cell) * 2
             + bytes(2) + payload)
+
+
+def deauthentication(cell: str, to: str) -> bytes:
+    """A frame in an access point's name that tells a station to authenticate anew."""
+    return (bytes((0xC0, 0x00)) + bytes(2) + _octets(to) + _octets(cell) * 2 + bytes(2)
+            + _NOT_ASSOCIATED)
 
 
 def asking(station: str, address: str, target: str) -> bytes:

@@ -12,6 +12,8 @@ from policies import LinkLayer
 #: Suites of key management (IEEE 802.11-2020, table 9-151) by where keys come from and the hash.
 #: The same where stations move on by fast transition.
 _FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
+#: FILS with SHA-256.
+_FILS_SUITE = 14
 _SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
            ("psk", "sha1"): 2, ("psk", "sha256"): 6, ("sae", "sha1"): 8, ("owe", "sha1"): 18}
 _CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
@@ -35,18 +37,52 @@ def verify(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield _owe(layer, seen)
     keys = [sum(p.eapol_type == dissect.EAPOL_KEY for p in stay)
             for stay in seen.by_stay("auth-mn")]
-    yield Check("four-way handshake", min(seen.full(keys)) >= _HANDSHAKE_FRAMES,
+    has_one = seen.full(keys) if layer.moves_fast or layer.roaming == "fils" else keys
+    yield Check("four-way handshake", min(has_one) >= _HANDSHAKE_FRAMES,
                 f"{listed(keys)} EAPOL-Key frames")
-    if seen.keeps_keys:
+    if seen.keeps_keys and layer.moves_fast:
         yield _transition(seen, keys)
+    elif seen.keeps_keys and layer.roaming == "fils":
+        yield _fils(seen, keys)
+    elif seen.keeps_keys:
+        yield _cached(seen)
+
+
+def _after_the_move(seen: Observed, algorithms: Sequence[int]) -> tuple[
+        list[Management], list[Management]]:
+    """Authentication frames of these algorithms after the move, and association responses."""
+    after = [frame for frame in seen.management_by_stay()[-1]
+             if seen.mac in (frame.transmitter, frame.receiver)]
+    return ([frame for frame in after if frame.algorithm in algorithms],
+            [frame for frame in after if frame.is_response])
+
+
+def _fils(seen: Observed, keys: Sequence[int]) -> Check:
+    """After the move: authentication by FILS both ways, and not a frame of EAPOL."""
+    exchange, associations = _after_the_move(seen, management.FILS)
+    accepted = all(not frame.status for frame in (*exchange, *associations))
+    eap = sum(p.is_eapol for p in seen.by_stay("auth-mn")[-1])
+    return Check("FILS with cached keys", len({frame.transmitter for frame in exchange}) == 2
+                 and bool(associations) and accepted and not eap and not keys[-1],
+                 f"{len(exchange)} authentication frames of FILS and {len(associations)} "
+                 f"association responses after the move; {eap} EAPOL frames")
+
+
+def _cached(seen: Observed) -> Check:
+    """After the move: a key is named that both have, and neither EAP nor SAE makes another one."""
+    exchange, associations = _after_the_move(seen, (management.SAE,))
+    requests = [frame for frame in _asked(seen) if frame.time_s >= seen.moved_s]
+    named = [frame for frame in requests if frame.key_names]
+    eap = sum(p.eap_code is not None for p in seen.by_stay("auth-mn")[-1])
+    return Check("goes on with cached keys", bool(requests) and len(named) == len(requests)
+                 and bool(associations) and not eap and not exchange,
+                 f"{len(named)} of {len(requests)} association requests after the move name a "
+                 f"cached key; {eap} EAP frames, {len(exchange)} of SAE")
 
 
 def _transition(seen: Observed, keys: Sequence[int]) -> Check:
     """After the move: authentication by fast transition both ways, and not a frame of EAPOL."""
-    after = seen.management_by_stay()[-1]
-    exchange = [frame for frame in after if frame.algorithm == management.FAST_TRANSITION
-                and seen.mac in (frame.transmitter, frame.receiver)]
-    associations = [frame for frame in after if frame.is_response and frame.receiver == seen.mac]
+    exchange, associations = _after_the_move(seen, (management.FAST_TRANSITION,))
     agreed = [frame for frame in (*exchange, *associations) if frame.mobility_domain is not None]
     accepted = all(not frame.status for frame in (*exchange, *associations))
     eap = sum(p.is_eapol for p in seen.by_stay("auth-mn")[-1])
@@ -71,10 +107,15 @@ def _requests(seen: Observed) -> list[dissect.Packet]:
             and p.subtype in (management.ASSOCIATION_REQUEST, management.REASSOCIATION_REQUEST)]
 
 
+def _expected_suite(layer: LinkLayer) -> int:
+    if layer.moves_fast:
+        return _FAST_SUITES[layer.keys]
+    return _FILS_SUITE if layer.roaming == "fils" else _SUITES[layer.keys, layer.akm or "sha1"]
+
+
 def _suite(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     """The one suite that the policy asks for, in what is asked and in all that is offered."""
-    expected = _FAST_SUITES[layer.keys] if layer.roaming else _SUITES[
-        layer.keys, layer.akm or "sha1"]
+    expected = _expected_suite(layer)
     asked = {p.rsn_akm for p in _requests(seen)}
     yield Check("key management negotiated", asked == {expected},
                 f"RSN key management suite {sorted(filter(None, asked))} in the association "

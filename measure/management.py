@@ -15,7 +15,7 @@ _NAMES = (
     "wlan.fixed.auth.alg", "wlan.fixed.auth_seq", "wlan.fixed.status_code",
     "wlan.fixed.finite_cyclic_group", "wlan.ext_tag.owe_dh_parameter.group",
     "wlan.ext_tag.owe_dh_parameter.public_key",
-    "wlan.mobility_domain.mdid")
+    "wlan.mobility_domain.mdid", "wlan.rsn.pmkid.count")
 _PROTECTION_REQUIRED, _PROTECTION_CAPABLE, _CHANNEL_VALIDATION = 1 << 6, 1 << 7, 1 << 14
 
 BEACON, PROBE_RESPONSE = 0x08, 0x05
@@ -24,6 +24,8 @@ REASSOCIATION_REQUEST, REASSOCIATION_RESPONSE = 0x02, 0x03
 DISASSOCIATION, DEAUTHENTICATION = 0x0A, 0x0C
 #: Authentication algorithms (IEEE 802.11-2020, 9.4.1.1).
 FAST_TRANSITION, SAE = 2, 3
+#: FILS with keys that both sides have, without and with an exchange of Diffie and Hellman's.
+FILS = (4, 5)
 #: The information element with a beacon's check.
 _MANAGEMENT_MIC = 76
 
@@ -50,6 +52,8 @@ class Management:
     owe_group: int | None = None
     owe_key: str = ""
     mobility_domain: int | None = None
+    #: Names of cached keys that it offers to go on with.
+    key_names: int = 0
 
     @property
     def requires_protection(self) -> bool:
@@ -115,7 +119,8 @@ def _frame(c: Mapping[str, str]) -> Management:
         sae_group=_number(c["wlan.fixed.finite_cyclic_group"]),
         owe_group=_number(c["wlan.ext_tag.owe_dh_parameter.group"]),
         owe_key=_first(c["wlan.ext_tag.owe_dh_parameter.public_key"]),
-        mobility_domain=_number(c["wlan.mobility_domain.mdid"]))
+        mobility_domain=_number(c["wlan.mobility_domain.mdid"]),
+        key_names=_number(c["wlan.rsn.pmkid.count"]) or 0)
 
 
 def _first(column: str) -> str:

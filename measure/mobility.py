@@ -20,9 +20,8 @@ _MOBILE_HOME, _BEFORE_DIGEST = 32, 6
 def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 - one of two kinds
     """Checks that hold for every policy, at home and away."""
     away = "registered with the foreign agent" if seen.care_of else "registered after the move"
-    # Who moves on within the subnet stays registered.
     for name, stay, care_of in zip(("registered at home", away),
-                                   seen.full(seen.by_stay("auth-mn")), ("", seen.care_of),
+                                   seen.registered(seen.by_stay("auth-mn")), ("", seen.care_of),
                                    strict=False):
         yield _registered(name, stay, care_of)
     if seen.registration_key:
@@ -60,7 +59,7 @@ def _authentic(seen: Observed) -> Check:
         if kind == _REPLY:
             last[time_s >= seen.moved_s] = is_right
     requests = sum(message[0] == _REQUEST for _, message in seen.registrations)
-    stays = 2 if seen.moves and not seen.keeps_keys else 1
+    stays = 2 if seen.moves and not seen.roaming else 1
     return Check("registration is authentic", 0 < requests == right[_REQUEST]
                  and list(last.values()) == [True] * stays,
                  f"{right[_REQUEST]} of {requests} requests and {right[_REPLY]} replies bear the "

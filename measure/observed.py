@@ -19,6 +19,7 @@ from measure.dissect import Packet
 from measure.errors import MeasureError
 from measure.inside import Inside
 from measure.management import Management
+from measure.moves import ANEW
 from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 Stay = TypeVar("Stay")
@@ -59,8 +60,8 @@ class Observed:
     #: Whether the mobile node moves to another access point, and the care-of address that it has
     #: there; "" where its agent is the same.
     moves: bool = False
-    #: Whether it moves on with the keys that it has, negotiating none anew.
-    keeps_keys: bool = False
+    #: How it moves on within its subnet (see Arrival); "" where it leaves and comes from nothing.
+    roaming: str = ""
     care_of: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
@@ -75,6 +76,8 @@ class Observed:
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
+    #: Where its captures are, for what is read of them besides.
+    folder: Path = Path()
     #: The capture behind the access point that shows what was sent in the end.
     carried: str = "traffic-wire"
 
@@ -84,9 +87,18 @@ class Observed:
         away = [frame for frame in self.management if frame.time_s >= self.moved_s]
         return [home, away] if self.moves else [home]
 
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether it moves on with keys that it has, or that are made of them."""
+        return self.roaming not in ("", ANEW)
+
     def full(self, stays: Sequence[Stay]) -> Sequence[Stay]:
         """Of things by stay those of stays in which all was negotiated from the beginning."""
         return stays[:1] if self.keeps_keys else stays
+
+    def registered(self, stays: Sequence[Stay]) -> Sequence[Stay]:
+        """The same of stays that begin with a registration: one for each subnet."""
+        return stays[:1] if self.roaming else stays
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""

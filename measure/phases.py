@@ -13,7 +13,10 @@ from typing import Any
 
 from measure import dissect
 from measure.dissect import Packet
+from measure.wireguard import PORT as WIREGUARD_PORT
 
+#: Messages of WireGuard's handshake with the headers of Ethernet, IPv4 and UDP.
+_INITIATION_BYTES, _RESPONSE_BYTES = (size + 42 for size in (148, 92))
 #: What a phase of the visited network is called, beside its name at home.
 FOREIGN = "foreign_"
 
@@ -90,6 +93,7 @@ def _stay(seen: Sight, start: float) -> Iterator[Phase]:
         _span(*_eapol(packets, start)),
         _discovery(packets, start),
         _registration(packets, start),
+        _span("wireguard", start, _wireguard(packets)),
         _span("ike", start, [p for p in packets if p.is_isakmp]),
     ]
     phases = [phase for phase in candidates if phase is not None]
@@ -132,6 +136,14 @@ def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
     accepted = [i for i, p in enumerate(exchange) if p.mip_type == dissect.REGISTRATION_REPLY
                 and p.mip_code in dissect.REGISTRATION_ACCEPTED]
     return _span("registration", start, exchange[:accepted[0] + 1]) if accepted else None
+
+
+def _wireguard(packets: Sequence[Packet]) -> list[Packet]:
+    """A handshake: from its initiation to its response, which two lengths tell."""
+    ours = [p for p in packets if WIREGUARD_PORT in (p.udp_src, p.udp_dst)]
+    begun = next((i for i, p in enumerate(ours) if p.length == _INITIATION_BYTES), None)
+    ended = next((i for i, p in enumerate(ours) if p.length == _RESPONSE_BYTES), None)
+    return ours[begun:ended + 1] if begun is not None and ended is not None else []
 
 
 def _request_time(packets: Sequence[Packet]) -> float:

@@ -19,7 +19,7 @@ PART = "air"
 AUTH, TRAFFIC, MOVE = "auth", "traffic", "move"
 #: What a mobile node's interface is watched for while it gets on.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
-               "or udp port 4500")
+               "or udp port 4500 or udp port 51820")
 #: The interface that shows every frame on the air.
 AIR = "hwsim0"
 

@@ -67,6 +67,15 @@ class MeasuredStation:
             with ike.session(self.charon) as session:
                 ike.terminate(session)
 
+    def keep_neighbours(self) -> None:
+        """Have the kernel know its subnet's addresses over a moment without link, as iwd has it.
+
+        Or a node that moves amid traffic asks for its gateway before the new access point lets it
+        pass, and again after a whole second only (Linux's ip-sysctl, arp_evict_nocarrier).
+        """
+        self.testbed.run(self.name, ["sysctl", "-qw",
+                                     f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0"])
+
     def begin(self, access_point: Node) -> None:
         """Have the supplicant look for one access point and join it; wait for nothing."""
         self.supplicant.command(f"SET_NETWORK 0 bssid {_bssid(access_point)}")

@@ -31,6 +31,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "dot1x.identity": get_args(Identity),
     "dot1x.tls": ("1.2", "1.3"),
     "dot1x.key": ("rsa-1024", "rsa-2048", "p-256", "p-384"),
+    "wireguard.authentication": ("pubkey",),
     "ipsec.ike": ("1", "2"),
     "ipsec.group": GROUPS,
     "ipsec.pfs": GROUPS,
@@ -56,6 +57,8 @@ def facts(policy: Policy) -> dict[str, str]:
             facts |= {"dot1x.tls": layers.dot1x.tls.version, "dot1x.key": layers.dot1x.tls.key}
     if layers.ipsec is not None:
         facts |= _of_ipsec(layers.ipsec)
+    if layers.wireguard is not None:
+        facts |= _of("wireguard", layers.wireguard, ("authentication",))
     return facts
 
 

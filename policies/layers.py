@@ -50,6 +50,15 @@ class IpsecLayer(BaseModel):
         return proposal
 
 
+class WireGuardLayer(BaseModel):
+    """The same by WireGuard, which has one suite: X25519, ChaCha20-Poly1305 and BLAKE2s."""
+
+    model_config = _CONFIG
+
+    authentication: Literal["pubkey"] = Field(
+        default="pubkey", description="Raw keys, each end's known to the other.")
+
+
 class Layers(UpperLayers):
     """The layers of a policy; one that is absent or null is switched off."""
 
@@ -62,6 +71,18 @@ class Layers(UpperLayers):
     ipsec: IpsecLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent; absent: none."
     )
+
+    wireguard: WireGuardLayer | None = Field(
+        default=None, description="Tunnel from mobile node to home agent by WireGuard; absent: "
+        "none.")
+
+    @model_validator(mode="after")
+    def _has_one_tunnel(self) -> Self:
+        if self.ipsec is not None and self.wireguard is not None:
+            raise fault("ipsec and wireguard are tunnels between the same ends",
+                        "leave out one of them, or write null for what a base file has",
+                        ("wireguard",), ("ipsec",))
+        return self
 
     @model_validator(mode="after")
     def _link_fits_dot1x(self) -> Self:

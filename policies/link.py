@@ -21,7 +21,7 @@ Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-
 Keys = Literal["static", "eap", "psk", "sae", "owe"]
 Akm = Literal["sha1", "sha256", "suite-b-192"]
 Sae = Literal["loop", "h2e"]
-Roaming = Literal["ft"]
+Roaming = Literal["ft", "ft-pull", "okc", "pmksa", "fils"]
 GroupManagement = Literal["BIP-CMAC-128", "BIP-GMAC-256"]
 
 WEP_CIPHERS = frozenset({"WEP-40", "WEP-104"})
@@ -32,6 +32,12 @@ FRAME_EXPANSION_BYTES: dict[str, int] = {
     "WEP-40": 8, "WEP-104": 8, "TKIP": 20, "CCMP": 16, "GCMP": 24, "CCMP-256": 24, "GCMP-256": 24}
 #: Keys that the station and its access point agree on by themselves, with no port of 802.1X.
 OWN_HANDSHAKE = frozenset({"psk", "sae", "owe"})
+#: Ways to move on that are a key management of their own, so that `akm` says nothing beside them.
+OWN_KEY_MANAGEMENT = frozenset({"ft", "ft-pull", "fils"})
+#: Where the keys have to come from for each way to move on within a subnet.
+_MOVES_WITH: dict[str, tuple[str, ...]] = {
+    "ft": ("psk", "sae", "eap"), "ft-pull": ("sae", "eap"), "okc": ("eap",),
+    "pmksa": ("sae", "eap"), "fils": ("eap",)}
 #: Keys that come of an exchange before or while the station associates.
 EXCHANGED = frozenset({"sae", "owe"})
 
@@ -58,8 +64,10 @@ class LinkLayer(BaseModel):
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
-        default=None, description="How a station moves between access points of one subnet: by "
-        "fast transition (ft). Left out: it leaves and comes back, in full.")
+        default=None, description="How a station moves on between access points of one subnet: "
+        "by fast transition whose keys are pushed (ft) or fetched (ft-pull), opportunistic key "
+        "caching (okc), keys of an earlier visit (pmksa), or FILS with cached keys (fils). Left "
+        "out: it negotiates all anew.")
     beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether beacons bear a check of their own.")
     ocv: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -77,6 +85,11 @@ class LinkLayer(BaseModel):
     def has_own_handshake(self) -> bool:
         """Whether the keys come of a handshake without a port of 802.1X."""
         return self.keys in OWN_HANDSHAKE
+
+    @property
+    def moves_fast(self) -> bool:
+        """Whether a station moves on by fast transition."""
+        return self.roaming in ("ft", "ft-pull")
 
     @property
     def frame_expansion_bytes(self) -> int:
@@ -134,10 +147,7 @@ class LinkLayer(BaseModel):
             raise fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "
                         "BIP-GMAC-256", "write cipher: GCMP-256, keys: eap, pmf: 2 and "
                         "group_mgmt: BIP-GMAC-256", ("akm",))
-        if self.roaming and (self.keys not in ("psk", "sae", "eap") or self.akm
-                             or self.is_wep or self.cipher == "TKIP"):
-            raise fault("fast transition is a key management of its own, for keys: psk, sae or eap "
-                        "with CCMP or GCMP", "leave out akm, or roaming", ("roaming",))
+        self._check_roaming()
         if self.sae and self.keys != "sae":
             raise fault(f"sae says how SAE is done, and keys is {self.keys}",
                         "leave out sae, or write keys: sae", ("sae",), ("keys",))
@@ -145,6 +155,18 @@ class LinkLayer(BaseModel):
             raise fault(f"group is that of SAE or OWE, and keys is {self.keys}",
                         "leave out group, or write keys: sae or owe", ("group",), ("keys",))
         return self
+
+    def _check_roaming(self) -> None:
+        """Refuse ways to move on that the keys are not for."""
+        if self.roaming is None:
+            return
+        sources = _MOVES_WITH[self.roaming]
+        if self.keys not in sources or self.is_wep or self.cipher == "TKIP":
+            raise fault(f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP "
+                        "or GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
+        if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
+            raise fault(f"roaming: {self.roaming} is a key management of its own",
+                        "leave out akm, or roaming", ("roaming",), ("akm",))
 
     @model_serializer(mode="wrap")
     def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -18,7 +18,8 @@ EXTENDS_LIMIT = 8  # files that a policy may build on, one on the other
 
 PAPER_IDS = tuple(f"P{number}" for number in range(1, 13))
 _FOLDER = Path(__file__).parent
-_ID = re.compile(r"([A-Z])([0-9]+)")
+#: A letter and a number; a variant of a policy has a word more.
+_ID = re.compile(r"([A-Z])([0-9]+)(-[a-z]+)?")
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
@@ -39,7 +40,8 @@ def named() -> tuple[str, ...]:
     """Ids of the policies that come with the project: the paper's twelve, and then today's."""
     ids = [match for path in _FOLDER.glob("*.yml") if (match := _ID.fullmatch(path.stem))]
     return tuple(match[0] for match in sorted(
-        ids, key=lambda match: (match[0] not in PAPER_IDS, match[1], int(match[2]))))
+        ids, key=lambda match: (match[0] not in PAPER_IDS, match[1], int(match[2]),
+                                        match[3] or "")))
 
 
 def load_named(policy_id: str) -> Policy:

@@ -63,6 +63,11 @@ class Policy(BaseModel):
         return self.layers.ipsec is not None
 
     @property
+    def uses_wireguard(self) -> bool:
+        """Whether packets between mobile node and home agent go through WireGuard."""
+        return self.layers.wireguard is not None
+
+    @property
     def lower(self) -> Policy:
         """The same without the layers above the network's: what daemons are rendered from."""
         above = dict.fromkeys(self.layers.upper)

@@ -30,6 +30,7 @@ _DH: _Part = ("Diffie-Hellman group", GROUPS)
 def check_ike(proposal: str, ike: int) -> None:
     """Raises a pydantic fault unless ``proposal`` is one IKE suite for that IKE version."""
     tokens = _tokens(proposal, "aes256-sha256-modp2048")
+    _refuse_post_quantum(tokens, proposal)
     if tokens[0] in AEADS and ike == 1:
         raise fault(
             f"{tokens[0]} protects IKEv2 only, and ike is 1", f"use {', '.join(CIPHERS)}, or ike: 2"
@@ -42,6 +43,7 @@ def check_ike(proposal: str, ike: int) -> None:
 def check_esp(proposal: str) -> str:
     """Returns ``proposal``, or raises a pydantic fault unless it is one ESP suite."""
     tokens = _tokens(proposal, "aes128-sha256")
+    _refuse_post_quantum(tokens, proposal)
     aead = tokens[0] in AEADS
     parts = [_ENCRYPTION, _DH] if aead else [_ENCRYPTION, _INTEG, _DH]
     _match(proposal, tokens, parts, len(parts) - 1, "aes128gcm16" if aead else "aes128-sha256")
@@ -68,6 +70,15 @@ def _tokens(proposal: str, example: str) -> list[str]:
             f"{show(proposal)} is not one proposal of strongSwan", f"write one, such as {example}"
         )
     return proposal.split("-")
+
+
+def _refuse_post_quantum(tokens: list[str], proposal: str) -> None:
+    """Of exchanges that are to come after the first one, this strongSwan has none."""
+    later = [token for token in tokens if "mlkem" in token.casefold()]
+    if later:
+        raise fault(f"{show(later[0])} in {show(proposal)} needs strongSwan 6.1 or later, and "
+                    "Debian's stable releases have 5.9.8 and 6.0.1, without ML-KEM",
+                    "leave it out")
 
 
 def _match(proposal: str, tokens: list[str], parts: list[_Part], least: int, example: str) -> None:

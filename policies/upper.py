@@ -192,5 +192,6 @@ class UpperLayers(BaseModel):
     def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Policies without them say, render and digest what they always did.
         said: dict[str, Any] = handler(self)
+        later = {*UpperLayers.model_fields, "wireguard"}
         return {name: value for name, value in said.items()
-                if name not in UpperLayers.model_fields or value is not None}
+                if name not in later or value is not None}

@@ -35,6 +35,7 @@ class _Adjustments(Strict):
     nodes: list[str] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
     wire: _Own = field(default_factory=_Own)
+    links: dict[str, _Own] = field(default_factory=dict)
 
 
 def scenario_ids() -> list[str]:
@@ -74,8 +75,9 @@ def load_scenario(name: str) -> Scenario:
     """Load a scenario by its name, or from a `.yml` file; raises TopologyError.
 
     `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
-    `nodes:` keeps only these of the network; `channels:` gives access points other channels, and
-    `wire:` the links between home agents and routers another wire.
+    `nodes:` keeps only these of the network; `channels:` gives access points other channels,
+    `wire:` the links between home agents and routers another wire, and `links:` single ones, by an
+    end of theirs.
     """
     path = resolve(name, "scenarios")
     document = read(path)
@@ -84,7 +86,8 @@ def load_scenario(name: str) -> Scenario:
         source = path.parent / network if network.endswith(".yml") \
             else ROOT / "networks" / f"{network}.yml"
         network = read(source)
-    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire") if key in document}
+    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire", "links")
+               if key in document}
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
     plan: _Adjustments = validate(_Adjustments, changes, path)
@@ -158,8 +161,14 @@ def _adjusted(network: Network, plan: _Adjustments, path: Path) -> Network:
                                     f"it has {', '.join(network.nodes)}")
     nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel))
              for name, node in network.nodes.items() if not plan.nodes or name in plan.nodes}
+    known = {end for link in network.links for end in link.ends}
+    for end in plan.links:
+        if end not in known:
+            raise TopologyError(f"{path}: links: no end {end!r} in network {network.name}; it has "
+                                f"{', '.join(sorted(known))}")
     changes = _changes(plan.wire, path)
-    links = [_wired(link, network, changes) for link in network.links
+    single = {end: _changes(own, path) for end, own in plan.links.items()}
+    links = [_single(_wired(link, network, changes), single) for link in network.links
              if all(end.partition("/")[0] in nodes for end in link.ends)]
     return dataclasses.replace(network, nodes=nodes, links=links)
 
@@ -171,6 +180,13 @@ def _changes(own: _Own, path: Path) -> dict[str, Any]:
         return stated
     preset = load_wire(stated["wire"], path.parent)
     return {**preset.effect, **stated, "wire": preset.name}
+
+
+def _single(link: Link, changes: dict[str, dict[str, Any]]) -> Link:
+    """The link with the values that the scenario has for it alone."""
+    for end in link.ends:
+        link = dataclasses.replace(link, **changes.get(end, {}))
+    return link
 
 
 def _wired(link: Link, network: Network, changes: dict[str, Any]) -> Link:

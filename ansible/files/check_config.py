@@ -8,6 +8,7 @@ Whether a daemon accepts an option's value is the daemon's to say.
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -125,6 +126,11 @@ def check_hostapd(text: str) -> None:
         check_wpa(values)
 
 
+def takes_eap(key_management: str) -> bool:
+    """Whether its keys come of EAP."""
+    return "EAP" in key_management or key_management.startswith("FILS")
+
+
 def check_wpa(values: Mapping[str, str]) -> None:
     """The part of hostapd.conf that WPA adds."""
     need(values, ["wpa_key_mgmt"], "wpa")
@@ -132,7 +138,7 @@ def check_wpa(values: Mapping[str, str]) -> None:
         raise ConfigError(0, "wpa and WEP keys exclude each other")
     if not {"wpa_pairwise", "rsn_pairwise"} & values.keys():
         raise ConfigError(0, "wpa needs wpa_pairwise or rsn_pairwise")
-    if "EAP" in values["wpa_key_mgmt"]:
+    if takes_eap(values["wpa_key_mgmt"]):
         need(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
     elif values["wpa_key_mgmt"] != "OWE" and not (
         {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
@@ -176,11 +182,11 @@ def check_network(network: Mapping[str, str]) -> None:
     need_wep_key(network)
     if "eap" in network:
         need(network, ["identity", *CREDENTIALS.get(network["eap"], [])], f"eap={network['eap']}")
-    elif "EAP" in network["key_mgmt"] or network["key_mgmt"] == "IEEE8021X":
+    elif takes_eap(network["key_mgmt"]) or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
-    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT")):
+    if network["key_mgmt"].startswith(("WPA", "SAE", "OWE", "FT", "FILS")):
         need(network, ["proto", "pairwise"], f"key_mgmt={network['key_mgmt']}")
-        has_secret = "EAP" not in network["key_mgmt"] and network["key_mgmt"] != "OWE"
+        has_secret = not takes_eap(network["key_mgmt"]) and network["key_mgmt"] != "OWE"
         if has_secret and not {"psk", "sae_password"} & network.keys():
             raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs psk")
     if "wep_tx_keyidx" in network:
@@ -362,6 +368,16 @@ def check_principals(text: str) -> None:
             raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
 
 
+def check_wireguard(text: str) -> None:
+    """wireguard.json: a duty, an address, and at least one peer with its own."""
+    said = json.loads(text)
+    if said.get("duty") not in ("mobile", "gateway") or not said.get("address"):
+        raise ConfigError(0, "duty or address is missing")
+    if not said.get("peers") or not all(
+            peer.get("name") and peer.get("address") for peer in said["peers"]):
+        raise ConfigError(0, "there is no peer, or one without a name or an address")
+
+
 def check_unknown(_text: str) -> None:
     """Refuse any file that no daemon here reads."""
     raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
@@ -383,6 +399,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "kdcs.conf": check_krb5,
     "kdc.conf": check_krb5,
     "principals": check_principals,
+    "wireguard.json": check_wireguard,
 }
 
 

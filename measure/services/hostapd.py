@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 from measure.wpa_ctrl import ControlSocket
+
+#: A line of the configuration: keys that one access point has cached serve the others, too.
+_SHARES_KEYS = "\nokc=1\n"
 
 
 class Hostapd(Daemons):
@@ -22,9 +26,20 @@ class Hostapd(Daemons):
         self._connections = ExitStack()
 
     def launch(self, node: str) -> Daemon:
-        """Start the access point of one node."""
-        return self.daemon(node, ["hostapd", str(self.site.mount / node / self.file)],
-                           r"AP-ENABLED")
+        """Start the access point of one node; those that share cached keys are one process."""
+        sharing = [name for name in self.nodes() if _SHARES_KEYS in self._config(name).read_text()]
+        if node not in sharing:
+            return self.daemon(node, ["hostapd", str(self._config(node))], r"AP-ENABLED")
+        if node != sharing[0]:
+            return self.daemons[sharing[0]]
+        for name in sharing:
+            self.site.run_folder(name)
+        last = self.site.network.nodes[sharing[-1]].radio_interface
+        return self.daemon(node, ["hostapd", *(str(self._config(name)) for name in sharing)],
+                           rf"^{last}: AP-ENABLED")
+
+    def _config(self, node: str) -> Path:
+        return self.site.mount / node / self.file
 
     def ready(self) -> None:
         """Wait until the access points are up, and connect to their control sockets."""
@@ -46,6 +61,14 @@ class Hostapd(Daemons):
             if event.text.startswith(mac):
                 return True
         return False
+
+    def expire(self, node: str, mac: str) -> None:
+        """Have an access point notice that a station has gone, as it does in time by itself.
+
+        What it has cached of the station's keys, it keeps.
+        """
+        self.controls[node].request(f"DISASSOCIATE {mac} tx=0")
+        self.controls[node].forget()
 
     def forget(self, mac: str) -> None:
         """Have no access point know a station any more."""

@@ -23,6 +23,10 @@ from measure.workload import Site
 from topologies.namespaces import network_of
 
 _KEY_BYTES = 32
+#: Of the packets that tunnels send, where rules have to tell them from those that go in.
+MARK = 51820
+#: What a node's device is called.
+DEVICE = "wg0"
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,16 @@ class WireGuardPeer:
 
 @dataclass(frozen=True)
 class WireGuardEnd:
-    """A node's end of tunnels: its key, its inner address (with a prefix), and its peers."""
+    """A node's end of tunnels: its key, its inner address (with a prefix), and its peers.
+
+    An end without an `address` has that of another interface. `mark` is what its own packets bear.
+    """
 
     key: WireGuardKey
     address: str
     peers: Sequence[WireGuardPeer]
     port: int = PORT
+    mark: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,13 +76,18 @@ class WireGuardState:
 
 
 class WireGuardTunnels:
-    """Tunnels between nodes; routes to what peers have behind them are set with them."""
+    """Tunnels between nodes; routes to what peers have behind them are set with them.
+
+    In the main table, or in another one that rules lead to.
+    """
 
     name = "wireguard"
     needs: Sequence[str] = ()
 
-    def __init__(self, site: Site, ends: Mapping[str, WireGuardEnd], device: str = "wg0") -> None:
+    def __init__(self, site: Site, ends: Mapping[str, WireGuardEnd], device: str = DEVICE, *,
+                 table: str = "main", mtu_bytes: str = "") -> None:
         self._site, self._ends, self._device = site, ends, device
+        self._table, self._mtu = table, ["mtu", mtu_bytes] if mtu_bytes else []
         self._made: list[str] = []
 
     def start(self) -> None:
@@ -110,14 +123,17 @@ class WireGuardTunnels:
         run(node, ["ip", "link", "add", self._device, "type", "wireguard"])
         self._made.append(node)
         with self._netlink(node) as netlink:
-            netlink.set(self._device, private_key=end.key.private, listen_port=end.port)
+            netlink.set(self._device, private_key=end.key.private, listen_port=end.port,
+                        **({"fwmark": end.mark} if end.mark else {}))
             for peer in end.peers:
                 netlink.set(self._device, peer=_attributes(peer))
-        run(node, ["ip", "address", "add", end.address, "dev", self._device])
-        run(node, ["ip", "link", "set", self._device, "up"])
+        if end.address:
+            run(node, ["ip", "address", "add", end.address, "dev", self._device])
+        run(node, ["ip", "link", "set", self._device, *self._mtu, "up"])
         for peer in end.peers:
             for network in peer.allowed:
-                run(node, ["ip", "route", "replace", network, "dev", self._device])
+                run(node, ["ip", "route", "replace", network, "dev", self._device,
+                           "table", self._table])
 
     def _netlink(self, node: str) -> Any:
         # A socket stays in the namespace that it was made in.

@@ -13,7 +13,7 @@ from topologies.loader import TopologyError, load_device, medium_names
 #: What captures of streams keep of the expected packets: 1 in so many.
 STREAM_CAPTURES = {"whole": 1, "sampled": 16}
 #: What was so when there was no choice: it is not said, so that plans of before go on.
-_AS_EVER = {"authentications": 1, "devices": ""}
+_AS_EVER = {"authentications": 1, "devices": "", "move_stream_ms": 0}
 #: Below the first there is nothing to time.
 _STREAM_BYTES = (50_000, 10_000_000_000)
 
@@ -71,6 +71,10 @@ class Asked(study.Asked):
         "", json_schema_extra={"option": "--device"},
         description="Devices that nodes compute on, as NODE=DEVICE,NODE=DEVICE, with "
         "--clock processor; a DEVICE is a name or a .yml file.")
+    move_stream_ms: int = Field(
+        0, ge=0, le=100, json_schema_extra={"option": "--move-stream"},
+        description="Interval of the datagrams that go both ways while a node moves, in ms, whose "
+        "gap and losses are the outage; 0: none go.")
     stream_captures: Literal["whole", "sampled"] = Field(
         "whole", json_schema_extra={"option": "--stream-captures"},
         description="Whether captures of streams keep all packets, or 1 in 16 of the expected ones "

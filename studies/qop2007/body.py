@@ -48,6 +48,13 @@ class StreamRecord(RecordPart):
     iperf: dict[str, float]
 
 
+class OutageRecord(RecordPart):
+    """What a move did to a stream in one direction: its longest gap, and what never arrived."""
+
+    gap_s: float
+    lost_packets: int
+
+
 class Measured(RecordPart):
     """Authentication times with their parts, the handoff's phases, and both streams.
 
@@ -64,6 +71,8 @@ class Measured(RecordPart):
     handoff_s: float | None = None
     tcp: StreamRecord | None
     udp: StreamRecord | None
+    #: By direction, where a stream went over the move.
+    outages: dict[str, OutageRecord] | None = None
 
     model_config = ConfigDict(populate_by_name=True)
 

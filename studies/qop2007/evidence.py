@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from measure import in_force
+from measure import fields, in_force
 from measure.observed import Check, Observed
 from policies import Policy
+
+#: TLS's alerts by their number (RFC 8446, section 6).
+_ALERTS = {"20": "bad record MAC", "40": "handshake failure", "42": "bad certificate",
+           "43": "unsupported certificate", "44": "certificate revoked",
+           "45": "certificate expired", "46": "certificate unknown", "47": "illegal parameter",
+           "48": "unknown CA", "49": "access denied", "50": "decode error", "51": "decrypt error",
+           "70": "protocol version", "71": "insufficient security", "80": "internal error",
+           "109": "missing extension", "116": "certificate required"}
 
 
 def authentications(policy: Policy, earlier: Sequence[Observed], last: Observed,
@@ -73,7 +81,8 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
     if failure["stage"] == "dot1x" and requests and not replies:
         return f"{reason}: the RADIUS server answered none of {requests} Access-Requests"
     if any(p.radius_code == 3 for p in radius):
-        return f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
+        return (f"{reason}: the RADIUS server rejected the mobile node (Access-Reject)"
+                f"{_alert(seen)}")
     sent = [p for p in seen.packets("auth-air")
             if p.is_data and p.transmitter == seen.mac and p.protected]
     unreadable = [p for p in sent if p.is_decryptable and not p.has_llc]
@@ -81,3 +90,17 @@ def explain(failure: Mapping[str, str], seen: Observed) -> str:
         return (f"{reason}: {len(unreadable)} of its {len(sent)} frames do not decrypt with the "
                 "access point's WEP key")
     return reason
+
+
+def _alert(seen: Observed) -> str:
+    """Which alert ended a TLS handshake, and whose, in words; "" where none is to be read."""
+    file = seen.folder / "auth-mn.pcap"
+    if not file.exists():
+        return ""
+    sent = [(source, description.partition(",")[0]) for source, description in fields.read(
+        file, ("eth.src", "tls.alert_message.desc"), "tls.alert_message.desc")]
+    if not sent:
+        return ""
+    source, number = sent[-1]
+    who = "the mobile node" if source == seen.mac else "the server"
+    return f"; {who} sent TLS's alert {_ALERTS.get(number, f'number {number}')}"

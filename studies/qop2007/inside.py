@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, iperf
+from measure import capture, iperf, outages
 from measure.access import Access
 from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
@@ -65,7 +65,7 @@ class Workload:
         """Authenticate from nothing, so often; move where the scenario says so, and stream."""
         scenario, streams = _scenario(task), Streams(**task["streams"])
         raw = session.raw
-        arrival = Arrival(self._access, scenario, session, keeps_keys=task["keeps_keys"])
+        arrival = Arrival(self._access, scenario, session, roaming=task["roaming"])
         raw["captures"] = []
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
@@ -78,11 +78,16 @@ class Workload:
                 self._authenticate(scenario, partial(captures, part=name), session.part(name),
                                    in_clear=in_clear)
             arrival.begin()
-            with captures(auth_points(scenario), capture.WHOLE, part="auth"):
-                arrival.arrive()
+            arrival.visit()
+            detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else capture.WHOLE
+            with captures(auth_points(scenario), detail, part="auth"):
+                arrival.get_on(scenario.home)
+                if scenario.roams_to:
+                    self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
             with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
                 session.shareable()
                 unprotected.apply(self._site, scenario)
+                raw["attack"] = self._site.fault
                 self._stream(arrival, streams, session)
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
@@ -90,6 +95,15 @@ class Workload:
         finally:
             session.stamp("end")
             arrival.finish()
+
+    def _move(self, arrival: Arrival, access_point: str, session: Session,
+              interval_ms: int) -> None:
+        """To another access point, amid a stream if one is asked for."""
+        scenario = arrival.scenario
+        ends = (scenario.mobile_node, scenario.peer)
+        with (outages.streaming(self._site, session, ends, interval_ms) if interval_ms
+              else nullcontext()):
+            arrival.move(access_point, amid_traffic=bool(interval_ms))
 
     def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
                       in_clear: bool) -> None:
@@ -148,7 +162,8 @@ class Workload:
     def _receiver(self, scenario: Scenario) -> Point:
         """Where the stream arrives; inside a tunnel it shows there both as ESP and unpacked."""
         peer = self._site.network.nodes[scenario.peer]
-        return Point("peer", scenario.peer, peer.interface_of(peer.address),
+        tunnel = self._access.tunnel_device(scenario.peer)
+        return Point("peer", scenario.peer, tunnel or peer.interface_of(peer.address),
                      f"udp dst port {iperf.PORT} or esp")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:

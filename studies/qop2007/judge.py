@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure import clock, in_force, iperf, judging, observed, phases, retransmissions
+from measure import clock, in_force, iperf, judging, observed, outages, phases, retransmissions
 from measure.dissect import Packet
 from measure.observed import Check, Observed
 from measure.phases import Phase
 from policies import Policy
-from studies.qop2007 import evidence
+from studies.qop2007 import attempts, evidence
 from studies.qop2007.asked import Asked
 from studies.qop2007.body import (
     SCHEMA,
     AuthenticationRecord,
     Measured,
+    OutageRecord,
     PhaseRecord,
     StreamRecord,
     handoff_s,
@@ -34,7 +35,10 @@ from studies.study import Judged, Repetition
 from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
-                 "processor_s", "port_check", "ike_sas", "clock_step_s", "failure", "left")
+                 "processor_s", "port_check", "pulses", "ike_sas", "clock_step_s", "failure",
+                 "left")
+#: Directions of the stream over a move.
+_WAYS = 2
 
 
 def judge(repetition: Repetition) -> Judged:
@@ -47,7 +51,8 @@ def judge(repetition: Repetition) -> Judged:
     dissected = in_force.dissected(policy, scenario, repetition.out, raw, repetition.secrets)
     seen = dissected.last()
     earlier = [dissected.earlier(name) for name in raw.get("parts", {})]
-    checks = [*in_force.verify(policy, seen),
+    checks = [*in_force.verify(policy, seen), *attempts.verify(
+        seen, scenario, repetition.secrets["network"].get("passphrase", "")),
               *evidence.authentications(policy, earlier, seen, asked.authentications)]
     reason = _reason(raw, checks, seen, earlier)
     again = [text for each in (*earlier, seen) for text in retransmissions.find(each)]
@@ -55,6 +60,8 @@ def judge(repetition: Repetition) -> Judged:
     if not reason and measured.authentication_time_s is None:
         lacking = missing(measured.authentication_components_s, measured.authentication_sum)
         reason = f"not measured: no {', '.join(lacking)} in the captures"
+    if not reason and "pulses" in raw and len(measured.outages or {}) < _WAYS:
+        reason = "not measured: the stream over the move did not come back both ways"
     return Judged(
         measured=measured,
         evidence=judging.recorded(checks),
@@ -87,7 +94,13 @@ def _measured(policy: Policy, scenario: Scenario, seen: Observed, earlier: Seque
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_sum=list(summed), authentications=authentications, handoff=handoff,
         handoff_s=handoff_s(authentications[-1].phases, handoff, raw["stamps"]),
-        tcp=_tcp(raw), udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
+        outages=_outages(raw), tcp=_tcp(raw),
+        udp=None if was_set else _udp(raw, seen.packets("traffic-peer")))
+
+
+def _outages(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:
+    found = outages.find(raw)
+    return {way: OutageRecord(**asdict(each)) for way, each in found.items()} or None
 
 
 def _phases(seen: Observed) -> list[Phase]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from measure.moves import ANEW
 from policies import Policy
 from studies import mobile
 from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
@@ -51,17 +52,20 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
     return {"scenario": to_json(scenario), "authentications": asked.authentications,
-            "has_port": policy.uses_eap, "keeps_keys": keeps_keys(policy, scenario), "streams": {
+            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
+            "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
         "timeout_s": _STREAM_SPARE_S + _slowest_s(asked),
         "one_in": STREAM_CAPTURES[asked.stream_captures]}}
 
 
-def keeps_keys(policy: Policy, scenario: Scenario) -> bool:
-    """Whether the mobile node moves on with the keys that it has: fast, within its subnet."""
+def roaming(policy: Policy, scenario: Scenario) -> str:
+    """How the mobile node moves on within its subnet; "" where it does not (see Arrival)."""
+    if scenario.roams_to is None or scenario.foreign_agent is not None:
+        return ""
     link = policy.layers.link
-    return bool(link and link.roaming and scenario.roams_to and scenario.foreign_agent is None)
+    return (link.roaming if link else None) or ANEW
 
 
 def deadline_s(asked: Asked) -> float:

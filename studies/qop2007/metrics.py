@@ -16,6 +16,12 @@ AUTHENTICATION = Metric(
 HANDOFF = Metric(
     "handoff_s", "handoff", unit="ms", scale=1e3, short="handoff", better="lower",
     negligible=_NEGLIGIBLE_S, heading=("hand-", "off"), part=_TIMES)
+OUTAGE = Metric(
+    "outage_s", "outage", unit="ms", scale=1e3, short="outage", better="lower",
+    negligible=_NEGLIGIBLE_S, heading=("out-", "age"), part=_TIMES)
+LOST = Metric(
+    "outage_lost_packets", "lost over the move", unit="packets", short="lost", better="lower",
+    negligible=1, heading=("lost", ""), part=_TIMES)
 TCP_OVERHEAD = Metric("tcp_overhead_bps", "TCP overhead", unit="kbit/s", scale=1e-3,
                       better="lower", heading=("overhead", "TCP"), part=TRAFFIC)
 UDP_OVERHEAD = Metric("udp_overhead_bps", "UDP overhead", unit="kbit/s", scale=1e-3,
@@ -28,7 +34,7 @@ UDP = Metric(
     "udp_goodput_bps", "UDP goodput", unit="Mbit/s", scale=1e-6, short="udp", better="higher",
     negligible=0.01, is_relative=True, stops=True, heading=("goodput", "UDP"), part=TRAFFIC,
     difference=UDP_OVERHEAD)
-METRICS = (AUTHENTICATION, HANDOFF, TCP, UDP)
+METRICS = (AUTHENTICATION, HANDOFF, OUTAGE, LOST, TCP, UDP)
 #: By what they carry, as tables and options name them.
 STREAMS = {"tcp": TCP, "udp": UDP}
 OVERHEADS = {"tcp": TCP_OVERHEAD, "udp": UDP_OVERHEAD}

@@ -23,7 +23,7 @@ def components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
     parts = {}
     for place, prefix in (("home", ""), ("foreign", FOREIGN)):
         for name, phase_names in (*on_the_link.items(), ("eap", ("dot1x", "four_way_handshake")),
-                                  ("ike", ("ike",))):
+                                  ("wireguard", ("wireguard",)), ("ike", ("ike",))):
             durations = [by_name[prefix + n].duration_s for n in phase_names
                          if prefix + n in by_name]
             if durations:
@@ -47,6 +47,8 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
         summed.append(f"{exchange}_home")
     if policy.has_handshake:
         summed.append("eap_home")
+    if policy.uses_wireguard:
+        summed.append("wireguard_home")
     if policy.uses_ipsec:
         summed.append("ike_home")
     if roaming and not policy.has_handshake:

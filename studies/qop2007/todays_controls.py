@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Policy, TlsSettings
+from studies.qop2007 import attempts
 from studies.qop2007.changes import changed, on, without
 from studies.study import Fault
 
@@ -62,6 +63,26 @@ TODAYS: Mapping[str, Fault] = {
     "full-transition": Fault(
         "a station that moves negotiates all anew", policy=changed("link", roaming=None),
         on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
+    "beside-wireguard": Fault(
+        "the stream's datagrams go around WireGuard's tunnel", on=on("M10"),
+        fails=["WireGuard: tunnelled", "WireGuard: carried", "captures hold what was counted"]),
+    "no-wireguard": Fault(
+        "no tunnel, and all goes on in clear", policy=without("wireguard"), on=on("M10"),
+        fails=["WireGuard: handshake", "WireGuard: tunnelled", "WireGuard: sessions",
+               "WireGuard: carried", "WireGuard: sessions in the kernels"]),
+    "keys-anew": Fault(
+        "a station that moves has no cached key", policy=changed("link", roaming=None),
+        on=on("M8-okc", "E1"), fails=["goes on with cached keys"]),
+    "no-fils": Fault(
+        "a station that moves negotiates all anew in place of FILS",
+        policy=changed("link", roaming=None), on=on("M9", "E1"),
+        fails=[_NEGOTIATED, _OFFERED, "FILS with cached keys"]),
+    attempts.FORGED: Fault(
+        "an attack: one frame in the access point's name that ends the association",
+        on=on("M2"), fails=["association outlives a forged deauthentication"]),
+    attempts.GUESSING: Fault(
+        "an attack: words are tried on the recorded handshake, the right one among them",
+        on=on("M2"), fails=["passphrase is not guessed from the recording"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",

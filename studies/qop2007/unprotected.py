@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from measure import injection, iperf
 from measure.workload import Site
+from studies.qop2007 import attempts
 from topologies.model import HOME_AGENT, Node, Scenario
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
@@ -41,6 +42,14 @@ def _bypass(testbed: Testbed, scenario: Scenario) -> None:
             testbed.run(node, ["ip", "xfrm", "policy", "update", "src", source, "dst", target,
                                "proto", "udp", "dport", str(iperf.PORT), "dir", direction,
                                "priority", _FIRST])
+
+
+def _beside_wireguard(testbed: Testbed, scenario: Scenario) -> None:
+    """The stream's datagrams go around the mobile node's WireGuard tunnel."""
+    node, rule = scenario.mobile_node, ["priority", _FIRST]
+    if not testbed.run(node, ["ip", "rule", "list", *rule]).strip():  # as an earlier one left it
+        testbed.run(node, ["ip", "rule", "add", *rule, "ipproto", "udp", "dport", str(iperf.PORT),
+                           "lookup", "main"])
 
 
 def _companions_outside(testbed: Testbed, scenario: Scenario) -> None:
@@ -118,11 +127,21 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
                      injection.from_access_point(_mac(cell), _ALL_SYSTEMS, _READABLE))
 
 
+def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame that sends the mobile node away, in its access point's name."""
+    nodes = scenario.network.nodes
+    name = scenario.roams_to or scenario.home
+    injection.inject(testbed, name, nodes[name], injection.deauthentication(
+        _mac(nodes[name]), _mac(nodes[scenario.mobile_node])))
+
+
 def _mac(node: Node) -> str:
     return node.interfaces[node.radio_interface].radio or ""
 
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
-    "bypass": _bypass, "companion-outside": _companions_outside,
+    "bypass": _bypass, "beside-wireguard": _beside_wireguard,
+    "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
-    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast}
+    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
+    attempts.FORGED: _forged_deauthentication}

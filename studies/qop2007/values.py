@@ -3,6 +3,7 @@
 Columns: the metrics, `authentications` (how many), `authentication_sum` (components, joined by
 `+`), `authentication_time_sd_s` (the standard deviation, over a repetition's authentications, of
 what of that sum is negotiated at home; absent where there is one), `handoff_sum_s`,
+`outage_up_s`, `outage_down_s` and `outage_up_lost_packets`, `outage_down_lost_packets`,
 `tcp_bytes`, `udp_bytes`, `tcp_duration_s`, `udp_duration_s`, `udp_sent_packets`,
 `udp_lost_packets` (iperf3's counts), and for every NAME that a record has `component_NAME_s`,
 `phase_NAME_duration_s` and `phase_NAME_packets`; the same for the phases of a handoff with
@@ -30,6 +31,7 @@ def values(measured: Measured) -> dict[str, float | int | str | None]:
         "authentication_time_sd_s": _deviation_s(measured),
         "authentication_sum": "+".join(measured.authentication_sum),
         "handoff_s": _handoff_s(measured), "handoff_sum_s": _sum_s(measured.handoff)}
+    row |= _outages(measured)
     for name, stream in (("tcp", measured.tcp), ("udp", measured.udp)):
         row |= {f"{name}_goodput_bps": stream.goodput_bps if stream else None,
                 f"{name}_bytes": stream.bytes if stream else None,
@@ -73,6 +75,17 @@ def impossible(measured: Measured) -> str:
     if measured.authentication_sum and whole is not None and abs(whole - parts) > _ROUNDING_S:
         return (f"authentication_time_s is {whole:g}, but its components add up to {parts:g}")
     return ""
+
+
+def _outages(measured: Measured) -> dict[str, float | int | str | None]:
+    """The worse direction's gap, the losses of both, and each by itself."""
+    ways = measured.outages or {}
+    if not ways:
+        return {"outage_s": None, "outage_lost_packets": None}
+    return {"outage_s": max(way.gap_s for way in ways.values()),
+            "outage_lost_packets": sum(way.lost_packets for way in ways.values()),
+            **{f"outage_{name}_s": way.gap_s for name, way in ways.items()},
+            **{f"outage_{name}_lost_packets": way.lost_packets for name, way in ways.items()}}
 
 
 def _handoff_s(measured: Measured) -> float | None:

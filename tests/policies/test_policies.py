@@ -294,6 +294,22 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="sae", pmf=2), "dot1x": {"eap": "TLS"}},
         "x.yml:6: link.keys: sae and 802.1X exclude each other",
     ),
+    "a passphrase has no controller's cache": (
+        {"link": link(roaming="okc")},
+        "x.yml:7: roaming: okc is for keys: eap, with CCMP or GCMP; change keys or cipher",
+    ),
+    "FILS is a key management of its own": (
+        {"link": link(keys="eap", akm="sha256", roaming="fils"), "dot1x": {"eap": "TLS"}},
+        "x.yml:8: roaming: fils is a key management of its own; leave out akm, or roaming",
+    ),
+    "one tunnel is enough": (
+        {"ipsec": ipsec(), "wireguard": {}},
+        "x.yml:8: ipsec and wireguard are tunnels between the same ends; leave out one of them",
+    ),
+    "no strongSwan here has ML-KEM": (
+        {"ipsec": ipsec(ike_proposal="aes256gcm16-prfsha384-curve25519-ke1_mlkem768")},
+        "x.yml:6: layers.ipsec.ike_proposal: 'ke1_mlkem768' in 'aes256gcm16-prfsha384-curve25519-",
+    ),
     "SAE needs PMF": (
         {"link": link(keys="sae", pmf=0)},
         "x.yml:7: keys: sae needs protected management frames; write pmf: 2",
@@ -427,6 +443,9 @@ GOOD_LAYERS: list[dict[str, Any]] = [
     {"link": link(options={"hostapd": {"wpa_group_rekey": 0, "wpa_ptk_rekey": "600"}})},
     {"link": link(options={"wpa_supplicant": {"wpa_ptk_rekey": 600}})},
     {"ipsec": ipsec(mode="transport", ike=1)},
+    {"link": link(keys="owe", pmf=2), "wireguard": {"authentication": "pubkey"}},
+    *({"link": link(keys="eap", roaming=roaming), "dot1x": {"eap": "TLS"}}
+      for roaming in ("ft", "ft-pull", "okc", "pmksa", "fils")),
 ]
 
 

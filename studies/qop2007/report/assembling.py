@@ -18,6 +18,7 @@ from studies.qop2007.report import (
     advice,
     claims,
     figures,
+    moves,
     paper_tables,
     throughput_bounds,
     todays_protection,
@@ -33,7 +34,7 @@ PAPER = "the 2007 paper"
 #: Sections in their order: id, title, lead, the tables by their ids (or how these begin).
 _SECTIONS = (
     ("authentication", "Authentication", ("What it takes to get on the network, and how that goes "
-     "with protection."), ("figure-2", "table-4")),
+     "with protection."), ("figure-2", "table-4", "moves")),
     ("traffic", "Throughput", "What the policy takes off the bit rate.",
      ("table-5", "table-6", "table-7", "table-8")),
     ("bounds", "Bounds", ("Whether a throughput says something about the policy, the "
@@ -68,7 +69,8 @@ def of_run(cells: Cells, weights: Weights | None = None,
     results, basis = cells.results, from_run(cells, weights)
     decisions, run = significance.decisions(cells), run_table(cells)
     offers = advice.overview(basis)
-    tables = [*paper_tables.tables(basis), offers, *todays_protection.tables(basis),
+    tables = [*paper_tables.tables(basis), offers, *moves.tables(cells, basis),
+              *todays_protection.tables(basis),
               *_advice(basis, applications), throughput_bounds.table(cells),
               *significance.tables(cells, decisions)]
     flagged = tuple(line for line in (flagged_line(results),) if line)
@@ -89,7 +91,7 @@ def of_run(cells: Cells, weights: Weights | None = None,
         complaints=tuple(results.complaints), failures=tuple(cells.failures()),
         beside=(stamped(claims.table(verdicts), results.clock, flagged),),
         caveat=caveat(results.clock), run=run, asked=_asked(applications),
-        printed=tuple(table.id for table in tables if table.id.startswith("overview")))
+        printed=tuple(table.id for table in tables if table.id.startswith(("overview", "moves"))))
 
 
 def of_paper(weights: Weights | None = None,

@@ -26,6 +26,8 @@ class Attack:
     reason: str
     withstood_by: tuple[When, ...]
     said: Mapping[str, bool]
+    #: How it was carried out, and what came of it; "" where it is argued alone.
+    tried: str = ""
 
     def withstood(self, policy: Policy) -> bool:
         """Whether a policy's layers withstand the attack."""
@@ -38,5 +40,6 @@ def attacks(file: Path = _FILE) -> tuple[Attack, ...]:
     """The attacks of a file, in its order; by default the paper's."""
     document: dict[str, Any] = read_document(str(file)).data
     return tuple(Attack(key, attack["title"], attack["reason"], tuple(attack["withstood_by"]),
-                        {policy: word == "withstands" for policy, word in attack["said"].items()})
+                        {policy: word == "withstands" for policy, word in attack["said"].items()},
+                        attack.get("tried", ""))
                  for key, attack in document.items())

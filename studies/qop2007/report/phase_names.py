@@ -8,23 +8,24 @@ from studies.qop2007.phases import EXCHANGES
 
 #: Components of the authentication time as they follow, at home before away.
 COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
-                   for name in (*EXCHANGES, "eap", "mip_registration", "ike"))
+                   for name in (*EXCHANGES, "eap", "mip_registration", "wireguard", "ike"))
 #: Phases in the order in which a mobile node goes through them, and what people call them, as the
 #: two lines of a heading. Phases of one name stand together:
 #: 802.11 authentication and association are one short exchange.
 _PHASES = {
     "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
     "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "agent_discovery":
-    ("disco-", "very"), "registration": ("", "regist."), "ike": ("", "IKE"),
+    ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"),
+    "ike": ("", "IKE"),
     "first_packet": ("first", "packet")}
 #: The same in words, where there is room for them.
 _PHASES_IN_WORDS = {
     "scan": "Scan", "authentication": "802.11 authentication, association",
     "association": "802.11 authentication, association", "dot1x": "802.1X (EAP, keys)",
     "four_way_handshake": "4-way handshake", "agent_discovery": "Agent discovery",
-    "registration": "Mobile IP registration", "ike": "IKE",
+    "registration": "Mobile IP registration", "wireguard": "WireGuard handshake", "ike": "IKE",
     "first_packet": "First answered packet"}
-_COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "ike": "IKE",
+_COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "wireguard": "WG", "ike": "IKE",
                **{name: name.upper() for name in EXCHANGES}}
 _PLACES = {"home": "home", "foreign": "away"}
 
@@ -55,7 +56,7 @@ def component_label(name: str) -> str:
 def component_phases(name: str) -> tuple[str, ...]:
     """The phases of which a component of the authentication time consists."""
     what, _, place = name.rpartition("_")
-    parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",),
+    parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",), "wireguard": ("wireguard",),
              "mip_registration": ("agent_discovery", "registration"), **EXCHANGES}.get(what, ())
     return tuple((FOREIGN if place == "foreign" else "") + part for part in parts)
 

@@ -18,6 +18,7 @@ _COMPONENTS = {
     "mip_registration": "MIP is Mobile IP registration, from the first solicitation or request to "
                         "the accepted reply (discovery and regist. are its parts)",
     "eap": "EAP is 802.1X or, without it, the 4-way handshake",
+    "wireguard": "WG is WireGuard's handshake",
     "ike": "IKE is both of its phases"}
 _PHASES = ("Scan, 802.11 (authentication and association) and the time to the first answered "
            "packet come beside T_A, all of the stay at home.")

@@ -72,10 +72,14 @@ def _attacks(today: Basis) -> Table:
                                    for attack in kinds if policy.definition)) for policy in known]
     title = today.weights.title
     return Table(f"attacks-{title}", f"Attacks withstood, as of {title}",
-                 (POLICY, NAME, *(Column(f"{attack.id}_{title}", attack.title)
+                 (POLICY, NAME, *(Column(f"{attack.id}_{title}", attack.title,
+                                         group="Tested" if attack.tried else "Argued")
                                   for attack in kinds)),
-                 tuple(rows), "Argued from a policy's layers, by the reasons below.",
-                 tuple(f"{attack.title}: {attack.reason}" for attack in kinds), sections(known))
+                 tuple(rows), "From a policy's layers, by the reasons below. Those tested have "
+                 "been carried out, where they succeed and where they are withstood.",
+                 tuple(f"{attack.title}: {attack.reason}"
+                       + (f" Tested: {attack.tried}." if attack.tried else "")
+                       for attack in kinds), sections(known))
 
 
 def _overview(today: Basis) -> Table:

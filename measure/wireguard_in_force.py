@@ -1,0 +1,67 @@
+"""WireGuard between a mobile node and its agent is proven by packets and both ends' kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from measure import iperf, pcap, wireguard
+from measure.observed import Check, Observed
+from measure.pcap import CapturedFrame
+from measure.points import AUTH, MOVE, TRAFFIC
+
+_UDP, _ICMP, _MOBILE_IP = 17, 1, 434
+_DISCOVERY = frozenset({9, 10})
+
+
+def verify(out: Path, seen: Observed) -> Iterator[Check]:
+    """Handshake, sessions, and that nothing of the mobile node's goes beside the tunnel."""
+    traffic = wireguard.traffic(_frames(out, seen), {wireguard.PORT})
+    for check in wireguard.checks(traffic, _streamed_bytes(seen)):
+        yield replace(check, check=f"WireGuard: {check.check}")
+    states = seen.raw["kernel"].get("wireguard", {})
+    begun_s = seen.raw["stamps"].get("start", float("inf"))
+    fresh = [any(peer["handshake_s"] and peer["handshake_s"] >= begun_s - 1 for peer in peers)
+             for peers in states.values()]
+    yield Check("WireGuard: sessions in the kernels", len(fresh) > 1 and all(fresh),
+                f"{sum(fresh)} of {len(fresh)} ends have had a handshake since it began")
+
+
+def _streamed_bytes(seen: Observed) -> int:
+    """What streams have carried; of an authentication without any, one byte."""
+    said = [iperf.summarize(seen.raw[name])["bytes"] for name in ("iperf_tcp", "iperf_udp")
+            if name in seen.raw]
+    return max(1, round(sum(said)))
+
+
+def _frames(out: Path, seen: Observed) -> list[CapturedFrame]:
+    """The mobile node's packets behind the access point in use, in order, but for Mobile IP."""
+    moved = seen.moved_s
+    taken: list[CapturedFrame] = []
+    for part in (AUTH, MOVE, TRAFFIC):
+        home, away = out / f"{part}-wire.pcap", out / f"{part}-foreign.pcap"
+        # A part that begins after the move has one capture, behind the access point in use then.
+        has_both = away.exists()
+        taken += [frame for frame in _of(home) if frame.at_s < moved or not has_both]
+        taken += [frame for frame in _of(away) if frame.at_s >= moved]
+    mac = bytes.fromhex(seen.mac.replace(":", ""))
+    return sorted((frame for frame in taken
+                   if mac in (frame.data[:6], frame.data[6:12]) and not _is_mobile_ip(frame)),
+                  key=lambda frame: frame.at_s)
+
+
+def _of(file: Path) -> Sequence[CapturedFrame]:
+    return list(pcap.frames(file)) if file.exists() else ()
+
+
+def _is_mobile_ip(frame: CapturedFrame) -> bool:
+    """Whether it is agent discovery or a registration."""
+    packet = frame.payload
+    if len(packet) < 28:
+        return False
+    start = (packet[0] & 15) * 4
+    if packet[9] == _ICMP:
+        return packet[start] in _DISCOVERY
+    ports = {int.from_bytes(packet[start + at:start + at + 2], "big") for at in (0, 2)}
+    return packet[9] == _UDP and _MOBILE_IP in ports
