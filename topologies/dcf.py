@@ -83,7 +83,7 @@ def message(index: int, handle: int, channel: DcfChannel,
 def settings(medium: Medium) -> dict[str, int]:
     """What dcf_config has of a medium's file, by its names with units; lengths in nanoseconds."""
     signal = medium.signal
-    captures = signal is not None and signal.capture_db is not None
+    captures_db = signal.capture_db if signal else None
     return {"slot_ns": _ns(medium.slot_us), "difs_ns": _ns(medium.difs_us),
             "sense_ns": _ns(medium.difs_us) if medium.wait_difs else 0,
             "blind_ns": max(1, _ns(medium.cca_us)),
@@ -95,8 +95,7 @@ def settings(medium: Medium) -> dict[str, int]:
             "senses": power(signal.sense_dbm) if signal else 0,
             "cw_min": medium.cw_min, "cw_max": medium.cw_max, "retries": medium.retries,
             "timeout_slots": medium.timeout_slots,
-            "capture": round(256 * 10 ** (signal.capture_db / 10))
-            if signal and captures and signal.capture_db is not None else 0,
+            "capture": 0 if captures_db is None else round(256 * 10 ** (captures_db / 10)),
             "aggregate": medium.aggregate, "aggregate_bits": 8 * medium.aggregate_bytes}
 
 
@@ -118,7 +117,7 @@ def _told(channel: DcfChannel) -> bytes:
 
 
 def _places(channel: DcfChannel) -> bytes:
-    """Who hears whom how strong, what links make of frames, and who is who; each where it is said."""
+    """Who hears whom how strong, what links make of frames, and who is who, where that is said."""
     attributes, numbers = b"", range(1, channel.stations + 1)
     if channel.received_dbm:
         attributes += rtnetlink.attribute(_TCA_DCF_POWER, struct.pack(

@@ -34,6 +34,7 @@ class _Adjustments(Strict):
 
     nodes: list[str] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, list[float]] = field(default_factory=dict)
     wire: _Own = field(default_factory=_Own)
 
 
@@ -74,8 +75,8 @@ def load_scenario(name: str) -> Scenario:
     """Load a scenario by its name, or from a `.yml` file; raises TopologyError.
 
     `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
-    `nodes:` keeps only these of the network; `channels:` gives access points other channels, and
-    `wire:` the links between home agents and routers another wire.
+    `nodes:` keeps only these of the network; `channels:` gives access points other channels,
+    `positions:` nodes other places, and `wire:` the links between home agents and routers another wire.
     """
     path = resolve(name, "scenarios")
     document = read(path)
@@ -84,12 +85,14 @@ def load_scenario(name: str) -> Scenario:
         source = path.parent / network if network.endswith(".yml") \
             else ROOT / "networks" / f"{network}.yml"
         network = read(source)
-    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire") if key in document}
+    changes = {key: document.pop(key) for key in ("nodes", "channels", "positions", "wire")
+               if key in document}
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
     plan: _Adjustments = validate(_Adjustments, changes, path)
     whole = _adjusted(_network(network, path, source), plan, path)
-    scenario: Scenario = validate(Scenario, {**document, "network": to_json(whole)}, path)
+    scenario: Scenario = validate(Scenario, {
+        **document, "network": to_json(whole), "is_placed": bool(plan.positions)}, path)
     checks.scenario(scenario, path)
     return scenario
 
@@ -151,12 +154,14 @@ def _with_wire(link: Any, source: Path) -> Any:
 
 def _adjusted(network: Network, plan: _Adjustments, path: Path) -> Network:
     """The part of a network that a scenario asks for, with its channels and wires."""
-    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels))):
+    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels)),
+                       ("positions", list(plan.positions))):
         for name in names:
             if name not in network.nodes:
                 raise TopologyError(f"{path}: {key}: no node {name!r} in network {network.name}; "
                                     f"it has {', '.join(network.nodes)}")
-    nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel))
+    nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel),
+                                       position=plan.positions.get(name, node.position))
              for name, node in network.nodes.items() if not plan.nodes or name in plan.nodes}
     changes = _changes(plan.wire, path)
     links = [_wired(link, network, changes) for link in network.links

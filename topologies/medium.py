@@ -70,13 +70,12 @@ class Transmitters:
     @classmethod
     def of(cls, network: model.Network) -> Transmitters:
         """Every radio of a network: a station may come to any access point."""
-        radios = {duty: [network.nodes[name] for name in network.of_duty(duty)]
-                  for duty in ("station", "access_point")}
-        classes = dict(zip(
-            (node.interfaces[node.radio_interface].radio or "" for duty in ("access_point", "station")
-             for node in radios[duty]), itertools.count(_FIRST_CLASS)))
-        by_class = {number: node for duty in ("access_point", "station") for node in radios[duty]
-                    for number in [classes[node.interfaces[node.radio_interface].radio or ""]]}
+        # Access points first: their numbers have to fit the kernel's 64 bits.
+        radios = [network.nodes[name] for duty in ("access_point", "station")
+                  for name in network.of_duty(duty)]
+        by_class = dict(enumerate(radios, _FIRST_CLASS))
+        classes = {node.interfaces[node.radio_interface].radio or "": number
+                   for number, node in by_class.items()}
         access_points = {number: node for number, node in by_class.items()
                          if node.has("access_point")}
         return cls(

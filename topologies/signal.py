@@ -1,4 +1,4 @@
-"""A signal is what distance leaves of a transmission: its power, the rate that suits it, its losses.
+"""A signal is what distance leaves of a transmission: its power, a rate to suit it, its losses.
 
 Power falls with distance as in Mininet-WiFi's `logDistance`, with the exponent of the scripts in
 `topologies/examples`. What noise makes of a frame is as in ns-3's
@@ -104,7 +104,7 @@ def _codes_confused(distance: float) -> float:
 
 def _ofdm(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
           ) -> Callable[[float], float]:
-    """After the convolutional code: the union bound, by the code's weights (Frenger et al., 1999)."""
+    """After the convolutional code: its union bound, by its weights (Frenger et al., 1999)."""
     bits, first, weights = code
 
     def errors(ratio: float) -> float:

@@ -31,7 +31,7 @@ class Medium(Strict):
     frame waits for DIFS even where the channel has been idle for longer. A transmission goes
     unnoticed for `cca_us`, and who begins meanwhile collides with it.
 
-    Up to `aggregate` frames of one station to one other go together (`aggregate_bytes` at most), and
+    Up to `aggregate` frames of one station to one other go together (`aggregate_bytes` at most);
     a block acknowledgement says which of them came. Access points send `beacon_bytes` every
     `beacon_interval_ms` where that is above 0; with `management`, scans, authentications and
     associations take air, too. With `signal`, nodes are where their positions say.

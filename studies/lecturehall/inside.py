@@ -23,7 +23,7 @@ from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Service, Session, Site
-from measure.wpa_ctrl import port_is_open
+from measure.wpa_ctrl import ControlSocket, port_is_open
 from studies.lecturehall.network import ACCESS_POINT, AGENT
 from topologies.model import STATION
 from topologies.namespaces import network_of
@@ -31,7 +31,7 @@ from topologies.namespaces import network_of
 PORT = 5201
 _UP = {"CTRL-EVENT-CONNECTED"}
 _TICK_S = 0.002
-_READ_S = 0.0005
+_READ_S, _PORT_S = 0.0005, 1.0
 _ALL_ON_S = 60.0
 #: Enough for the headers of a datagram, and of a frame on the air.
 _HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
@@ -106,20 +106,12 @@ class Workload:
             for control in controls.values():
                 control.command("ENABLE_NETWORK 0")
             while end_s is None or time.monotonic() < end_s:
-                ready, _, _ = select.select(list(waiting.values()), [], [], _TICK_S) if waiting \
-                    else ([], [], time.sleep(_TICK_S))
-                for name in [name for name, control in waiting.items() if control in ready]:
-                    if self._is_on(name):
-                        del waiting[name]
-                        on_s[name] = time.time()
-                        due_s[name] = time.monotonic()
+                time.sleep(_TICK_S)
+                for name in self._now_on(waiting):
+                    del waiting[name]
+                    on_s[name], due_s[name] = time.time(), time.monotonic()
                 now_s = time.monotonic()
-                for name, at_s in due_s.items():
-                    while at_s <= now_s:
-                        with contextlib.suppress(OSError):
-                            senders[name].send(datagram)
-                        at_s += gap_s
-                    due_s[name] = at_s
+                _send_due(senders, due_s, now_s, datagram, gap_s)
                 if end_s is None and not waiting:
                     session.stamp("all_on")
                     end_s = now_s + asked["stream_s"]
@@ -128,16 +120,16 @@ class Workload:
                                        f"{_ALL_ON_S:g} s, with {len(waiting)} of {len(controls)}")
         return on_s
 
-    def _is_on(self, name: str) -> bool:
-        """Whether a station's supplicant has just said that it is connected, and its port open."""
-        control = self._supplicants.controls[name]
-        event = control.wait(_UP, time.monotonic() + _READ_S)
-        if event is None:
-            return False
-        until = time.monotonic() + 1.0
-        while not port_is_open(control.status()) and time.monotonic() < until:
+    def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
+        """Whose supplicants have just said that they are connected, with their ports open."""
+        ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
+        on = [name for name, control in waiting.items() if control.events in ready
+              and control.wait(_UP, time.monotonic() + _READ_S)]
+        until = time.monotonic() + _PORT_S
+        while time.monotonic() < until and not all(
+                port_is_open(waiting[name].status()) for name in on):
             time.sleep(_READ_S)
-        return True
+        return on
 
     def _socket(self, node: str) -> socket.socket:
         """A datagram socket on a node; a station's is connected to the server."""
@@ -146,3 +138,16 @@ class Workload:
         if node != AGENT:
             made.connect((self._site.network.nodes[AGENT].address, PORT))
         return made
+
+
+def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,
+              datagram: bytes, gap_s: float) -> None:
+    """What stations have to send by now; when each is due to send again is kept in `due_s`.
+
+    What finds its station's queue full is lost, as with any program that does not wait.
+    """
+    for name in due_s:
+        while due_s[name] <= now_s:
+            with contextlib.suppress(OSError):
+                senders[name].send(datagram)
+            due_s[name] += gap_s

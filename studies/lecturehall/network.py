@@ -1,4 +1,4 @@
-"""The hall is one cell: rows of seats before an access point, an agent behind it that all send to."""
+"""The hall is one cell: rows of seats, an access point, and a server behind it that all send to."""
 
 from __future__ import annotations
 
