@@ -21,6 +21,8 @@ _LOSS_STEPS, _LOSS_STEP_BYTES = 33, 72
 #: One unit of power is what -130 dBm are: interference is summed in whole ones.
 _UNIT_DBM = -130.0
 _CERTAIN = 0xFFFFFFFF
+#: A netlink attribute has room for the powers of so many squared.
+_MAX_PLACED = 90
 _LLC_BYTES = 8
 _ETHERNET_BYTES = 14
 
@@ -48,12 +50,18 @@ class DcfChannel:
 def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
     """Make a device's root qdisc that channel. `pid` is a process in the device's namespace.
 
-    Raises OSError, and RuntimeError where the kernel has no DCF.
+    Raises OSError, and RuntimeError where the kernel has no DCF, no memory, or too many to place.
     """
+    if channel.received_dbm and channel.stations > _MAX_PLACED:
+        raise RuntimeError(f"{channel.stations} radios have positions on one channel; take "
+                           f"{_MAX_PLACED} at most, or a medium without signal")
     with rtnetlink.route_socket(pid, device) as (netlink, index):
         try:
             rtnetlink.ask(netlink, message(index, handle, channel), f"DCF on {device}")
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise RuntimeError(f"the machine has no memory for a channel of {channel.stations} "
+                                   "stations; take fewer, or a machine with more") from None
             if error.errno != errno.ENOENT:
                 raise
             raise RuntimeError("this kernel has no 802.11 DCF; write 'air: queue' in the medium's "
