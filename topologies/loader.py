@@ -76,7 +76,8 @@ def load_scenario(name: str) -> Scenario:
 
     `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
     `nodes:` keeps only these of the network; `channels:` gives access points other channels,
-    `positions:` nodes other places, and `wire:` the links between home agents and routers another wire.
+    `positions:` nodes other places, and `wire:` the links between home agents and routers another
+    wire.
     """
     path = resolve(name, "scenarios")
     document = read(path)

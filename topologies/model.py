@@ -198,8 +198,8 @@ class Scenario(Strict):
     """Who talks to whom from where; node names refer to the network.
 
     `network` holds the nodes that take part and no others. `roams_to` is the access point that the
-    mobile node moves to before it is measured; without it, it stays at home. With `is_placed`, where
-    nodes stand is what it is about.
+    mobile node moves to before it is measured; without it, it stays at home. With `is_placed`,
+    where nodes stand is what it is about.
     """
 
     id: str

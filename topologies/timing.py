@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topologies.device import Strict
 from topologies.signal import Signal
@@ -14,6 +14,8 @@ _WINDOW_LIMIT = 0xFFFF
 #: What a station's queue holds, and so the most that can go together.
 _QUEUED_FRAMES = 50
 _BLOCK_ACK_BYTES = 32
+#: Before each frame of an aggregate, which is padded to as many.
+_DELIMITER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class Medium(Strict):
             raise ValueError(f"aggregate must be from 1 to {_QUEUED_FRAMES}")
         if self.beacon_bytes and self.beacon_interval_ms <= 0:
             raise ValueError("beacon_interval_ms must be above 0")
+
+    @property
+    def in_turns(self) -> Medium:
+        """The same with queues in place of contention, and nothing that only contention has."""
+        return replace(self, air=QUEUE, aggregate=1, beacon_bytes=0, management=False, signal=None)
 
     @property
     def older_preamble_us(self) -> float:
@@ -158,7 +165,16 @@ class Medium(Strict):
         Of transmissions that are lost with probability p each, 1 / (1 - p) go to every delivered
         frame, however often a frame is repeated before it is given up.
         """
-        return self.airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
+        return self._own_airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
+
+    def _own_airtime_us(self, msdu_bytes: float) -> float:
+        """A frame's part of the air where as many as can go together do; alone, all of it."""
+        padded_bytes = math.ceil((self.mac_bytes + msdu_bytes) / 4) * 4 + _DELIMITER_BYTES
+        together = min(self.aggregate, int(self.aggregate_bytes // padded_bytes))
+        if together < 2:
+            return self.airtime_us(msdu_bytes)
+        overhead_us = self.frame_overhead_us - self.ack_us + self.block_ack_us
+        return (overhead_us + self._bits_us(together * padded_bytes, self.rate_bps)) / together
 
     def ceiling_bps(self, msdu_bytes: int) -> float:
         """Rate of back-to-back MSDUs of one sender (bit/s).

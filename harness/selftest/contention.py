@@ -50,7 +50,7 @@ def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
 
 
 def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
-    """The same of a medium whose frames go together, with what each adds to those before it (bits)."""
+    """The same of a medium whose frames go together, with what each adds to others (bits)."""
     frame_bytes = medium.mac_bytes + payload_bytes + HEADER_BYTES
     padded_bytes = -(-frame_bytes // _DELIMITER_BYTES) * _DELIMITER_BYTES
     return {**cell(medium, payload_bytes), "frame_bits": 8 * (padded_bytes + _DELIMITER_BYTES),

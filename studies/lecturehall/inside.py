@@ -7,6 +7,7 @@ take more of a small machine than the air does.
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import time
@@ -146,8 +147,9 @@ def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now
 
     What finds its station's queue full is lost, as with any program that does not wait.
     """
-    for name in due_s:
-        while due_s[name] <= now_s:
+    for name, at_s in due_s.items():
+        missed = max(0, math.floor((now_s - at_s) / gap_s) + 1)
+        for _ in range(missed):
             with contextlib.suppress(OSError):
                 senders[name].send(datagram)
-            due_s[name] += gap_s
+        due_s[name] = at_s + missed * gap_s

@@ -66,7 +66,7 @@ def test_who_hears_everybody_needs_no_positions(program: Path) -> None:
 def test_hidden_stations_collide(program: Path) -> None:
     """Who does not hear others overlaps them: two get two thirds at most, ten next to nothing.
 
-    Vulnerable are a frame's length before it begins and its own, not a slot (Tobagi, Kleinrock, 1975).
+    Vulnerable is twice a frame's length, not a slot (Tobagi, Kleinrock, 1975).
     """
     for stations, share in ((2, 0.67), (10, 0.1)):
         all_heard = placed(program, heard(stations), stations)["delivered_per_s"]
@@ -99,12 +99,27 @@ def test_aggregates_are_as_long_as_their_parts(program: Path, name: str, togethe
     medium = load_medium(name)
     measured = contention.trial(program, {
         **contention.aggregated(medium, 1470), "aggregate": together, "stations": 1, "seconds": 20})
-    bits = together * 8 * (1536 + 2 + 2 + 4 - 4) + medium.service_bits
-    symbols = -(-bits // round(medium.rate_bps * medium.symbol_us / 1e6))
-    turn_us = (medium.difs_us + medium.cw_min / 2 * medium.slot_us + medium.preamble_us
-               + symbols * medium.symbol_us + medium.extension_us + medium.sifs_us
+    shorter = dataclasses.replace(medium, aggregate=together)
+    assert measured["delivered_per_s"] == pytest.approx(
+        1e6 / shorter.delivery_us(1470 + 36), rel=0.005)
+
+
+@pytest.mark.parametrize(("name", "mbps"), [("802.11n-aggregated", 60.1), ("802.11n-300", 247.8)])
+def test_ceilings_of_aggregates_by_hand(name: str, mbps: float) -> None:
+    """32 of 1470 bytes: each 1536 bytes on the air with its checksum, padding and delimiter."""
+    medium = load_medium(name)
+    symbols = -(-(32 * 8 * (1536 + 4) + 22) // round(medium.rate_bps * medium.symbol_us / 1e6))
+    turn_us = (37 + 67.5 + medium.preamble_us + symbols * medium.symbol_us + 6 + 10
                + medium.block_ack_us)
-    assert measured["delivered_per_s"] == pytest.approx(together / turn_us * 1e6, rel=0.005)
+    assert medium.udp_ceiling_bps(1470) == pytest.approx(32 * 1470 * 8 / turn_us * 1e6)
+    assert medium.udp_ceiling_bps(1470) == pytest.approx(mbps * 1e6, rel=0.01)
+
+
+def test_an_air_of_queues_has_nothing_that_contention_is_asked_for() -> None:
+    """Where no kernel of ours is, a medium with positions is one without, and can be made."""
+    turns = load_medium("802.11b-positions").in_turns
+    assert (turns.air, turns.signal, turns.management, turns.beacon_bytes) == (
+        "queue", None, False, 0)
 
 
 def test_only_what_was_lost_is_sent_again(program: Path) -> None:

@@ -38,7 +38,7 @@ def signal(name: str = "802.11g-positions") -> Signal:
 
 @pytest.mark.parametrize(("place", "dbm"), [((40, 40), -62), ((71, 40), -70), ((101, 40), -84)])
 def test_power_is_mininet_wifis(place: tuple[float, float], dbm: int) -> None:
-    """What a drive of topologies/examples/roaming.py printed under Mininet-WiFi (its own numbers)."""
+    """What a drive of topologies/examples/roaming.py printed under Mininet-WiFi."""
     assert signal().received_dbm(distance_m(place, (50, 50)), 2.412e9) == pytest.approx(dbm, abs=1)
 
 

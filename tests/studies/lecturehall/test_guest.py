@@ -1,4 +1,4 @@
-"""A full hall in a guest: all get on and stream, and a hall without protection is not taken for one."""
+"""A full hall in a guest: all get on and stream; one without protection is not taken for it."""
 
 from __future__ import annotations
 
