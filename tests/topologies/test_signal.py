@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from topologies.loader import load_medium, load_scenario
+from topologies import dcf
+from topologies.loader import load_medium, load_network, load_scenario
+from topologies.medium import Transmitters
 from topologies.signal import Signal, bit_errors, distance_m
 from topologies.timing import Medium
 
@@ -72,3 +76,31 @@ def test_a_medium_reads_back_with_its_signal() -> None:
 
     medium = load_medium("802.11b-positions")
     assert from_json(Medium, to_json(medium)) == medium
+
+
+def test_a_radio_without_a_place_is_named() -> None:
+    """In one line, before anything is built: where it stands would be a guess."""
+    network = load_network("two-subnets")
+    nowhere = dataclasses.replace(network.nodes["a2"], position=None)
+    there = Transmitters.of(dataclasses.replace(
+        network, nodes={**network.nodes, "a2": nowhere}))
+    with pytest.raises(RuntimeError, match="02:00:00:00:a2:00 has no position; give its node"):
+        there.received_dbm(load_medium("802.11b-positions"), 1)
+    assert there.received_dbm(load_medium("802.11b-short"), 1) == {}
+
+
+def test_more_radios_than_fit_are_refused() -> None:
+    """A channel of 91 with positions, by number and with a way out."""
+    channel = dcf.DcfChannel(load_medium("802.11b-positions"), stations=91, access_points=(3,),
+                             cipher_bytes=0, queue_frames=50, seed=1, received_dbm={(3, 4): -50.0})
+    with pytest.raises(RuntimeError, match="91 radios have positions on one channel; take 90"):
+        dcf.make(1, "air1", 1 << 16, channel)
+
+
+def test_only_access_points_of_a_channel_send_its_beacons() -> None:
+    """Two access points on two channels: each channel has one."""
+    network = load_network("two-subnets")
+    nodes = {**network.nodes, "ap-b": dataclasses.replace(network.nodes["ap-b"], channel=6)}
+    there = Transmitters.of(dataclasses.replace(network, nodes=nodes))
+    assert len(there.on(1)) == len(there.on(6)) == 1
+    assert there.on(1) != there.on(6)
