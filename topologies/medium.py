@@ -161,7 +161,7 @@ class Air:
             f"qdisc add dev {interface} clsact",
             *(f"{down} prio 1 flower dst_mac {mac} {self._detour(own, number)}"
               for mac, number in to_stations),
-            f"{down} prio 2 matchall {self._detour(own)}",
+            f"{down}{' prio 2' if self._names_receivers else ''} matchall {self._detour(own)}",
             # The kernel's own word to switches that a station has come was never on the air.
             f"filter add dev {interface} ingress protocol 802_2 prio 1 matchall classid :1",
             *(f"{up} prio 2 flower src_mac {mac} {self._detour(number, own)}"
