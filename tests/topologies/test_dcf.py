@@ -164,7 +164,7 @@ def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
     `load` is a share of what saturated stations get together.
     """
     measured = run(program, contention.as_ns3(row), row["payload_bytes"], stations=row["stations"],
-                   gap_ns=row["gap_s"] * 1e9, seconds=400 if row["load"] else 40)
+                   gap_ns=contention.gap_ns(row), seconds=400 if row["load"] else 40)
     assert measured["delivered_per_s"] == pytest.approx(row["delivered_per_s"], rel=0.02)
     if row["load"]:
         for name in ("delay_mean_us", "delay_p99_us"):
