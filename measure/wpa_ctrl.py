@@ -66,6 +66,11 @@ class ControlSocket:
             sock.close()
             Path(local).unlink(missing_ok=True)
 
+    @property
+    def events(self) -> socket.socket:
+        """What events arrive on, for who waits for those of many daemons at once."""
+        return self._events
+
     def request(self, command: str) -> str:
         """Send a command; its reply. Raises MeasureError when there is none."""
         try:

@@ -240,8 +240,9 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
     document = asdict(from_json(Scenario, content))
     for part in ("title", "mobility"):
         del document[part]
-    for node in document["network"]["nodes"].values():
-        del node["position"]
+    if not document.pop("is_placed"):
+        for node in document["network"]["nodes"].values():
+            del node["position"]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

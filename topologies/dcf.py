@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from topologies import rtnetlink
 from topologies.timing import Medium
 
 KIND = "dcf"
-_TCA_DCF_CHANNEL, _TCA_DCF_TIMING = 1, 2
+_TCA_DCF_CHANNEL, _TCA_DCF_TIMING, _TCA_DCF_POWER, _TCA_DCF_LINKS, _TCA_DCF_ADDRESSES = range(1, 6)
+#: Frames whose losses are told, one more than so many times so many bytes; between, lines.
+_LOSS_STEPS, _LOSS_STEP_BYTES = 33, 72
+#: One unit of power is what -130 dBm are: interference is summed in whole ones.
+_UNIT_DBM = -130.0
+_CERTAIN = 0xFFFFFFFF
+#: A netlink attribute has room for the powers of so many squared.
+_MAX_PLACED = 90
 _LLC_BYTES = 8
 _ETHERNET_BYTES = 14
 
@@ -30,17 +38,30 @@ class DcfChannel:
     cipher_bytes: int
     queue_frames: int
     seed: int
+    frequency_mhz: int = 0
+    #: By class numbers of sender and listener (dBm); empty where everybody hears everybody alike.
+    received_dbm: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    #: Stations and access points whose links have rates and losses of their own.
+    links: tuple[tuple[int, int], ...] = ()
+    #: MAC addresses of those whose management frames take air, by class number.
+    addresses: Mapping[int, str] = field(default_factory=dict)
 
 
 def make(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
     """Make a device's root qdisc that channel. `pid` is a process in the device's namespace.
 
-    Raises OSError, and RuntimeError where the kernel has no DCF.
+    Raises OSError, and RuntimeError where the kernel has no DCF, no memory, or too many to place.
     """
+    if channel.received_dbm and channel.stations > _MAX_PLACED:
+        raise RuntimeError(f"{channel.stations} radios have positions on one channel; take "
+                           f"{_MAX_PLACED} at most, or a medium without signal")
     with rtnetlink.route_socket(pid, device) as (netlink, index):
         try:
             rtnetlink.ask(netlink, message(index, handle, channel), f"DCF on {device}")
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise RuntimeError(f"the machine has no memory for a channel of {channel.stations} "
+                                   "stations; take fewer, or a machine with more") from None
             if error.errno != errno.ENOENT:
                 raise
             raise RuntimeError("this kernel has no 802.11 DCF; write 'air: queue' in the medium's "
@@ -59,8 +80,9 @@ def draw_anew(pid: int, device: str, handle: int, channel: DcfChannel) -> None:
 def message(index: int, handle: int, channel: DcfChannel,
             flags: int = rtnetlink.NLM_F_CREATE_NEW) -> bytes:
     """The netlink request that makes an interface's root qdisc a channel, or changes it."""
-    options = (rtnetlink.attribute(_TCA_DCF_CHANNEL, _told(channel))
-               + rtnetlink.attribute(_TCA_DCF_TIMING, _timing(channel)))
+    options = rtnetlink.attribute(_TCA_DCF_CHANNEL, _told(channel))
+    if flags:
+        options += rtnetlink.attribute(_TCA_DCF_TIMING, _timing(channel)) + _places(channel)
     attributes = (rtnetlink.attribute(rtnetlink.TCA_KIND, KIND.encode() + b"\0")
                   + rtnetlink.attribute(rtnetlink.TCA_OPTIONS | rtnetlink.NLA_F_NESTED, options))
     return rtnetlink.qdisc_request(index, handle, attributes, flags)
@@ -68,23 +90,69 @@ def message(index: int, handle: int, channel: DcfChannel,
 
 def settings(medium: Medium) -> dict[str, int]:
     """What dcf_config has of a medium's file, by its names with units; lengths in nanoseconds."""
+    signal = medium.signal
+    captures_db = signal.capture_db if signal else None
     return {"slot_ns": _ns(medium.slot_us), "difs_ns": _ns(medium.difs_us),
             "sense_ns": _ns(medium.difs_us) if medium.wait_difs else 0,
             "blind_ns": max(1, _ns(medium.cca_us)),
             "after_frame_ns": _ns(medium.sifs_us + medium.ack_us),
-            "after_garbled_ns": _ns(medium.after_collision_us),
+            "after_garbled_ns": _ns(medium.after_collision_us), "sifs_ns": _ns(medium.sifs_us),
+            "after_aggregate_ns": _ns(medium.sifs_us + medium.block_ack_us),
+            "beacon_every_ns": _ns(medium.beacon_interval_ms * 1e3) if medium.beacon_bytes else 0,
+            "beacon_ns": _ns(medium.beacon_us),
+            "senses": power(signal.sense_dbm) if signal else 0,
             "cw_min": medium.cw_min, "cw_max": medium.cw_max, "retries": medium.retries,
-            "timeout_slots": medium.timeout_slots}
+            "timeout_slots": medium.timeout_slots,
+            "capture": 0 if captures_db is None else round(256 * 10 ** (captures_db / 10)),
+            "aggregate": medium.aggregate, "aggregate_bits": 8 * medium.aggregate_bytes}
+
+
+def power(dbm: float) -> int:
+    """A power in the kernel's units; 0 for what is next to nothing."""
+    return round(10 ** ((dbm - _UNIT_DBM) / 10))
 
 
 def _told(channel: DcfChannel) -> bytes:
     own = settings(channel.medium)
-    loss = round(channel.medium.loss_percent / 100 * 0xFFFFFFFF)
+    loss = round(channel.medium.loss_percent / 100 * _CERTAIN)
     return struct.pack(
-        "=6Q6II4xQ", own["slot_ns"], own["difs_ns"], own["sense_ns"], own["blind_ns"],
-        own["after_frame_ns"], own["after_garbled_ns"], own["cw_min"], own["cw_max"],
-        own["retries"], loss, channel.queue_frames, own["timeout_slots"], channel.stations,
+        "=11Q10IIIQ", own["slot_ns"], own["difs_ns"], own["sense_ns"], own["blind_ns"],
+        own["after_frame_ns"], own["after_garbled_ns"], own["sifs_ns"], own["after_aggregate_ns"],
+        own["beacon_every_ns"], own["beacon_ns"], own["senses"], own["cw_min"], own["cw_max"],
+        own["retries"], loss, channel.queue_frames, own["timeout_slots"], own["capture"],
+        own["aggregate"], own["aggregate_bits"], 0, channel.stations, channel.frequency_mhz,
         channel.seed)
+
+
+def _places(channel: DcfChannel) -> bytes:
+    """Who hears whom how strong, what links make of frames, and who is who, where that is said."""
+    attributes, numbers = b"", range(1, channel.stations + 1)
+    if channel.received_dbm:
+        attributes += rtnetlink.attribute(_TCA_DCF_POWER, struct.pack(
+            f"={channel.stations ** 2}Q", *(
+                power(dbm) if (dbm := channel.received_dbm.get((sender, listener))) is not None
+                else 0 for sender in numbers for listener in numbers)))
+        attributes += rtnetlink.attribute(_TCA_DCF_LINKS, b"".join(
+            _link(channel, station, access_point) for station, access_point in channel.links))
+    if channel.addresses:
+        attributes += rtnetlink.attribute(_TCA_DCF_ADDRESSES, b"".join(
+            bytes.fromhex(channel.addresses.get(number, "00" * 6).replace(":", "")) + bytes(2)
+            for number in numbers))
+    return attributes
+
+
+def _link(channel: DcfChannel, station: int, access_point: int) -> bytes:
+    """A link's rate, and how probably it loses frames of some lengths."""
+    medium, dbm = channel.medium, channel.received_dbm[station, access_point]
+    signal = medium.signal
+    assert signal is not None
+    rate_bps = signal.best_rate_bps(dbm)
+    survives = 1 - medium.loss_percent / 100
+    losses = (1 - survives * (1 - signal.loss(rate_bps, dbm, step * _LOSS_STEP_BYTES))
+              for step in range(_LOSS_STEPS))
+    return (struct.pack("=II", station, access_point)
+            + _rate(medium, medium.preamble_us, rate_bps)
+            + struct.pack(f"={_LOSS_STEPS}I4x", *(round(loss * _CERTAIN) for loss in losses)))
 
 
 def _timing(channel: DcfChannel) -> bytes:

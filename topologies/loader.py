@@ -34,6 +34,7 @@ class _Adjustments(Strict):
 
     nodes: list[str] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, list[float]] = field(default_factory=dict)
     wire: _Own = field(default_factory=_Own)
     links: dict[str, _Own] = field(default_factory=dict)
 
@@ -76,8 +77,8 @@ def load_scenario(name: str) -> Scenario:
 
     `network:` is the name of a file in `networks/`, or a path relative to the scenario file.
     `nodes:` keeps only these of the network; `channels:` gives access points other channels,
-    `wire:` the links between home agents and routers another wire, and `links:` single ones, by an
-    end of theirs.
+    `positions:` nodes other places, `wire:` the links between home agents and routers another
+    wire, and `links:` single ones, by an end of theirs.
     """
     path = resolve(name, "scenarios")
     document = read(path)
@@ -86,13 +87,14 @@ def load_scenario(name: str) -> Scenario:
         source = path.parent / network if network.endswith(".yml") \
             else ROOT / "networks" / f"{network}.yml"
         network = read(source)
-    changes = {key: document.pop(key) for key in ("nodes", "channels", "wire", "links")
+    changes = {key: document.pop(key) for key in ("nodes", "channels", "positions", "wire", "links")
                if key in document}
     if isinstance(changes.get("wire"), str):
         changes["wire"] = {"wire": changes["wire"]}
     plan: _Adjustments = validate(_Adjustments, changes, path)
     whole = _adjusted(_network(network, path, source), plan, path)
-    scenario: Scenario = validate(Scenario, {**document, "network": to_json(whole)}, path)
+    scenario: Scenario = validate(Scenario, {
+        **document, "network": to_json(whole), "is_placed": bool(plan.positions)}, path)
     checks.scenario(scenario, path)
     return scenario
 
@@ -154,12 +156,14 @@ def _with_wire(link: Any, source: Path) -> Any:
 
 def _adjusted(network: Network, plan: _Adjustments, path: Path) -> Network:
     """The part of a network that a scenario asks for, with its channels and wires."""
-    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels))):
+    for key, names in (("nodes", plan.nodes), ("channels", list(plan.channels)),
+                       ("positions", list(plan.positions))):
         for name in names:
             if name not in network.nodes:
                 raise TopologyError(f"{path}: {key}: no node {name!r} in network {network.name}; "
                                     f"it has {', '.join(network.nodes)}")
-    nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel))
+    nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel),
+                                       position=plan.positions.get(name, node.position))
              for name, node in network.nodes.items() if not plan.nodes or name in plan.nodes}
     known = {end for link in network.links for end in link.ends}
     for end in plan.links:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topologies import dcf, model
+from topologies.signal import distance_m
 from topologies.sizetable import set_size_table
 
 if TYPE_CHECKING:  # Mininet is on machines only
@@ -41,6 +42,11 @@ _OTHERS = 2
 _FIRST_CLASS = 3
 
 
+def frequency_mhz(channel: int) -> int:
+    """The middle of a channel of the 2.4 GHz band."""
+    return 2484 if channel == 14 else 2407 + 5 * channel
+
+
 def airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
     """Airtime of an Ethernet frame of n bytes at index n, in units; losses' share included.
 
@@ -56,16 +62,51 @@ class Transmitters:
 
     stations: Mapping[str, int]
     access_points: Mapping[str, int]
+    #: By class number: MAC addresses, positions, and the access points' channels.
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    positions: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    channels: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, network: model.Network) -> Transmitters:
         """Every radio of a network: a station may come to any access point."""
-        radios = {duty: [network.nodes[name] for name in network.of_duty(duty)]
-                  for duty in ("station", "access_point")}
-        numbers = itertools.count(_FIRST_CLASS)
-        access_points = {node.radio_interface: next(numbers) for node in radios["access_point"]}
-        return cls({node.interfaces[node.radio_interface].radio or "": next(numbers)
-                    for node in radios["station"]}, access_points)
+        # Access points first: their numbers have to fit the kernel's 64 bits.
+        radios = [network.nodes[name] for duty in ("access_point", "station")
+                  for name in network.of_duty(duty)]
+        by_class = dict(enumerate(radios, _FIRST_CLASS))
+        classes = {node.interfaces[node.radio_interface].radio or "": number
+                   for number, node in by_class.items()}
+        access_points = {number: node for number, node in by_class.items()
+                         if node.has("access_point")}
+        return cls(
+            {mac: number for mac, number in classes.items() if number not in access_points},
+            {node.radio_interface: number for number, node in access_points.items()},
+            {number: mac for mac, number in classes.items()},
+            {number: node.position for number, node in by_class.items() if node.position},
+            {number: node.channel or 0 for number, node in access_points.items()})
+
+    def on(self, channel: int) -> tuple[int, ...]:
+        """The access points of a channel."""
+        return tuple(number for number, its in self.channels.items() if its == channel)
+
+    def links(self, medium: model.Medium, channel: int) -> tuple[tuple[int, int], ...]:
+        """Every station with every access point of a channel, where distance matters."""
+        return tuple((station, access_point) for station in self.stations.values()
+                     for access_point in self.on(channel)) if medium.signal else ()
+
+    def received_dbm(self, medium: model.Medium,
+                     channel: int) -> Mapping[tuple[int, int], float]:
+        """What each gets of each on a channel; raises RuntimeError for who stands nowhere."""
+        signal = medium.signal
+        if signal is None:
+            return {}
+        there = [*self.on(channel), *self.stations.values()]
+        if missing := [self.addresses[number] for number in there if number not in self.positions]:
+            raise RuntimeError(f"medium {medium.name}: {missing[0]} has no position; give its node "
+                               "one in the network, or take a medium without signal")
+        return {(one, other): signal.received_dbm(
+            distance_m(self.positions[one], self.positions[other]), frequency_mhz(channel) * 1e6)
+            for one, other in itertools.permutations(there, 2)}
 
     @property
     def last(self) -> int:
@@ -85,10 +126,15 @@ class Air:
         self._transmitters = transmitters
         self._run(["ip", "-batch", "-"], [f"link add {self.device} type ifb",
                                           f"link set {self.device} up"])
+        #: Whether frames say who receives them: rates, capture and aggregates ask.
+        self._names_receivers = medium.signal is not None or medium.aggregate > 1
         if medium.air == model.DCF:
             self._dcf = dcf.DcfChannel(
-                medium, transmitters.last, tuple(transmitters.access_points.values()),
-                cipher_bytes, _QUEUE_FRAMES, self._seeded(seed))
+                medium, transmitters.last, transmitters.on(channel),
+                cipher_bytes, _QUEUE_FRAMES, self._seeded(seed), frequency_mhz(channel),
+                received_dbm=transmitters.received_dbm(medium, channel),
+                links=transmitters.links(medium, channel),
+                addresses=transmitters.addresses if medium.management else {})
             dcf.make(host.pid, self.device, _HANDLE, self._dcf)
             return
         sizes = airtimes(medium, cipher_bytes)
@@ -108,13 +154,17 @@ class Air:
     def attach(self, interface: str) -> None:
         """Send everything that passes an access point's radio, both ways, by the channel."""
         up = f"filter add dev {interface} ingress protocol all"
-        down = self._transmitters.access_points[interface]
+        own = self._transmitters.access_points[interface]
+        down = f"filter add dev {interface} egress protocol all"
+        to_stations = self._transmitters.stations.items() if self._names_receivers else ()
         self._run(["tc", "-batch", "-"], [
             f"qdisc add dev {interface} clsact",
-            f"filter add dev {interface} egress protocol all matchall {self._detour(down)}",
+            *(f"{down} prio 1 flower dst_mac {mac} {self._detour(own, number)}"
+              for mac, number in to_stations),
+            f"{down}{' prio 2' if self._names_receivers else ''} matchall {self._detour(own)}",
             # The kernel's own word to switches that a station has come was never on the air.
             f"filter add dev {interface} ingress protocol 802_2 prio 1 matchall classid :1",
-            *(f"{up} prio 2 flower src_mac {mac} {self._detour(number)}"
+            *(f"{up} prio 2 flower src_mac {mac} {self._detour(number, own)}"
               for mac, number in self._transmitters.stations.items()),
             f"{up} prio 3 matchall {self._detour(_OTHERS)}"])
 
@@ -140,8 +190,9 @@ class Air:
                 f"{add_queue} 1:{number:x} netem limit {_QUEUE_FRAMES} rate {_RATE}{lost}"]
         return lines
 
-    def _detour(self, number: int) -> str:
-        return (f"action skbedit priority 1:{number:x} pipe "
+    def _detour(self, number: int, receiver: int = 0) -> str:
+        marked = f" mark {receiver}" if receiver and self._names_receivers else ""
+        return (f"action skbedit priority 1:{number:x}{marked} pipe "
                 f"action mirred egress redirect dev {self.device}")
 
     def _run(self, argv: Sequence[str], lines: Sequence[str]) -> None:

@@ -203,7 +203,8 @@ class Scenario(Strict):
     """Who talks to whom from where; node names refer to the network.
 
     `network` holds the nodes that take part and no others. `roams_to` is the access point that the
-    mobile node moves to before it is measured; without it, it stays at home.
+    mobile node moves to before it is measured; without it, it stays at home. With `is_placed`,
+    where nodes stand is what it is about.
     """
 
     id: str
@@ -213,6 +214,7 @@ class Scenario(Strict):
     peer: str
     roams_to: str | None = None
     mobility: Mobility | None = None
+    is_placed: bool = False
 
     @property
     def agent(self) -> str:

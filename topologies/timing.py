@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topologies.device import Strict
+from topologies.signal import Signal
 
 #: Who lets stations take turns on the air: contention as in 802.11, or a queue.
 DCF, QUEUE = "dcf", "queue"
 _WINDOW_LIMIT = 0xFFFF
+#: What a station's queue holds, and so the most that can go together.
+_QUEUED_FRAMES = 50
+_BLOCK_ACK_BYTES = 32
+#: Before each frame of an aggregate, which is padded to as many.
+_DELIMITER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,11 @@ class Medium(Strict):
     there, frames to all go at `basic_rate_bps`, and `eifs` follows a collision. With `wait_difs` a
     frame waits for DIFS even where the channel has been idle for longer. A transmission goes
     unnoticed for `cca_us`, and who begins meanwhile collides with it.
+
+    Up to `aggregate` frames of one station to one other go together (`aggregate_bytes` at most);
+    a block acknowledgement says which of them came. Access points send `beacon_bytes` every
+    `beacon_interval_ms` where that is above 0; with `management`, scans, authentications and
+    associations take air, too. With `signal`, nodes are where their positions say.
     """
 
     name: str
@@ -50,6 +61,12 @@ class Medium(Strict):
     eifs: bool = False
     wait_difs: bool = False
     cca_us: float = 4.0
+    aggregate: int = 1
+    aggregate_bytes: int = 65535
+    beacon_bytes: int = 0
+    beacon_interval_ms: float = 102.4
+    management: bool = False
+    signal: Signal | None = None
 
     def __post_init__(self) -> None:
         """A medium that delivers nothing has no ceiling."""
@@ -61,6 +78,18 @@ class Medium(Strict):
             raise ValueError("slot_us must be above 0")
         if self.air == DCF and not self.cw_min <= self.cw_max <= _WINDOW_LIMIT:
             raise ValueError(f"cw_max must be from cw_min, {self.cw_min}, to {_WINDOW_LIMIT}")
+        if self.air != DCF and (self.signal or self.management or self.beacon_bytes
+                                or self.aggregate > 1):
+            raise ValueError(f"signal, management, beacon_bytes and aggregate need air: {DCF}")
+        if not 1 <= self.aggregate <= _QUEUED_FRAMES:
+            raise ValueError(f"aggregate must be from 1 to {_QUEUED_FRAMES}")
+        if self.beacon_bytes and self.beacon_interval_ms <= 0:
+            raise ValueError("beacon_interval_ms must be above 0")
+
+    @property
+    def in_turns(self) -> Medium:
+        """The same with queues in place of contention, and nothing that only contention has."""
+        return replace(self, air=QUEUE, aggregate=1, beacon_bytes=0, management=False, signal=None)
 
     @property
     def older_preamble_us(self) -> float:
@@ -76,6 +105,17 @@ class Medium(Strict):
     def ack_us(self) -> float:
         """Airtime of an acknowledgement."""
         return self.older_preamble_us + self._bits_us(self.ack_bytes, self.ack_rate_bps)
+
+    @property
+    def block_ack_us(self) -> float:
+        """Airtime of a block acknowledgement."""
+        return self.older_preamble_us + self._bits_us(_BLOCK_ACK_BYTES, self.ack_rate_bps)
+
+    @property
+    def beacon_us(self) -> float:
+        """Airtime of a beacon; 0 where there are none."""
+        return self.older_preamble_us + self._bits_us(
+            self.beacon_bytes, self.broadcast_rate_bps) if self.beacon_bytes else 0.0
 
     @property
     def after_collision_us(self) -> float:
@@ -125,7 +165,16 @@ class Medium(Strict):
         Of transmissions that are lost with probability p each, 1 / (1 - p) go to every delivered
         frame, however often a frame is repeated before it is given up.
         """
-        return self.airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
+        return self._own_airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
+
+    def _own_airtime_us(self, msdu_bytes: float) -> float:
+        """A frame's part of the air where as many as can go together do; alone, all of it."""
+        padded_bytes = math.ceil((self.mac_bytes + msdu_bytes) / 4) * 4 + _DELIMITER_BYTES
+        together = min(self.aggregate, int(self.aggregate_bytes // padded_bytes))
+        if together < 2:
+            return self.airtime_us(msdu_bytes)
+        overhead_us = self.frame_overhead_us - self.ack_us + self.block_ack_us
+        return (overhead_us + self._bits_us(together * padded_bytes, self.rate_bps)) / together
 
     def ceiling_bps(self, msdu_bytes: int) -> float:
         """Rate of back-to-back MSDUs of one sender (bit/s).

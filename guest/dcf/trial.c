@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Runs the guest's air outside of it, as fast as it goes: the same dcf_core.h, and stations that always
- * have a frame or get them at random. Reads `name value` lines, writes one JSON object.
+ * have a frame or get them at random. Reads `name value` lines, writes one JSON object. Stations send to
+ * nobody in particular, or to station 0 where it is to receive (`receives 1`); `power` takes a sender, a
+ * listener and a strength, and what it does not say is 0.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -14,10 +16,12 @@ typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;
 #define div_u64(a, b) ((a) / (b))
+#define div64_u64(a, b) ((a) / (b))
 
 #include "../sources/net/sched/dcf_core.h"
 
 #define MAX_DELAYS 4000000
+#define MAX_STATIONS 64
 
 static u64 warm_up;
 static double *delays;
@@ -54,11 +58,23 @@ int main(void)
 	struct dcf_channel channel = {0}, source = {0};
 	double seconds = 10, mean_gap = 0, value, sum = 0, jain_sum = 0, jain_squares = 0;
 	u64 length = 0, seed = 1, *next, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
+	u64 *power = calloc(MAX_STATIONS * MAX_STATIONS, sizeof(*power)), strength;
+	struct dcf_rate rate = {0};
+	bool receives = false, beacons = false;
 	char name[64];
-	u32 i;
+	u32 i, listener, frame_bits = 0;
 
 	channel.is.limit = 50;
 	while (scanf("%63s %lf", name, &value) == 2) {
+		if (!strcmp(name, "power")) {
+			if (scanf("%u %lu", &listener, &strength) != 2 || !channel.stations ||
+			    channel.stations > MAX_STATIONS || value >= channel.stations ||
+			    listener >= channel.stations)
+				return 2;
+			channel.power = power;
+			power[(u32)value * channel.stations + listener] = strength;
+			continue;
+		}
 		if (!strcmp(name, "stations")) channel.stations = value;
 		else if (!strcmp(name, "slot_ns")) channel.is.slot = value;
 		else if (!strcmp(name, "difs_ns")) channel.is.difs = value;
@@ -75,11 +91,28 @@ int main(void)
 		else if (!strcmp(name, "gap_ns")) mean_gap = value;	/* of a station; 0: always a frame */
 		else if (!strcmp(name, "seconds")) seconds = value;
 		else if (!strcmp(name, "seed")) seed = value;
+		else if (!strcmp(name, "sifs_ns")) channel.is.sifs = value;
+		else if (!strcmp(name, "senses")) channel.is.senses = value;
+		else if (!strcmp(name, "capture")) channel.is.capture = value;
+		else if (!strcmp(name, "receives")) receives = value;
+		else if (!strcmp(name, "beacons")) beacons = value;	/* of station 0 */
+		else if (!strcmp(name, "beacon_every_ns")) channel.is.beacon_every = value;
+		else if (!strcmp(name, "beacon_ns")) channel.is.beacon_length = value;
+		else if (!strcmp(name, "aggregate")) channel.is.aggregate = value;
+		else if (!strcmp(name, "aggregate_bits")) channel.is.aggregate_bits = value;
+		else if (!strcmp(name, "after_aggregate_ns")) channel.is.after_aggregate = value;
+		else if (!strcmp(name, "frame_bits")) frame_bits = value;
+		else if (!strcmp(name, "preamble_ns")) rate.preamble_ns = value;
+		else if (!strcmp(name, "rate_bps")) rate.bps = value;
+		else if (!strcmp(name, "symbol_bits")) rate.symbol_bits = value;
+		else if (!strcmp(name, "symbol_ns")) rate.symbol_ns = value;
+		else if (!strcmp(name, "service_bits")) rate.service_bits = value;
 		else { fprintf(stderr, "trial: %s?\n", name); return 2; }
 	}
 	channel.station = calloc(channel.stations, sizeof(*channel.station));
 	next = calloc(channel.stations, sizeof(*next));
 	delays = malloc(MAX_DELAYS * sizeof(*delays));
+	channel.station[0].has_beacons = beacons;
 	dcf_init(&channel, seed);
 	source.random = seed + 1000003;
 	warm_up = seconds * 1e8;
@@ -87,11 +120,12 @@ int main(void)
 	for (i = 0; i < channel.stations; i++)
 		next[i] = mean_gap ? -log(uniform(&source)) * mean_gap : 0;
 	for (now = 0; now < end;) {
-		struct dcf_frame frame = {.length = length};
+		struct dcf_frame frame = {.length = length, .peer = receives ? 0 : DCF_ANYBODY, .rate = &rate,
+					  .bits = frame_bits, .loss = channel.is.loss};
 		u64 soon = dcf_next(&channel);
-		u32 who = 0;
+		u32 who = receives;
 
-		for (i = 1; mean_gap && i < channel.stations; i++)
+		for (i = who + 1; mean_gap && i < channel.stations; i++)
 			if (next[i] < next[who])
 				who = i;
 		if (mean_gap && next[who] <= soon) {
@@ -102,11 +136,14 @@ int main(void)
 		}
 		if (soon != DCF_NEVER)
 			dcf_advance(&channel, now = soon);
-		for (i = 0; !mean_gap && i < channel.stations; i++)
-			while (channel.station[i].waiting < 2)
+		for (i = receives; !mean_gap && i < channel.stations; i++)
+			while (channel.station[i].waiting < (frame_bits ? channel.is.limit : 2))
 				dcf_enqueue(&channel, i, now, frame);
 	}
-	for (i = 0; i < channel.stations; i++) {
+	printf("{\"each_per_s\": [");
+	for (i = receives; i < channel.stations; i++)
+		printf("%s%.6f", i > receives ? ", " : "", channel.station[i].delivered / seconds);
+	for (i = receives; i < channel.stations; i++) {
 		struct dcf_station *station = &channel.station[i];
 
 		sent += station->sent;
@@ -119,10 +156,10 @@ int main(void)
 	qsort(delays, counted, sizeof(*delays), by_size);
 	for (size_t d = 0; d < counted; d++)
 		sum += delays[d];
-	printf("{\"delivered_per_s\": %.6f, \"collision_share\": %.6f, \"given_up\": %llu, \"dropped\": %llu,"
+	printf("], \"delivered_per_s\": %.6f, \"collision_share\": %.6f, \"given_up\": %llu, \"dropped\": %llu,"
 	       " \"jain\": %.6f, \"delay_mean_us\": %.3f, \"delay_p99_us\": %.3f}\n",
 	       delivered / seconds, sent ? (double)collided / sent : 0.0, (unsigned long long)given_up,
-	       (unsigned long long)dropped, jain_squares ? jain_sum * jain_sum / channel.stations / jain_squares : 0.0,
+	       (unsigned long long)dropped, jain_squares ? jain_sum * jain_sum / (channel.stations - receives) / jain_squares : 0.0,
 	       counted ? sum / counted : 0.0, counted ? delays[counted * 99 / 100] : 0.0);
 	return 0;
 }

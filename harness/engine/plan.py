@@ -14,7 +14,6 @@ from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
 from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
 from topologies import builders, loader
-from topologies.model import QUEUE
 
 #: What a testbed is called in a plan, in logs and by the scheduler; unique in its plan.
 TestbedKey = str
@@ -182,7 +181,7 @@ def _on(machine: str, spec: TestbedSpec) -> TestbedSpec:
     """A spec as a machine can have it: only the guest's kernel lets stations contend."""
     if machine != "host" or spec.medium is None:
         return spec
-    return replace(spec, medium=replace(spec.medium, air=QUEUE))
+    return replace(spec, medium=spec.medium.in_turns)
 
 
 def devices(spec: TestbedSpec) -> dict[str, Any]:

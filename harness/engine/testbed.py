@@ -24,6 +24,8 @@ from policies import Policy
 from topologies import loader
 
 READY_S = 60.0
+#: More for each node, whose daemons a busy machine starts one after the other.
+NODE_S = 3.0
 CONFIGURE_S = 60.0
 #: What a machine may take to answer, beside what the study allows a repetition.
 _SPARE_S = 30.0
@@ -80,7 +82,7 @@ class TestbedClient:
                 study=self._plan.study.id, packages=self.spec.packages,
                 clock=self._plan.settings.clock)
             await self._expect("hello", READY_S)
-            ready = await self._expect("ready", READY_S)
+            ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)
             self.environment = ready["environment"]
             rendered = await rendering
             if rendered is not None:

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from topologies import dcf
@@ -29,6 +30,9 @@ HERE = Path(__file__).parent
 NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
 SOURCE = Path(__file__).parents[2] / "guest" / "dcf" / "trial.c"
 _BISECTIONS = 60
+_DELIMITER_BYTES = 4
+#: By sender and listener, in the units of the trial's `senses`; what is not there is 0.
+Powers = Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,17 @@ def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
     """The channel's settings and the length of a frame with such a datagram (ns)."""
     return {**dcf.settings(medium),
             "frame_ns": round(medium.latency_us(payload_bytes + HEADER_BYTES) * 1e3)}
+
+
+def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
+    """The same of a medium whose frames go together, with what each adds to others (bits)."""
+    frame_bytes = medium.mac_bytes + payload_bytes + HEADER_BYTES
+    padded_bytes = -(-frame_bytes // _DELIMITER_BYTES) * _DELIMITER_BYTES
+    return {**cell(medium, payload_bytes), "frame_bits": 8 * (padded_bytes + _DELIMITER_BYTES),
+            "preamble_ns": round((medium.preamble_us + medium.extension_us) * 1e3),
+            "rate_bps": medium.rate_bps, "symbol_ns": round(medium.symbol_us * 1e3),
+            "symbol_bits": round(medium.rate_bps * medium.symbol_us / 1e6),
+            "service_bits": medium.service_bits}
 
 
 def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
@@ -101,11 +116,14 @@ def compiled(folder: Path) -> Path:
     return program
 
 
-def trial(program: Path, settings: Mapping[str, float]) -> dict[str, float]:
+def trial(program: Path, settings: Mapping[str, float],
+          powers: Powers = MappingProxyType({})) -> dict[str, Any]:
     """What the guest's air makes of stations; `settings` as the program's source names them."""
+    lines = [f"{name} {value}" for name, value in settings.items()]
+    lines += [f"power {sender} {listener} {power}" for (sender, listener), power in powers.items()]
     said = subprocess.run([str(program)], text=True, capture_output=True, check=True,
-                          input="".join(f"{name} {value}\n" for name, value in settings.items()))
-    answer: dict[str, float] = json.loads(said.stdout)
+                          input="\n".join(lines) + "\n")
+    answer: dict[str, Any] = json.loads(said.stdout)
     return answer
 
 
@@ -120,7 +138,7 @@ def side_by_side() -> list[str]:
             medium = as_ns3(row)
             said = trial(program, {
                 **cell(medium, row["payload_bytes"]), "stations": row["stations"],
-                "gap_ns": row["gap_s"] * 1e9, "seconds": 400 if row["load"] else 40})
+                "gap_ns": gap_ns(row), "seconds": 400 if row["load"] else 40})
             model = bianchi(medium, row["payload_bytes"], row["stations"])
             name = f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"
             if row["load"]:
@@ -134,6 +152,14 @@ def side_by_side() -> list[str]:
                 f"{row['delivered_per_s']:9.1f} /s {said['collision_share']:.3f} "
                 f"{model.collision_share:.3f} {row['collision_share']:.3f}")
     return lines
+
+
+def gap_ns(row: Mapping[str, Any]) -> float:
+    """How far apart a station's frames are, as they came out in ns-3 (ns); 0: always one waits.
+
+    Near saturation, a hundredth of what is offered is a tenth of the delay.
+    """
+    return row["stations"] / row["delivered_per_s"] * 1e9 if row["load"] else 0.0
 
 
 def as_ns3(row: Mapping[str, Any]) -> Medium:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import resource
 import statistics
 import tempfile
 from collections.abc import Callable, Coroutine
@@ -29,6 +30,8 @@ PROFILES = ("802.11b-long", "802.11b-short", "802.11g")
 PAYLOADS_BYTES = (1470, 256)
 #: What is offered, in ceilings: an overload.
 OVERLOAD = 1.1
+#: Processor of a frame is told of these, and for so long in virtual time.
+PROCESSOR, PROCESSOR_S = ("802.11b-short", "802.11n-300"), 5.0
 CROWDS = (("802.11b-short", 10), ("802.11b-short", 50))
 
 
@@ -199,6 +202,44 @@ async def crowds(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     return ratios
 
 
+async def frames_work(runs: int, built: image.Image, core: int) -> list[Ratio]:
+    """Processor of a frame (user and system) where stations contend, against an air of queues.
+
+    Of all that a guest takes for a crowd, less what it takes without: with aggregates, more frames
+    come through than queues let pass, and it is told by frame.
+    """
+    ratios = []
+    for name in PROCESSOR:
+        medium = load_medium(name)
+        samples = []
+        for _ in range(runs):
+            contended, queued = [await _per_frame_s(air, built, core)
+                                 for air in (medium, medium.in_turns)]
+            samples.append(contended / queued)
+        ratios.append(Ratio(f"{name}, processor of a frame / by queues", samples, 0.0, 1.1))
+    return ratios
+
+
+async def _per_frame_s(medium: Medium, built: image.Image, core: int) -> float:
+    """Processor seconds of a frame that came through (s)."""
+    one = network(cell("a", 1, 2, channel=1))
+    taken_s, frames = [], 0.0
+    for crowd_bytes in (0, PAYLOADS_BYTES[0]):
+        before_s = _children_s()
+        outcome = await run(MediumTrial(one, medium, crowd_bytes=crowd_bytes, seconds=PROCESSOR_S),
+                            built, core, "virtual")
+        taken_s.append(_children_s() - before_s)
+        # A second goes by before frames are counted.
+        frames = sum(outcome.crowd_per_s.values()) * (PROCESSOR_S + 1)
+    return (taken_s[1] - taken_s[0]) / frames
+
+
+def _children_s() -> float:
+    """What ended processes of this one have taken of processors (s)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 async def two_media(runs: int, built: image.Image, processor: int) -> list[Ratio]:
     """Two access points together against one alone: on two channels twice it, on one the same."""
     medium = load_medium("802.11b-short")
@@ -222,7 +263,7 @@ def bench(runs: int) -> None:
     embedded = setup.embedded()
     built, processor = embedded.image, embedded.processors[-1]
     parts: list[_Part] = [*(functools.partial(one_sender, name) for name in PROFILES),
-                          two_media, crowds]
+                          two_media, crowds, frames_work]
     ratios = []
     click.echo("\n".join(side_by_side()))
     for part in parts:

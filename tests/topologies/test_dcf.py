@@ -19,7 +19,8 @@ from topologies.loader import load_medium
 from topologies.timing import Medium
 
 NS3 = contention.ns3_answers()
-MEDIA = [name for name in loader.medium_names() if name != "802.11n"]
+MEDIA = [name for name in loader.medium_names()
+         if not name.startswith("802.11n") and load_medium(name).signal is None]
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,101 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(program: Path, medium: Medium, payload_bytes: int, **settings: float) -> dict[str, float]:
     """A cell of stations in the guest's air."""
     return contention.trial(program, {**contention.cell(medium, payload_bytes), **settings})
+
+
+def heard(stations: int, between: int = 1000, of_first: int = 1000) -> contention.Powers:
+    """Powers in a cell whose station 0 receives: of stations among each other, and of the first.
+
+    Station 0 hears each, and each hears it, at 1000; 100 is what is heard at all.
+    """
+    return {(sender, listener): (1000 if 0 in (sender, listener) else between)
+            * (of_first // 1000 if sender == 1 else 1)
+            for sender in range(stations + 1) for listener in range(stations + 1)
+            if sender != listener}
+
+
+def placed(program: Path, powers: contention.Powers, stations: int,
+           **settings: float) -> dict[str, Any]:
+    """Stations of 802.11b-short that send to station 0, where powers are these."""
+    return contention.trial(program, {
+        **contention.cell(load_medium("802.11b-short"), 1470), "stations": stations + 1,
+        "receives": 1, "senses": 100, "seconds": 40, **settings}, powers)
+
+
+def test_who_hears_everybody_needs_no_positions(program: Path) -> None:
+    """With powers by which all hear all, every number is the same to the last digit."""
+    medium = load_medium("802.11b-short")
+    for stations in (1, 2, 10):
+        usual = run(program, medium, 1470, stations=stations, seconds=40)
+        assert placed(program, heard(stations), stations) == usual
+
+
+def test_hidden_stations_collide(program: Path) -> None:
+    """Who does not hear others overlaps them: two get two thirds at most, ten next to nothing.
+
+    Vulnerable is twice a frame's length, not a slot (Tobagi, Kleinrock, 1975).
+    """
+    for stations, share in ((2, 0.67), (10, 0.1)):
+        all_heard = placed(program, heard(stations), stations)["delivered_per_s"]
+        hidden = placed(program, heard(stations, between=1), stations)
+        assert 0 < hidden["delivered_per_s"] < share * all_heard
+        assert hidden["collision_share"] > 0.4
+
+
+def test_the_stronger_comes_through(program: Path) -> None:
+    """A station 20 dB stronger than others loses nothing to collisions, where 10 dB capture."""
+    powers = heard(10, of_first=100_000)
+    captures = placed(program, powers, 10, capture=2560)["each_per_s"]
+    none = placed(program, powers, 10)["each_per_s"]
+    assert captures[0] > 2 * max(captures[1:])
+    assert max(none) < 1.3 * min(none)
+
+
+def test_beacons_take_their_time(program: Path) -> None:
+    """A saturated sender loses what beacons take: DIFS, some backoff, preamble and bits each."""
+    beacon_us = 96 + 100 * 8 / 2
+    without, having = (placed(program, heard(1), 1, **settings)["delivered_per_s"] for settings in (
+        {}, {"beacons": 1, "beacon_every_ns": 102.4e6, "beacon_ns": beacon_us * 1e3}))
+    assert (beacon_us + 50) / 102.4e3 < 1 - having / without < (beacon_us + 2 * 360) / 102.4e3
+
+
+@pytest.mark.parametrize("name", ["802.11n-aggregated", "802.11n-300"])
+@pytest.mark.parametrize("together", [2, 8, 32])
+def test_aggregates_are_as_long_as_their_parts(program: Path, name: str, together: int) -> None:
+    """A lone sender's frames a second: one preamble, one backoff, one acknowledgement for all."""
+    medium = load_medium(name)
+    measured = contention.trial(program, {
+        **contention.aggregated(medium, 1470), "aggregate": together, "stations": 1, "seconds": 20})
+    shorter = dataclasses.replace(medium, aggregate=together)
+    assert measured["delivered_per_s"] == pytest.approx(
+        1e6 / shorter.delivery_us(1470 + 36), rel=0.005)
+
+
+@pytest.mark.parametrize(("name", "mbps"), [("802.11n-aggregated", 60.1), ("802.11n-300", 247.8)])
+def test_ceilings_of_aggregates_by_hand(name: str, mbps: float) -> None:
+    """32 of 1470 bytes: each 1536 bytes on the air with its checksum, padding and delimiter."""
+    medium = load_medium(name)
+    symbols = -(-(32 * 8 * (1536 + 4) + 22) // round(medium.rate_bps * medium.symbol_us / 1e6))
+    turn_us = (37 + 67.5 + medium.preamble_us + symbols * medium.symbol_us + 6 + 10
+               + medium.block_ack_us)
+    assert medium.udp_ceiling_bps(1470) == pytest.approx(32 * 1470 * 8 / turn_us * 1e6)
+    assert medium.udp_ceiling_bps(1470) == pytest.approx(mbps * 1e6, rel=0.01)
+
+
+def test_an_air_of_queues_has_nothing_that_contention_is_asked_for() -> None:
+    """Where no kernel of ours is, a medium with positions is one without, and can be made."""
+    turns = load_medium("802.11b-positions").in_turns
+    assert (turns.air, turns.signal, turns.management, turns.beacon_bytes) == (
+        "queue", None, False, 0)
+
+
+def test_only_what_was_lost_is_sent_again(program: Path) -> None:
+    """One frame in ten lost: a block acknowledgement repeats those, and not what came."""
+    medium = load_medium("802.11n-aggregated")
+    cell = {**contention.aggregated(medium, 1470), "stations": 1, "seconds": 20}
+    whole, lossy = (contention.trial(program, {**cell, "loss": loss}) for loss in (0.0, 0.1))
+    assert 0.88 < lossy["delivered_per_s"] / whole["delivered_per_s"] < 0.9
+    assert lossy["given_up"] == 0
 
 
 @pytest.mark.parametrize("stations", [1, 2, 10, 50])
@@ -68,7 +164,7 @@ def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
     `load` is a share of what saturated stations get together.
     """
     measured = run(program, contention.as_ns3(row), row["payload_bytes"], stations=row["stations"],
-                   gap_ns=row["gap_s"] * 1e9, seconds=400 if row["load"] else 40)
+                   gap_ns=contention.gap_ns(row), seconds=400 if row["load"] else 40)
     assert measured["delivered_per_s"] == pytest.approx(row["delivered_per_s"], rel=0.02)
     if row["load"]:
         for name in ("delay_mean_us", "delay_p99_us"):
@@ -122,18 +218,51 @@ def test_the_kernel_is_told_what_the_file_says() -> None:
     length, kind, flags = struct.unpack_from("=IHH", request)
     assert (length, kind, flags) == (len(request), 36, 0x605)
     assert request[36:44] == struct.pack("=HH4s", 8, 1, b"dcf\0")
-    assert struct.unpack_from("=HHHH", request, 44) == (4 + 92 + 84, 0x8002, 92, 1)
-    told = struct.unpack_from("=6Q6II4xQ", request, 52)
-    assert told == (9000, 28000, 0, 4000, 10000 + 34000, 0, 15, 1023, 6, 0x80000000, 50, 4, 6, 9)
-    assert struct.unpack_from("=HH", request, 140) == (84, 2)
-    timing = struct.unpack_from("=QQIII4xQQIII4xQi4x", request, 144)
+    told_bytes, timing_bytes = 4 + 144, 4 + 80
+    assert struct.unpack_from("=HHHH", request, 44) == (
+        4 + told_bytes + timing_bytes, 0x8002, told_bytes, 1)
+    told = struct.unpack_from("=11Q10IIIQ", request, 52)
+    assert told == (9000, 28000, 0, 4000, 10000 + 34000, 0, 10000, 10000 + 38000, 0, 0, 0,
+                    15, 1023, 6, 0x80000000, 50, 4, 0, 1, 8 * 65535, 0, 6, 0, 9)
+    assert struct.unpack_from("=HH", request, 196) == (timing_bytes, 2)
+    timing = struct.unpack_from("=QQIII4xQQIII4xQi4x", request, 200)
     assert timing == (26000, 54_000_000, 216, 4000, 22, 26000, 6_000_000, 24, 4000, 22,
                       0b1100, 28 + 8 + 8 - 14)
 
 
+def test_the_kernel_is_told_where_stations_are() -> None:
+    """Powers of all pairs, and a link's rate and losses, which grow with a frame's length."""
+    medium = load_medium("802.11b-positions")
+    assert medium.signal is not None
+    near, far = (medium.signal.received_dbm(metres, 2.412e9) for metres in (10, 70))
+    powers = {(3, 4): near, (4, 3): near, (3, 5): far, (5, 3): far}
+    channel = dcf.DcfChannel(medium, stations=5, access_points=(3,), cipher_bytes=0,
+                             queue_frames=50, seed=9, received_dbm=powers, links=((4, 3), (5, 3)),
+                             addresses={3: "02:00:00:00:a0:00"})
+    request = dcf.message(7, 1 << 16, channel)
+    at = 200 + 80
+    assert struct.unpack_from("=HH", request, at) == (4 + 25 * 8, 3)
+    rows = struct.unpack_from("=25Q", request, at + 4)
+    assert rows[2 * 5 + 3] == dcf.power(near) > rows[2 * 5 + 4] == dcf.power(far) > 0
+    assert rows[0] == 0
+    at += 4 + 25 * 8
+    assert struct.unpack_from("=HH", request, at) == (4 + 2 * 176, 4)
+    for number, (station, rate_bps) in enumerate(((4, 11_000_000), (5, 2_000_000))):
+        link = struct.unpack_from("=IIQQIII4x33I", request, at + 4 + 176 * number)
+        assert (link[0], link[1], link[3]) == (station, 3, rate_bps)
+        assert list(link[7:]) == sorted(link[7:])
+    at += 4 + 2 * 176
+    assert struct.unpack_from("=HH", request, at) == (4 + 5 * 8, 5)
+    assert request[at + 4 + 16:at + 4 + 22] == bytes.fromhex("02000000a000")
+
+
 @pytest.mark.parametrize(("line", "said"), [
     ("cw_max: 7", "cw_max"), ("slot_us: 0", "slot_us"), ("rate_bps: 0", "rate_bps"),
-    ("air: fresh", "air must be"), ("basic_rate_bps: 0", "basic_rate_bps")])
+    ("air: fresh", "air must be"), ("basic_rate_bps: 0", "basic_rate_bps"),
+    ("retries: 6\naggregate: 51", "aggregate must be from 1 to 50"),
+    ("air: queue\nmanagement: true", "need air: dcf"),
+    ("retries: 6\nsignal: {rates_bps: [7000000]}", "rates_bps: 7000000; choose from"),
+    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0", "beacon_interval_ms")])
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
     field = line.partition(":")[0]

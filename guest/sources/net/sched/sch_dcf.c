@@ -3,14 +3,20 @@
  * One channel of 802.11 as a queueing discipline: dcf_core.h with frames, a clock and netlink.
  *
  * A class is a station, by the minor number of a frame's priority; the first one has whatever names
- * none. Options come in attributes of net/sched/dcf_netlink.h; statistics of classes go out so.
+ * none. A frame's mark is the class of its receiver, or 0. Options come in attributes of
+ * net/sched/dcf_netlink.h; statistics of classes go out so. Emulated radios tell what they send by
+ * themselves (dcf_management): it takes the air as a frame that nobody receives, and is not late itself.
  */
 #include <linux/etherdevice.h>
 #include <linux/module.h>
 #include <linux/skbuff.h>
+#include <net/dcf.h>
 #include <net/netlink.h>
 #include <net/pkt_sched.h>
 #include <net/sock.h>
+
+/* What powers of all pairs fit an attribute for is 90. */
+#define DCF_MAX_STATIONS 1024
 
 #include "dcf_core.h"
 #include "dcf_netlink.h"
@@ -18,10 +24,18 @@
 struct dcf_sched {
 	struct dcf_channel channel;
 	struct dcf_timing timing;
+	struct dcf_link *links;
+	u16 *link_of;		/* of a pair; 0: none, else one more than its place */
+	struct dcf_address *addresses;
+	u32 frequency_mhz;
+	struct list_head all;
 	struct Qdisc *sch;
 	struct sk_buff_head arrived;
 	struct qdisc_watchdog watchdog;
 };
+
+static LIST_HEAD(dcf_all);
+static DEFINE_SPINLOCK(dcf_all_lock);
 
 static struct dcf_sched *dcf_of(struct dcf_channel *channel)
 {
@@ -35,28 +49,49 @@ static void dcf_gone(struct dcf_sched *q, const struct sk_buff *skb)
 
 static void dcf_deliver(struct dcf_channel *channel, u32 station, const struct dcf_frame *frame, u64 at)
 {
-	__skb_queue_tail(&dcf_of(channel)->arrived, frame->what);
+	if (frame->what)
+		__skb_queue_tail(&dcf_of(channel)->arrived, frame->what);
 }
 
 static void dcf_give_up(struct dcf_channel *channel, u32 station, const struct dcf_frame *frame)
 {
 	struct dcf_sched *q = dcf_of(channel);
 
+	if (!frame->what)
+		return;
 	dcf_gone(q, frame->what);
 	qdisc_qlen_dec(q->sch);
 	qdisc_qstats_drop(q->sch);
 	kfree_skb(frame->what);
 }
 
-/* What a frame keeps the air for: its preamble and bits, in whole symbols where the PHY has them. */
-static u64 dcf_length(const struct dcf_timing *timing, u32 bytes, bool to_all)
+static u32 dcf_link_loss(const struct dcf_link *link, u32 bytes)
 {
-	const struct dcf_rate *rate = to_all ? &timing->basic : &timing->data;
-	u64 bits = 8 * max_t(s64, (s64)bytes + timing->added_bytes, 0) + rate->service_bits;
+	u32 step = min_t(u32, bytes / DCF_LOSS_STEP_BYTES, DCF_LOSS_STEPS - 2);
+	s64 rise = (s64)link->loss[step + 1] - link->loss[step];
+	u32 beyond = min_t(u32, bytes - step * DCF_LOSS_STEP_BYTES, DCF_LOSS_STEP_BYTES);
 
-	if (rate->symbol_bits)
-		return rate->preamble_ns + DIV_ROUND_UP((u32)bits, rate->symbol_bits) * rate->symbol_ns;
-	return rate->preamble_ns + div_u64(bits * NSEC_PER_SEC, rate->bps);
+	return link->loss[step] + div_s64(rise * beyond, DCF_LOSS_STEP_BYTES);
+}
+
+/* What a frame keeps the air for, alone and among others, and how probably it is lost. */
+static void dcf_describe(const struct dcf_sched *q, u32 number, u32 bytes, struct dcf_frame *frame)
+{
+	const struct dcf_rate *rate = frame->to_all ? &q->timing.basic : &q->timing.data;
+
+	frame->loss = q->channel.is.loss;
+	if (q->link_of && !frame->to_all && frame->peer < q->channel.stations) {
+		u16 place = q->link_of[number * q->channel.stations + frame->peer];
+
+		if (place) {
+			rate = &q->links[place - 1].rate;
+			frame->loss = dcf_link_loss(&q->links[place - 1], bytes);
+		}
+	}
+	frame->rate = rate;
+	frame->length = dcf_length(rate, 8 * bytes);
+	if (q->channel.is.aggregate > 1 && !frame->to_all)
+		frame->bits = 8 * (round_up(bytes, 4) + 4);
 }
 
 static u32 dcf_class(const struct dcf_sched *q, const struct Qdisc *sch, u32 priority)
@@ -70,13 +105,16 @@ static u32 dcf_class(const struct dcf_sched *q, const struct Qdisc *sch, u32 pri
 static int dcf_enqueue_skb(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct dcf_sched *q = qdisc_priv(sch);
-	struct dcf_frame frame = { .what = skb };
+	struct dcf_frame frame = { .what = skb, .peer = skb->mark - 1 };
 	u32 number = dcf_class(q, sch, skb->priority);
 
 	frame.to_all = number < BITS_PER_TYPE(q->timing.from_infrastructure) &&
 		       q->timing.from_infrastructure & BIT_ULL(number) &&
 		       is_multicast_ether_addr(skb_mac_header(skb));
-	frame.length = dcf_length(&q->timing, qdisc_pkt_len(skb), frame.to_all);
+	if (frame.to_all)
+		frame.peer = DCF_ANYBODY;
+	dcf_describe(q, number, max_t(s64, (s64)qdisc_pkt_len(skb) + q->timing.added_bytes, 0), &frame);
+	skb->mark = 0;
 	skb_orphan_partial(skb);
 	if (!dcf_enqueue(&q->channel, number, ktime_get_ns(), frame))
 		return qdisc_drop(skb, sch, to_free);
@@ -105,6 +143,33 @@ static struct sk_buff *dcf_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
+/* An emulated radio sends a frame of its own, which no queue has seen; `bytes` are header and checksum, too. */
+void dcf_management(u32 frequency_mhz, const u8 *from, const u8 *to, u32 bytes)
+{
+	struct dcf_sched *q;
+	u32 number;
+
+	spin_lock_bh(&dcf_all_lock);
+	list_for_each_entry(q, &dcf_all, all) {
+		struct dcf_frame frame = { .peer = DCF_ANYBODY, .to_all = is_multicast_ether_addr(to) };
+
+		if (q->frequency_mhz != frequency_mhz)
+			continue;
+		frame.rate = &q->timing.basic;
+		frame.length = dcf_length(frame.rate, 8 * bytes);
+		for (number = 0; number < q->channel.stations; number++)
+			if (ether_addr_equal_unaligned(q->addresses[number].bytes, from))
+				break;
+		if (number == q->channel.stations)
+			continue;
+		spin_lock(qdisc_lock(q->sch));
+		dcf_enqueue(&q->channel, number, ktime_get_ns(), frame);
+		spin_unlock(qdisc_lock(q->sch));
+	}
+	spin_unlock_bh(&dcf_all_lock);
+}
+EXPORT_SYMBOL_GPL(dcf_management);
+
 static void dcf_reset(struct Qdisc *sch)
 {
 	struct dcf_sched *q = qdisc_priv(sch);
@@ -114,33 +179,119 @@ static void dcf_reset(struct Qdisc *sch)
 	__skb_queue_purge(&q->arrived);
 	for (i = 0; i < q->channel.stations; i++) {
 		struct dcf_station *station = &q->channel.station[i];
+		u32 place;
 
-		for (; station->waiting; station->waiting--) {
-			kfree_skb(station->queue[station->first].what);
-			station->first = (station->first + 1) % DCF_MAX_QUEUE;
-		}
-		station->sends = false;
+		for (place = 0; place < station->waiting; place++)
+			kfree_skb(dcf_queued(station, place)->what);
 	}
-	q->channel.sending = false;
-	q->channel.next = q->channel.next_end = DCF_NEVER;
+	if (q->channel.station) {
+		for (i = 0; i < q->channel.stations; i++) {
+			struct dcf_station *station = &q->channel.station[i];
+			bool has_beacons = station->has_beacons;
+
+			memset(station, 0, offsetof(struct dcf_station, queue));
+			station->has_beacons = has_beacons;
+		}
+		dcf_init(&q->channel, q->channel.random);
+	}
 }
 
 static void dcf_destroy(struct Qdisc *sch)
 {
 	struct dcf_sched *q = qdisc_priv(sch);
 
+	if (q->addresses) {
+		spin_lock_bh(&dcf_all_lock);
+		list_del(&q->all);
+		spin_unlock_bh(&dcf_all_lock);
+	}
 	qdisc_watchdog_cancel(&q->watchdog);
 	kvfree(q->channel.station);
+	kvfree(q->channel.power);
+	kvfree(q->links);
+	kvfree(q->link_of);
+	kvfree(q->addresses);
 }
 
 static const struct nla_policy dcf_policy[TCA_DCF_MAX + 1] = {
 	[TCA_DCF_CHANNEL] = NLA_POLICY_EXACT_LEN(sizeof(struct dcf_told)),
 	[TCA_DCF_TIMING] = NLA_POLICY_EXACT_LEN(sizeof(struct dcf_timing)),
+	[TCA_DCF_POWER] = { .type = NLA_BINARY },
+	[TCA_DCF_LINKS] = { .type = NLA_BINARY },
+	[TCA_DCF_ADDRESSES] = { .type = NLA_BINARY },
 };
 
 static bool dcf_rate_ok(const struct dcf_rate *rate)
 {
 	return rate->bps && (!rate->symbol_bits || rate->symbol_ns);
+}
+
+/* A copy of an attribute that has so many entries; NULL where there is none. */
+static void *dcf_copy(const struct nlattr *attribute, size_t bytes)
+{
+	void *copy;
+
+	if (!attribute)
+		return NULL;
+	if (nla_len(attribute) != bytes)
+		return ERR_PTR(-EINVAL);
+	copy = kvmalloc(bytes, GFP_KERNEL);
+	if (!copy)
+		return ERR_PTR(-ENOMEM);
+	return memcpy(copy, nla_data(attribute), bytes);
+}
+
+static int dcf_read_links(struct dcf_sched *q, const struct nlattr *attribute)
+{
+	u32 count = nla_len(attribute) / sizeof(struct dcf_link), stations = q->channel.stations, i;
+
+	void *copy = dcf_copy(attribute, count * sizeof(struct dcf_link));
+
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	q->links = copy;
+	q->link_of = kvcalloc(stations * stations, sizeof(*q->link_of), GFP_KERNEL);
+	if (!q->link_of)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		u32 one = q->links[i].station - 1, other = q->links[i].access_point - 1;
+
+		if (one >= stations || other >= stations || !dcf_rate_ok(&q->links[i].rate))
+			return -EINVAL;
+		q->link_of[one * stations + other] = q->link_of[other * stations + one] = i + 1;
+	}
+	return 0;
+}
+
+/* Where stations are: how strong they hear each other, how they reach access points, who they are. */
+static int dcf_read_places(struct dcf_sched *q, struct nlattr **tb, const struct dcf_told *told)
+{
+	u32 stations = told->stations, i;
+	void *copy;
+	int err;
+
+	for (i = 0; i < min_t(u32, stations, 64); i++)
+		q->channel.station[i].has_beacons = q->timing.from_infrastructure & BIT_ULL(i);
+	copy = dcf_copy(tb[TCA_DCF_POWER], (size_t)stations * stations * sizeof(u64));
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	q->channel.power = copy;
+	if (tb[TCA_DCF_LINKS]) {
+		err = dcf_read_links(q, tb[TCA_DCF_LINKS]);
+		if (err)
+			return err;
+	}
+	copy = dcf_copy(tb[TCA_DCF_ADDRESSES], stations * sizeof(struct dcf_address));
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	q->frequency_mhz = told->frequency_mhz;
+	if (copy) {
+		q->addresses = copy;
+		spin_lock_bh(&dcf_all_lock);
+		list_add(&q->all, &dcf_all);
+		spin_unlock_bh(&dcf_all_lock);
+	}
+	return 0;
 }
 
 static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
@@ -169,7 +320,7 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	nla_memcpy(&q->timing, tb[TCA_DCF_TIMING], sizeof(q->timing));
 	if (!told.is.slot || !told.is.blind || told.is.cw_min > told.is.cw_max || told.is.cw_max > 0xffff ||
 	    !told.is.limit || told.is.limit > DCF_MAX_QUEUE || !told.stations ||
-	    told.stations > 1024 || !dcf_rate_ok(&q->timing.data) || !dcf_rate_ok(&q->timing.basic)) {
+	    told.stations > DCF_MAX_STATIONS || !dcf_rate_ok(&q->timing.data) || !dcf_rate_ok(&q->timing.basic)) {
 		NL_SET_ERR_MSG(extack, "dcf: slot, windows, queue, stations or rates out of range");
 		return -EINVAL;
 	}
@@ -178,6 +329,11 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 		return -ENOMEM;
 	q->channel.stations = told.stations;
 	q->channel.is = told.is;
+	err = dcf_read_places(q, tb, &told);
+	if (err) {
+		NL_SET_ERR_MSG(extack, "dcf: powers, links or addresses do not fit the stations");
+		return err;
+	}
 	dcf_init(&q->channel, told.seed);
 	return 0;
 }

@@ -1,0 +1,155 @@
+"""The study's part inside the machine: all stations get on at once, and stream once they are on.
+
+One process has the sockets of all stations, each in its station's namespace: fifty programs would
+take more of a small machine than the air does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from measure import kernel
+from measure.capture import Detail, Point, capturing, settle
+from measure.errors import MeasureError
+from measure.points import AIR
+from measure.services.freeradius import FreeRadius
+from measure.services.hostapd import Hostapd
+from measure.services.wpa_supplicant import WpaSupplicant
+from measure.workload import Service, Session, Site
+from measure.wpa_ctrl import ControlSocket, port_is_open
+from studies.lecturehall.network import ACCESS_POINT, AGENT
+from topologies.model import STATION
+from topologies.namespaces import network_of
+
+PORT = 5201
+_UP = {"CTRL-EVENT-CONNECTED"}
+_TICK_S = 0.002
+_READ_S, _PORT_S = 0.0005, 1.0
+_ALL_ON_S = 60.0
+#: Enough for the headers of a datagram, and of a frame on the air.
+_HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
+_WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
+
+
+class Workload:
+    """A hall full of stations."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._supplicants = WpaSupplicant(site)
+        self._hostapd = Hostapd(site)
+        self._stations = site.network.of_duty(STATION)
+        self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+
+    def services(self) -> Sequence[Service]:
+        """What the policy's files ask for."""
+        return [FreeRadius(self._site), self._supplicants, self._hostapd]
+
+    def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
+        """One repetition: everybody from nothing, until all have streamed for as long as asked."""
+        testbed, nodes = self._site.testbed, self._site.network.nodes
+        raw = session.raw
+        raw["captures"] = []
+        self._send_home()
+        access_point = nodes[ACCESS_POINT]
+        places = ((Point("ap", ACCESS_POINT, access_point.radio_interface, "ether proto 0x888e"),
+                   _WHOLE),
+                  (Point("air", None, AIR, "wlan type data"), _HEADS),
+                  (Point("server", AGENT, "air0", f"udp dst port {PORT}"), _HEADS))
+        with ExitStack() as stack:
+            for point, detail in places:
+                stack.enter_context(capturing(
+                    testbed, [point], detail, part="hall", out=out, logs=self._site.logs,
+                    summaries=raw["captures"]))
+            session.stamp("start")
+            raw["on_s"] = self._fill(task["asked"], session)
+            raw["let_in"] = [
+                mac for mac, flags in kernel.station_flags(
+                    testbed, ACCESS_POINT, access_point.radio_interface).items()
+                if flags.get("authorized") == "yes"]
+            settle()
+        session.stamp("end")
+
+    def _send_home(self) -> None:
+        """Nobody on the air, nothing known of anybody."""
+        for name, control in self._supplicants.controls.items():
+            for command in ("DISABLE_NETWORK 0", "BSS_FLUSH 0", "PMKSA_FLUSH"):
+                control.command(command)
+            node = self._site.network.nodes[name]
+            self._hostapd.forget(node.interfaces[node.radio_interface].radio or "")
+            control.forget()
+
+    def _fill(self, asked: Mapping[str, Any], session: Session) -> dict[str, float]:
+        """Have all get on at once, and each stream from then on; when each was on (wall clock).
+
+        All stream together for `stream_s` once the last one is on. Raises MeasureError.
+        """
+        controls, on_s = self._supplicants.controls, dict[str, float]()
+        waiting = dict(controls)
+        gap_s = 8 * asked["stream_payload_bytes"] / asked["stream_rate_bps"]
+        datagram = bytes(asked["stream_payload_bytes"])
+        give_up_s = time.monotonic() + _ALL_ON_S
+        end_s = None
+        with ExitStack() as stack:
+            senders = {name: stack.enter_context(self._socket(name)) for name in self._stations}
+            sink = stack.enter_context(self._socket(AGENT))
+            # Never read: what comes is dropped there, and nobody says that nobody listens.
+            sink.bind(("", PORT))
+            due_s: dict[str, float] = {}
+            for control in controls.values():
+                control.command("ENABLE_NETWORK 0")
+            while end_s is None or time.monotonic() < end_s:
+                time.sleep(_TICK_S)
+                for name in self._now_on(waiting):
+                    del waiting[name]
+                    on_s[name], due_s[name] = time.time(), time.monotonic()
+                now_s = time.monotonic()
+                _send_due(senders, due_s, now_s, datagram, gap_s)
+                if end_s is None and not waiting:
+                    session.stamp("all_on")
+                    end_s = now_s + asked["stream_s"]
+                elif end_s is None and now_s > give_up_s:
+                    raise MeasureError("link", f"{', '.join(list(waiting)[:3])}: not on after "
+                                       f"{_ALL_ON_S:g} s, with {len(waiting)} of {len(controls)}")
+        return on_s
+
+    def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
+        """Whose supplicants have just said that they are connected, with their ports open."""
+        ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
+        on = [name for name, control in waiting.items() if control.events in ready
+              and control.wait(_UP, time.monotonic() + _READ_S)]
+        until = time.monotonic() + _PORT_S
+        while time.monotonic() < until and not all(
+                port_is_open(waiting[name].status()) for name in on):
+            time.sleep(_READ_S)
+        return on
+
+    def _socket(self, node: str) -> socket.socket:
+        """A datagram socket on a node; a station's is connected to the server."""
+        with network_of(self._site.testbed.node(node).pid):
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        if node != AGENT:
+            made.connect((self._site.network.nodes[AGENT].address, PORT))
+        return made
+
+
+def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,
+              datagram: bytes, gap_s: float) -> None:
+    """What stations have to send by now; when each is due to send again is kept in `due_s`.
+
+    What finds its station's queue full is lost, as with any program that does not wait.
+    """
+    for name, at_s in due_s.items():
+        missed = max(0, math.floor((now_s - at_s) / gap_s) + 1)
+        for _ in range(missed):
+            with contextlib.suppress(OSError):
+                senders[name].send(datagram)
+        due_s[name] = at_s + missed * gap_s

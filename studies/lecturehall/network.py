@@ -1,0 +1,40 @@
+"""The hall is one cell: rows of seats, an access point, and a server behind it that all send to."""
+
+from __future__ import annotations
+
+from topologies.model import Interface, Link, Network, Node
+
+ACCESS_POINT, AGENT = "ap", "server"
+_SEATS_A_ROW = 10
+#: Between seats and between rows (m); the access point hangs above the middle of the first row.
+_SEAT_M, _ROW_M, _HEIGHT_M = 1.0, 1.5, 3.0
+#: What fits one subnet's addresses, from the tenth on.
+MAX_STATIONS = 50
+_FIRST_HOST = 10
+
+
+def station(number: int) -> str:
+    """The name of a station, from 1 on."""
+    return f"s{number}"
+
+
+def hall(stations: int) -> Network:
+    """So many stations in their seats, row after row."""
+    nodes = {station(number): _station(number) for number in range(1, stations + 1)}
+    nodes[ACCESS_POINT] = Node(
+        ["access_point"],
+        {"wlan-ap": Interface(radio="02:00:00:00:a0:00", bridge="br-ap"),
+         "eth-ap": Interface(bridge="br-ap"), "br-ap": Interface("10.1.0.2/24")},
+        agent=AGENT, ssid="qop", channel=1,
+        position=[_SEAT_M * (_SEATS_A_ROW - 1) / 2, 0.0, _HEIGHT_M])
+    nodes[AGENT] = Node(["home_agent"], {"air0": Interface("10.1.0.1/24")}, forwarding=True,
+                        serves="10.1.0.0/16")
+    return Network(f"hall-{stations}", nodes, [Link([f"{ACCESS_POINT}/eth-ap", f"{AGENT}/air0"])])
+
+
+def _station(number: int) -> Node:
+    row, seat = divmod(number - 1, _SEATS_A_ROW)
+    return Node(["station"],
+                {"wlan0": Interface(f"10.1.0.{_FIRST_HOST + number}/32",
+                                    f"02:00:00:00:5e:{number:02x}")},
+                gateway="10.1.0.1", agent=AGENT, position=[_SEAT_M * seat, _ROW_M * (row + 1)])

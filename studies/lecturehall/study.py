@@ -1,0 +1,152 @@
+"""The study's parts put together: policies, how many stations, what is measured and proven."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from measure.manifest import LevelRecord
+from measure.record import RecordPart
+from policies import Policy
+from studies import mobile
+from studies.lecturehall import network
+from studies.study import (
+    Asked,
+    Cell,
+    Clock,
+    Expected,
+    Factor,
+    Fault,
+    Judged,
+    Lab,
+    Level,
+    Metric,
+    Repetition,
+    Study,
+    StudyError,
+    fixed,
+)
+from studies.study import TestbedSpec as Spec
+
+STATIONS = (1, 10, 25, 50)
+
+
+def _refusal(policy: Policy) -> str:
+    """What of a policy stations in the hall do not do."""
+    return "IPsec is not measured here; leave layers.ipsec out, or run qop2007" \
+        if policy.layers.ipsec else ""
+
+
+class HallAsked(Asked):
+    """What a repetition is asked for."""
+
+    medium: str = Field("802.11g", description="The air, by the name of a medium or a .yml file.",
+                        json_schema_extra={"option": "--medium"})
+    stream_rate_bps: int = Field(1_000_000, ge=8_000, description="What each station streams.")
+    stream_payload_bytes: int = Field(1200, ge=64, le=1472, description="Of each datagram.")
+    stream_s: float = Field(3.0, gt=0, le=600, description="How long all stream together (s).")
+
+
+class HallMeasured(RecordPart):
+    """What a repetition measured; lists have a value for each station, in their order."""
+
+    #: From the first to the last EAPOL frame at the access point; empty where there are none.
+    handshakes_s: list[float]
+    #: From the moment when all begin until a station is on.
+    admissions_s: list[float]
+    #: Arrived at the server while all streamed.
+    streams_bps: list[float]
+
+
+def _unprotected(policy: Policy) -> Policy:
+    """A policy's network without what protects its link."""
+    return policy.model_copy(update={"layers": policy.layers.model_copy(
+        update={"link": None, "dot1x": None})})
+
+
+class LectureHall(Study):
+    """Stations that get onto one cell and stream, all at once."""
+
+    id: ClassVar[str] = "lecturehall"
+    title: ClassVar[str] = "A lecture hall at nine o'clock"
+    factors: ClassVar[tuple[Factor, ...]] = (
+        Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal),
+               plural="policies", option="--policies", file_option="--policy",
+               help="What protects the cell: names of policies without IPsec, or .yml files.",
+               file_help="A policy file of your own; may be repeated."),
+        Factor("stations", "Stations", fixed(
+            [Level(str(number), number=number) for number in STATIONS]), is_number=True,
+            plural="stations"))
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("all_admitted_s", "until all are on", unit="s", better="lower", short="all",
+               stops=True),
+        Metric("admission_mean_s", "until a station is on", unit="s", better="lower"),
+        Metric("handshake_mean_s", "authentication", unit="ms", scale=1e3, better="lower"),
+        Metric("streams_total_bps", "all streams", unit="Mbit/s", scale=1e-6, better="higher"),
+        Metric("stream_worst_bps", "the slowest stream", unit="Mbit/s", scale=1e-6,
+               better="higher"),
+        Metric("stream_fairness", "Jain's index", unit="", better="higher"))
+    distributions: ClassVar[tuple[Metric, ...]] = (
+        Metric("admissions_s", "until a station is on, each", unit="s"),
+        Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
+    faults: ClassVar[Mapping[str, Fault | str]] = {
+        "hall-in-clear": Fault("nobody in the hall has the link's protection or a port",
+                               policy=_unprotected)}
+    lab: ClassVar[Lab] = Lab(node=lambda _: network.station(1))
+    clock: ClassVar[Clock] = "virtual"
+    asked: ClassVar[type[HallAsked]] = HallAsked
+    measured: ClassVar[type[HallMeasured]] = HallMeasured
+    inside: ClassVar[str] = "studies.lecturehall.inside"
+
+    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+        """Of its content: policies may be the user's."""
+        return mobile.level(factor.name, name, entry) if factor.name == "policy" \
+            else super().level(factor, name, entry)
+
+    def testbed(self, cell: Cell, asked: Asked) -> Spec:
+        """A hall of the cell's size, under its policy."""
+        assert isinstance(asked, HallAsked)
+        return Spec(network=network.hall(int(cell.ids["stations"])), policy=cell.value("policy"),
+                    medium=mobile.air(asked.medium))
+
+    def expected(self, cell: Cell, asked: Asked) -> Expected:
+        """A second to get on, and the streams."""
+        assert isinstance(asked, HallAsked)
+        return Expected(duration_s=2.0 + asked.stream_s, processor_s=3.0,
+                        capture_bytes=30e3 * int(cell.ids["stations"]))
+
+    def deadline_s(self, cell: Cell, asked: Asked) -> float:
+        """As long as stations are waited for, and the streams."""
+        assert isinstance(asked, HallAsked)
+        return 90.0 + 10 * asked.stream_s
+
+    def check_clock(self, clock: Clock, asked: Asked) -> None:
+        """An air of no kind has nobody to share it with."""
+        assert isinstance(asked, HallAsked)
+        if mobile.air(asked.medium) is None:
+            raise StudyError("setting medium: none; a hall without an air has nothing to share")
+
+    def judge(self, repetition: Repetition) -> Judged:
+        """Captures at the access point, on the air and at the server, and who was let in."""
+        from studies.lecturehall import judge
+
+        raw: dict[str, Any] = json.loads((repetition.out / "raw.json").read_text())
+        return judge.judge(repetition, raw)
+
+    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
+        """Means, sums and the worst of a repetition's stations."""
+        rates: Sequence[float] = measured.streams_bps
+        waits: Sequence[float] = measured.admissions_s
+        took: Sequence[float] = measured.handshakes_s
+        squares = sum(rate ** 2 for rate in rates)
+        return {"all_admitted_s": max(waits, default=None),
+                "admission_mean_s": sum(waits) / len(waits) if waits else None,
+                "handshake_mean_s": sum(took) / len(took) if took else None,
+                "streams_total_bps": sum(rates), "stream_worst_bps": min(rates, default=None),
+                "stream_fairness": sum(rates) ** 2 / len(rates) / squares if squares else None}
+
+
+STUDY = LectureHall()

@@ -1,0 +1,52 @@
+"""The hall as a design: who sits where, what is refused, what its numbers come to."""
+
+from __future__ import annotations
+
+import pytest
+
+import studies
+from studies import mobile
+from studies.lecturehall import network
+from studies.lecturehall.study import HallMeasured
+from studies.study import StudyError
+from topologies import checks
+from topologies.loader import load_medium
+from topologies.signal import distance_m
+
+STUDY = studies.load("lecturehall")
+
+
+@pytest.mark.parametrize("stations", [1, 10, 50])
+def test_a_hall_is_a_network(stations: int) -> None:
+    """It passes every check, and each seat is near enough for the highest rate."""
+    hall = network.hall(stations)
+    checks.network(hall, "hall")
+    nodes, signal = hall.nodes, load_medium("802.11g-positions").signal
+    assert signal is not None
+    seats = [node.position for node in nodes.values() if node.has("station") and node.position]
+    assert len({tuple(seat) for seat in seats}) == stations
+    for seat in seats:
+        away_m = distance_m(seat, nodes[network.ACCESS_POINT].position or ())
+        assert signal.best_rate_bps(signal.received_dbm(away_m, 2.412e9)) == 54_000_000
+
+
+def test_policies_with_ipsec_are_refused() -> None:
+    """In one line: no station in the hall would build a tunnel."""
+    [policies] = [factor for factor in STUDY.factors if factor.name == "policy"]
+    with pytest.raises(StudyError, match="policy P12: IPsec is not measured here"):
+        policies.read(["P12"], [])
+
+
+def test_a_hall_has_an_air() -> None:
+    """Without one there is nothing to share."""
+    with pytest.raises(StudyError, match="setting medium: none"):
+        STUDY.check_clock("virtual", STUDY.asked(medium=mobile.NO_MEDIUM))
+
+
+def test_values_of_a_hall() -> None:
+    """The last admission, means, the slowest stream, Jain's index."""
+    values = STUDY.values(HallMeasured(handshakes_s=[0.1, 0.3], admissions_s=[0.5, 1.5],
+                                       streams_bps=[1e6, 3e6]))
+    assert values == {"all_admitted_s": 1.5, "admission_mean_s": 1.0,
+                      "handshake_mean_s": pytest.approx(0.2), "streams_total_bps": 4e6,
+                      "stream_worst_bps": 1e6, "stream_fairness": pytest.approx(0.8)}

@@ -1,0 +1,36 @@
+"""A full hall in a guest: all get on and stream; one without protection is not taken for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Qop
+from measure.record import Record
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+HALL = ("run", "lecturehall", "--policies", "M2", "--only", "stations=10", "--repetitions", "1",
+        "--medium", "802.11g-positions", "--set", "stream_s=1")
+
+
+def only(qop: Qop, out: str) -> Record:
+    """The record of a run that has one."""
+    [record] = qop.records(out).values()
+    return record
+
+
+def test_ten_stations_get_on_at_once_and_stream(shared_qop: Qop) -> None:
+    """Beside each other, in their seats: every check holds, and each gets what it streams."""
+    done = shared_qop(*HALL, "--out", "hall")
+    record = only(shared_qop, "hall")
+    assert done.returncode == 0, record.reason + done.stderr
+    assert record.measured is not None
+    assert len(record.measured["admissions_s"]) == len(record.measured["handshakes_s"]) == 10
+    assert min(record.measured["streams_bps"]) == pytest.approx(1e6, rel=0.03)
+
+
+def test_a_hall_in_clear_is_no_proof(shared_qop: Qop) -> None:
+    """The control: all stream as before, and what is about protection fails, and nothing else."""
+    shared_qop(*HALL, "--out", "hall-in-clear", "--fault", "hall-in-clear")
+    record = only(shared_qop, "hall-in-clear")
+    assert {check.check for check in record.evidence if not check.ok} == {
+        "each has keys of its own", "protected as the policy says"}

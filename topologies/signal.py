@@ -1,0 +1,149 @@
+"""A signal is what distance leaves of a transmission: its power, a rate to suit it, its losses.
+
+Power falls with distance as in Mininet-WiFi's `logDistance`, with the exponent of the scripts in
+`topologies/examples`. What noise makes of a frame is as in ns-3's
+DsssErrorRateModel and NistErrorRateModel (hard decisions, no fading). Rates do not change while a
+station stays where it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from topologies.device import Strict
+
+_LIGHT_M_PER_S = 299_792_458.0
+_NEAREST_M = 0.1
+#: A frame of usual length, by which a station chooses its rate.
+_USUAL_BYTES = 1536
+#: Chips a bit of DSSS, in the bandwidth that ns-3 takes noise from.
+_DSSS_SPREAD = 22
+_ROOT_2 = math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class Signal(Strict):
+    """How far a medium's transmissions reach; without one, everybody hears everybody.
+
+    Antennas' gains are both ends'. Who gets less than `sense_dbm` hears nothing. `capture_db` is by
+    how much a frame has to be stronger than all others together to come through; None: of those
+    that overlap, none does. `rates_bps` are those that stations may choose from.
+    """
+
+    rates_bps: list[int]
+    transmit_dbm: float = 14.0
+    gains_db: float = 10.0
+    exponent: float = 4.0
+    noise_dbm: float = -92.0
+    sense_dbm: float = -92.0
+    capture_db: float | None = 10.0
+
+    def __post_init__(self) -> None:
+        """A rate that no error model knows has no losses to tell."""
+        unknown = [rate for rate in self.rates_bps if rate not in _BIT_ERRORS]
+        if unknown or not self.rates_bps:
+            raise ValueError(f"rates_bps: {unknown[0] if unknown else 'none'}; choose from "
+                             f"{', '.join(map(str, sorted(_BIT_ERRORS)))}")
+
+    def received_dbm(self, distance_m: float, frequency_hz: float) -> float:
+        """Power at a receiver: Friis' for the first metre, beyond it by the exponent."""
+        first_db = 20 * math.log10(4 * math.pi * frequency_hz / _LIGHT_M_PER_S)
+        return (self.transmit_dbm + self.gains_db - first_db
+                - 10 * self.exponent * math.log10(max(distance_m, _NEAREST_M)))
+
+    def best_rate_bps(self, received_dbm: float) -> int:
+        """The rate that brings over most in frames of usual length; the lowest where none does."""
+        return max(sorted(self.rates_bps), key=lambda rate_bps: rate_bps * (
+            1 - self.loss(rate_bps, received_dbm, _USUAL_BYTES)))
+
+    def loss(self, rate_bps: int, received_dbm: float, frame_bytes: float) -> float:
+        """How probably noise garbles a frame, 0 to 1."""
+        errors = bit_errors(rate_bps, 10 ** ((received_dbm - self.noise_dbm) / 10))
+        return -math.expm1(frame_bytes * 8 * math.log1p(-errors))
+
+
+@cache
+def bit_errors(rate_bps: int, signal_to_noise: float) -> float:
+    """How probably a bit is wrong, 0 to 0.5, at a rate and a ratio of powers."""
+    return min(_BIT_ERRORS[rate_bps](signal_to_noise), 0.5)
+
+
+def _dbpsk(ratio: float) -> float:
+    return 0.5 * math.exp(-ratio * _DSSS_SPREAD)
+
+
+def _dqpsk(ratio: float) -> float:
+    """Of differential QPSK: the approximation of Ferrari and Corazza (2004)."""
+    per_bit = ratio * _DSSS_SPREAD / 2
+    return ((_ROOT_2 + 1) / math.sqrt(8 * math.pi * _ROOT_2) / math.sqrt(per_bit)
+            * math.exp(-(2 - _ROOT_2) * per_bit))
+
+
+def _cck(energy: float) -> Callable[[float], float]:
+    """Of complementary codes: as of eight biorthogonal ones, which is within 0.1 dB of ns-3's."""
+    return lambda ratio: 8 / 15 * _codes_confused(math.sqrt(2 * energy * ratio))
+
+
+def _codes_confused(distance: float) -> float:
+    """1 less the integral of (2 Phi(x + distance) - 1)^3 phi(x) over x > -distance (Simpson)."""
+    steps, low, high = 400, max(-distance, -10.0), 10.0
+    width = (high - low) / steps
+
+    def wrong(x: float) -> float:
+        right = math.erf((x + distance) / _ROOT_2)
+        return (1 - right**3) * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+    inner = sum((4 if step % 2 else 2) * wrong(low + step * width) for step in range(1, steps))
+    below = 0.5 * math.erfc(-low / _ROOT_2)
+    return below + (wrong(low) + inner + wrong(high)) * width / 3
+
+
+def _ofdm(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
+          ) -> Callable[[float], float]:
+    """After the convolutional code: its union bound, by its weights (Frenger et al., 1999)."""
+    bits, first, weights = code
+
+    def errors(ratio: float) -> float:
+        wrong = raw(ratio)
+        base = math.sqrt(4 * wrong * (1 - wrong))
+        step = 2 if bits == 1 else 1
+        return sum(weight * base ** (first + step * place)
+                   for place, weight in enumerate(weights)) / (2 * bits)
+    return errors
+
+
+def _bpsk(ratio: float) -> float:
+    return 0.5 * math.erfc(math.sqrt(ratio))
+
+
+def _qpsk(ratio: float) -> float:
+    return 0.5 * math.erfc(math.sqrt(ratio / 2))
+
+
+def _qam16(ratio: float) -> float:
+    return 0.375 * math.erfc(math.sqrt(ratio / 10))
+
+
+def _qam64(ratio: float) -> float:
+    return 7 / 24 * math.erfc(math.sqrt(ratio / 42))
+
+
+_HALF = (1, 10, (36, 211, 1404, 11633, 77433, 502690, 3322763, 21292910, 134365911))
+_TWO_THIRDS = (2, 6, (3, 70, 285, 1276, 6160, 27128, 117019, 498860, 2103891, 8784123))
+_THREE_QUARTERS = (3, 5, (42, 201, 1492, 10469, 62935, 379644, 2253373, 13073811, 75152755,
+                          428005675))
+_BIT_ERRORS: Mapping[int, Callable[[float], float]] = {
+    1_000_000: _dbpsk, 2_000_000: _dqpsk, 5_500_000: _cck(8), 11_000_000: _cck(4),
+    6_000_000: _ofdm(_bpsk, _HALF), 9_000_000: _ofdm(_bpsk, _THREE_QUARTERS),
+    12_000_000: _ofdm(_qpsk, _HALF), 18_000_000: _ofdm(_qpsk, _THREE_QUARTERS),
+    24_000_000: _ofdm(_qam16, _HALF), 36_000_000: _ofdm(_qam16, _THREE_QUARTERS),
+    48_000_000: _ofdm(_qam64, _TWO_THIRDS), 54_000_000: _ofdm(_qam64, _THREE_QUARTERS)}
+
+
+def distance_m(one: Sequence[float], other: Sequence[float]) -> float:
+    """Between two positions of two or three coordinates."""
+    return math.sqrt(sum((a - b) ** 2 for a, b in itertools.zip_longest(one, other, fillvalue=0.0)))
