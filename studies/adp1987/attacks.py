@@ -33,7 +33,7 @@ def run(fault: str, hosts: HostPrograms, capturing: Capturing, session: Session)
         sender.do("proof")
 
     if fault not in ATTACKS:
-        raise MeasureError("testbed", f"--fault {fault}: is for other cells")
+        raise MeasureError("testbed", f"--fault {fault}: is not for cells over wires")
     session.raw["attack"] = fault
     attack = _ATTACKS.get(fault, _on_the_way)
     with capturing("proof"):

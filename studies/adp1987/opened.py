@@ -55,6 +55,7 @@ class OpenedChannel:
     secret: bytes = field(default=b"", repr=False)
     keys: dict[bytes, ChannelKeys] = field(default_factory=dict, repr=False)
     next_request: bytes = b""
+    known: set[Frame] = field(default_factory=set, repr=False)
 
     @property
     def is_old(self) -> bool:
@@ -163,7 +164,8 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
     sequence, body, is_right = _read(channel, frame, by_initiator=True)
     opened.spoilt += not is_right
     # What is there again is nobody's to open: that it is, its number says.
-    is_again = any(frame == each.frame for each in channel.messages)
+    is_again = frame in channel.known
+    channel.known.add(frame)
     for proof in body.proofs if body is not None and not is_again else ():
         channel.proofs.setdefault(proof.name, set()).add(proof.signature)
         channel.proof_places.append(len(channel.messages))

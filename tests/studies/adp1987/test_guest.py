@@ -103,10 +103,8 @@ async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: st
 
 @in_one_machine
 @pytest.mark.parametrize(("fault", "protocol", "is_accepted"), [
-    ("forged-owner", OLD, False), ("forged-owner", MODERN, False),
-    ("stale-channel", OLD, False), ("stale-channel", MODERN, False),
-    ("replayed", OLD, False), ("replayed", MODERN, False),
-    ("altered", OLD, False), ("altered", MODERN, False),
+    ("forged-owner", OLD, False), ("stale-channel", OLD, False), ("stale-channel", MODERN, False),
+    ("replayed", OLD, False), ("altered", OLD, False),
     ("unprotected-body", OLD, True), ("unprotected-body", MODERN, False),
     ("relayed-owner", OLD, True)])
 async def test_each_attack_fails_its_checks_alone(hosts: Hosts, fault: str, protocol: str,
@@ -121,8 +119,8 @@ async def test_each_attack_fails_its_checks_alone(hosts: Hosts, fault: str, prot
 
 
 @in_one_machine
-@pytest.mark.parametrize("protocol", [OLD, MODERN])
-@pytest.mark.parametrize("fault", FLOWING)
+@pytest.mark.parametrize(("fault", "protocol"), [
+    *((fault, OLD) for fault in FLOWING), ("unverified-owner", MODERN)])
 async def test_what_flows_without_a_protection_fails_its_check_alone(
         hosts: Hosts, fault: str, protocol: str) -> None:
     """Every message arrives, and exactly what was taken away is missed."""
