@@ -45,7 +45,7 @@ ON_AIR: Mapping[str, Fault] = {
     UNVERIFIED: Fault("on the air: the owner signs with a key that nobody has published, and the "
                       "receiver takes it", on=_on("P1"), fails=["owner"]),
     SECOND_CHANNEL: Fault("on the air: the sender's kernel session ends after the first phase",
-                          on=_on("P1"), fails=["handshake", "sessions"]),
+                          on=_on("P1"), fails=["sessions"]),
     FALSE_LOG: Fault("on the air: the receiver's log lacks a message", on=_on("P1"),
                      fails=["accounted"])}
 _NOMINAL, _WHOLE = _on_wires(), _on_wires(scope="FE")

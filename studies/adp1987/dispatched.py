@@ -9,7 +9,6 @@ one at which it began to ship it, follow from packets; no log is asked.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +134,9 @@ class Dispatch:
 def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch]:
     """The phase's ADP messages with what they hold, as long as the trace has messages for them."""
     free_s, place, overflowed = phase.start_s, 0, False
-    for head, after in itertools.zip_longest(phase.heads, phase.heads[1:]):
+    groups = _with_copies(phase.heads)
+    for number, (head, last) in enumerate(groups, 1):
+        after = groups[number][0] if number < len(groups) else None
         batch = phase.arrivals[place:place + head.count]
         sent_s = head.at_s - setting.head_s(head)
         taken_s, at_s = [], free_s
@@ -145,7 +146,8 @@ def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch
             taken_s.append(at_s)
         place += len(batch)
         rest = phase.arrivals[place:place + 1]
-        free_s = max(free_s, sent_s + setting.wire_s(setting.bytes(batch)))
+        free_s = max(free_s, last.at_s - setting.head_s(last)
+                     + setting.wire_s(setting.bytes(batch)))
         if batch:
             made_s = setting.ship_s(batch, head.flags)
             overflows = bool(rest) and _overflows(batch, rest[0][1], setting)
@@ -155,6 +157,17 @@ def dispatches(phase: PhaseTraffic, setting: SenderSetting) -> Iterator[Dispatch
                            head.at_s - setting.ship_s(batch, head.flags),
                            rest[0][1] if rest else None, overflowed)
             overflowed = overflows
+
+
+def _with_copies(heads: Sequence[SniffedHead]) -> list[tuple[SniffedHead, SniffedHead]]:
+    """Each ADP message's head with that of its last copy right behind it, which may be itself."""
+    groups: list[tuple[SniffedHead, SniffedHead]] = []
+    for head in heads:
+        if head.is_again and groups:
+            groups[-1] = (groups[-1][0], head)
+        else:
+            groups.append((head, head))
+    return groups
 
 
 def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],

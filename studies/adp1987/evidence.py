@@ -17,7 +17,7 @@ from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
 from studies.adp1987.logs import HostLogs
 from studies.adp1987.opened import OpenedCapture, OpenedMessage
 from studies.adp1987.payload import PIECE_BYTES, Payload
-from studies.adp1987.pieces import PieceSearch, Shown
+from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.timing import WireTiming
 
 ALPHA = "10.9.0.1"
@@ -37,7 +37,7 @@ class Exhibit:
     logs: HostLogs
     payload: Payload
     keys: Path
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, ShownPieces]
     phases: Sequence[PhaseTraffic]
     setting: SenderSetting
     wire: WireTiming

@@ -13,7 +13,7 @@ from studies.adp1987.payload import PIECE_BYTES, Payload
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPieces:
     """How many of the frames that were searched show a piece, and how many were cut short."""
 
     frames: int = 0
@@ -49,7 +49,7 @@ class PieceSearch:
             values[:end], values[1:end + 1], values[2:end + 2])])
         return any(data[at:at + PIECE_BYTES] in self._pieces for at in places)
 
-    def seek(self, frames: Iterable[CapturedFrame]) -> Shown:
+    def seek(self, frames: Iterable[CapturedFrame]) -> ShownPieces:
         """Search every frame behind its Ethernet header."""
         count = showing = cut = size = 0
         for frame in frames:
@@ -57,7 +57,7 @@ class PieceSearch:
             size += len(frame.data)
             cut += len(frame.data) < frame.wire_bytes
             showing += self.shows(frame.payload)
-        return Shown(count, showing, cut, size)
+        return ShownPieces(count, showing, cut, size)
 
 
 def _numbers(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8],

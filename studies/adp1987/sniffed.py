@@ -30,13 +30,15 @@ class SniffedMessage:
 class SniffedHead:
     """The first fragment of an ADP message, as it was captured: its time, and its IP packet's size.
 
-    `count` is how many user messages its header says, `flags` how they are protected.
+    `count` is how many user messages its header says, `flags` how they are protected. What was
+    captured before, byte for byte, `is_again`, and counts none.
     """
 
     at_s: float
     ip_bytes: int
     count: int
     flags: int
+    is_again: bool = False
 
 
 def whole(frames: Iterable[CapturedFrame]) -> list[SniffedMessage]:
@@ -47,7 +49,7 @@ def whole(frames: Iterable[CapturedFrame]) -> list[SniffedMessage]:
 
 def heads(frames: Iterable[CapturedFrame], source: str, *,
           once: bool = False) -> Iterator[SniffedHead]:
-    """The first fragments of a source's ADP messages; `once`: what is there again is left out."""
+    """The first fragments of a source's ADP messages; `once`: what is there again says so."""
     sender, known = ipaddress.IPv4Address(source).packed, set()
     for frame in frames:
         packet = frame.payload
@@ -55,11 +57,12 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
                 or int.from_bytes(packet[6:8]) & _OFFSET):
             continue
         content = packet[(packet[0] & 15) * 4:]
-        if len(content) < HEADER or (once and content in known):
+        if len(content) < HEADER:
             continue
+        is_again = once and content in known
         known.add(content)
-        yield SniffedHead(frame.at_s, int.from_bytes(packet[2:4]), int.from_bytes(content[2:4]),
-                          content[1])
+        count = 0 if is_again else int.from_bytes(content[2:4])
+        yield SniffedHead(frame.at_s, int.from_bytes(packet[2:4]), count, content[1], is_again)
 
 
 def _parsed(payload: bytes) -> Frame | None:

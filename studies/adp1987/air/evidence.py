@@ -22,7 +22,7 @@ from studies.adp1987.air.phases import AirPhases
 from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
 from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import Payload
-from studies.adp1987.pieces import PieceSearch, Shown
+from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime.carriers import PORT
 from studies.adp1987.realtime.evidence import private
 from studies.adp1987.sniffed import PROTOCOL
@@ -43,7 +43,7 @@ class AirTraffic:
     at_alpha: Sequence[HostDatagram]
     at_beta: Sequence[HostDatagram]
     alpha: str
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, ShownPieces]
     channel: OpenedCapture = field(default_factory=OpenedCapture)
     keys: Path = Path()
     phases: Sequence[PhaseTraffic] = ()

@@ -14,7 +14,7 @@ from studies.adp1987 import authenticated
 from studies.adp1987.evidence import ALPHA
 from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import PIECE_BYTES, Payload
-from studies.adp1987.pieces import PieceSearch, Shown
+from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime import packets
 
 _AEAD = "rfc7539esp(chacha20,poly1305)"
@@ -30,7 +30,7 @@ class RealEvidence:
     """
 
     traffic: packets.HostTraffic | wireguard.WireGuardTraffic
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, ShownPieces]
     raw: Mapping[str, Any]
     channel: OpenedCapture
     keys: Path
@@ -70,7 +70,7 @@ def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
     yield private(proof.shown, is_open=is_open)
 
 
-def private(captures: Mapping[str, Shown], *, is_open: bool) -> Check:
+def private(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
     """No frame of any capture shows a piece of a payload; where it is open, some of each do."""
     used = {name: shown for name, shown in captures.items() if shown.frames}
     ok = all(bool(shown.showing) is is_open for shown in used.values())

@@ -24,7 +24,7 @@ from studies.adp1987.air.phases import AirPhase, AirPhases
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import ON_AIR
 from studies.adp1987.payload import Payload
-from studies.adp1987.pieces import Shown
+from studies.adp1987.pieces import ShownPieces
 from studies.adp1987.sniffed import PROTOCOL
 
 STUDY = studies.load("adp1987")
@@ -37,7 +37,7 @@ layers:
   channel: {{protocol: adp, scope: all, timeout_ms: 20}}
 """
 CHECKS = {"intact", "accounted", "carried", "nothing-else", "handshake", "sessions", "private"}
-CLOSED = {f"{part}-{host}": Shown(frames=9) for part in ("proof", "later") for host in HOSTS}
+CLOSED = {f"{part}-{host}": ShownPieces(frames=9) for part in ("proof", "later") for host in HOSTS}
 
 
 def packet(number: int, offset: int = 0, size: int = 8, *, more: bool = False, source: str = ALPHA,
@@ -119,7 +119,7 @@ def test_each_check_fails_where_it_should() -> None:
     assert failed(replace(seen, at_alpha=[*sent[:3], again]), made) == {"sessions"}
     udp = HostDatagram(10.0, ALPHA, BETA, 17, 8, struct.pack("!HH", 4987, 4987), 100, 100)
     assert failed(replace(seen, at_beta=[*seen.at_beta, udp]), made) == {"nothing-else"}
-    shows = {**CLOSED, "later-beta": Shown(frames=9, showing=1)}
+    shows = {**CLOSED, "later-beta": ShownPieces(frames=9, showing=1)}
     assert failed(replace(seen, shown=shows), made) == {"private"}
     assert failed(replace(seen, shown=shows), made, "trailer") == {"private"}
     assert failed(seen, made, "trailer") == {"private"}

@@ -17,6 +17,7 @@ from conftest import PROJECT, Qop
 from driven import Driven, job
 from harness.engine.plan import Plan, devices
 from harness.engine.request import RunRequest, plan
+from measure import fields
 from studies.adp1987 import judge
 from studies.adp1987.body import Measured
 from studies.adp1987.controls import ATTACKS, FLOWING
@@ -30,6 +31,7 @@ STUDY = studies.load("adp1987")
 CHECKS = {"channel", "owner", "impostors", "scope", "fresh", "intact", "piggybacked", "in-time",
           "counted", "on-the-wire"}
 OLD, MODERN = "1987", "modern"
+DISSECTOR = PROJECT / "protocols" / "adp" / "dissector.lua"
 
 
 def small(technology: str, protocol: str, scope: str = "PE") -> Plan:
@@ -47,6 +49,8 @@ class Hosts:
 
     driven: Driven
     count: int = 0
+    #: Of the last one.
+    out: Path = Path()
 
     async def judged(self, protocol: str, scope: str = "PE", fault: str = "") -> Judged:
         """A repetition, with a control if asked for, as the judge sees it."""
@@ -55,7 +59,8 @@ class Hosts:
         self.count += 1
         name = f"{cell.name}-{self.count:03d}"
         await self.driven.measure(name, **STUDY.task(cell, made.asked), fault=fault)
-        return judge.judge(Repetition(cell, made.asked, self.driven.folder / "out" / name, {}))
+        self.out = self.driven.folder / "out" / name
+        return judge.judge(Repetition(cell, made.asked, self.out, {}))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -91,7 +96,7 @@ def body(judged: Judged) -> Measured:
 @pytest.mark.parametrize(("protocol", "scope"), [
     (OLD, "NE"), (OLD, "FE"), (MODERN, "PE"), (MODERN, "FE")])
 async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: str) -> None:
-    """Every check holds, and every number is there."""
+    """Every check holds, every number is there, and Wireshark reads the capture by our script."""
     judged = await hosts.judged(protocol, scope)
     assert judged.reason == ""
     assert {check.check for check in judged.evidence} == CHECKS
@@ -99,6 +104,11 @@ async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: st
     assert measured.throughput_bytes_per_s and measured.latency_s and measured.establishment_s
     assert len(measured.latencies_s) == 20
     assert not measured.overloaded
+    shown = fields.read(hosts.out / "proof-alpha.pcap", ("authdp.version", "authdp.count"),
+                        "authdp and not authdp.malformed and not _ws.malformed",
+                        options=("-X", f"lua_script:{DISSECTOR}"))
+    assert {version for version, _ in shown} == {"1" if protocol == OLD else "2"}
+    assert sum(int(count) for _, count in shown) == 60
 
 
 @in_one_machine
