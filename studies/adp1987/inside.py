@@ -81,6 +81,11 @@ class Workload:
             attacks.run(fault, hosts,
                         lambda part: self._captured(WHOLE, part, out, session), session)
             return
+        self._phases(hosts, session)
+
+    def _phases(self, hosts: HostPrograms, session: Session) -> None:
+        """A short phase captured whole, and the others by their heads."""
+        fault, out = hosts.fault, hosts.out
         with ExitStack() as stack:
             stack.enter_context(unprotected.wire(fault, self._site))
             receiver = stack.enter_context(hosts.program("receiver", "beta"))
@@ -94,7 +99,7 @@ class Workload:
                 session.stamp("proof")
                 sender.do("proof")
             # Where nothing may show, all of each frame is kept, to be searched.
-            detail = _IN_FULL if task["scope"] == "all" else _HEADERS
+            detail = _IN_FULL if hosts.task["scope"] == "all" else _HEADERS
             with self._captured(detail, "traffic", out, session):
                 for phase in hosts.phases[1:]:
                     session.stamp(phase)

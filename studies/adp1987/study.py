@@ -43,6 +43,7 @@ class Adp1987(Study):
 
     id: ClassVar[str] = "adp1987"
     title: ClassVar[str] = "Host-to-host security and queueing: the Authenticated Datagram Protocol"
+    version: ClassVar[int] = 2
     paper: ClassVar[str] = ("Anderson, Ferrari, Rangan and Sartirana, A Protocol for Secure "
                             "Communication in Large Distributed Systems, 1987")
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS

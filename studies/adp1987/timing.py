@@ -20,8 +20,9 @@ from studies.adp1987.sniffed import SniffedHead
 PHASES = ("proof", "latency", "throughput")
 #: How far the machine's clock, which a capture has, may be behind the processor's exact time.
 CLOCK_S = TOLERANCE_NS / 1e9
-#: After a long idle time the machine's clock goes on by a millisecond before anything is taken.
-_RARELY = 0.05
+#: After a long idle time the machine's clock goes on by a millisecond or two before anything is
+#: taken: seldom, and never by more than its kernel's tick.
+_RARELY, _TICK_S = 0.05, 0.004
 #: A capture has microseconds, and reads the clock up to some of them after the frame.
 _ROUNDING_S = 6e-6
 _IPV4, _OFFSET = 0x0800, 0x1FFF
@@ -58,20 +59,23 @@ def phases(out: Path, stamps: Mapping[str, float],
 def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
     """None waited longer than its timeout, urgent ones not at all, once their host could take it.
 
-    Allowed beside are taking one message, in the middle of which a timer may ring, and the clock.
+    Allowed beside are taking one message, in the middle of which a timer may ring, and the clock;
+    1 in 20 may go by a tick of the machine's late, none by more.
     """
     waits = [(wait_s, urgent) for phase in every
              for dispatch in dispatched.dispatches(phase, setting)
              for wait_s, urgent in dispatch.waits_s()]
-    late = sum(dispatched.lateness_s(dispatch, setting) > CLOCK_S for phase in every
-               for dispatch in dispatched.dispatches(phase, setting))
+    late = [late_s for phase in every for dispatch in dispatched.dispatches(phase, setting)
+            if (late_s := dispatched.lateness_s(dispatch, setting)) > CLOCK_S]
+    sent = sum(bool(head.count) for phase in every for head in phase.heads)
+    is_kept = len(late) <= _RARELY * sent and max(late, default=0.0) <= _TICK_S
     missing = sum(abs(len(phase.arrivals) - phase.count) for phase in every)
     longest_s = max((wait_s for wait_s, urgent in waits if not urgent), default=0.0)
-    return Check("in-time", bool(waits) and not late and not missing, (
+    return Check("in-time", bool(waits) and is_kept and not missing, (
         f"of {len(waits)} messages by the captures the longest wait is {longest_s * 1e3:.2f} ms, "
-        f"with a timeout of {setting.timeout_s * 1e3:g} ms; {late} ADP messages went later than "
-        f"{(CLOCK_S + setting.take_s) * 1e3:.2f} ms after they had to; {missing} user messages "
-        "cannot be placed"))
+        f"with a timeout of {setting.timeout_s * 1e3:g} ms; {len(late)} of {sent} ADP messages "
+        f"went later than {(CLOCK_S + setting.take_s) * 1e3:.2f} ms after they had to, at most by "
+        f"{max(late, default=0.0) * 1e3:.2f} ms; {missing} user messages cannot be placed"))
 
 
 def early(every: Sequence[PhaseTraffic], setting: SenderSetting) -> tuple[int, int]:

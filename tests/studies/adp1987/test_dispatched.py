@@ -106,6 +106,18 @@ def test_without_a_queue_each_goes_alone() -> None:
     assert early(together, setting) == 1 and max(lateness_ms(together, setting)) > 9
 
 
+def test_one_in_twenty_may_be_a_tick_late() -> None:
+    """After idleness the machine's clock jumps: once by 2 ms in forty, not thrice, and not by 6."""
+    def of(*late_s: float) -> bool:
+        batches = [([(place * 0.2, 40, True)], place * 0.2 + TAKE_S + later)
+                   for place, later in enumerate(late_s)]
+        return timing.in_time([phase(*batches)], SETTING).ok
+
+    assert of(*[0.0] * 39, 0.002)
+    assert not of(*[0.0] * 37, 0.002, 0.002, 0.002)
+    assert not of(*[0.0] * 39, 0.006)
+
+
 def test_a_message_that_nobody_captured_is_missed() -> None:
     """Then the others cannot be placed."""
     seen = phase((WAITING, 0.01 + TAKE_S + 0.04))
