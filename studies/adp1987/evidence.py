@@ -146,7 +146,8 @@ def _piggybacked(proof: Exhibit) -> Check:
                   for part, size in zip(data, expected, strict=False))
     early, total = timing.early(proof.phases, proof.setting)
     count = len(list(_once(proof.channel.messages)))
-    return Check("piggybacked", len(data) == len(expected) and not strange and not early, (
+    return Check("piggybacked", len(data) == len(expected) and not strange
+                 and early <= timing.RARELY * total, (
         f"{len(data)} user messages in {count} ADP messages "
         f"of the decrypted capture, {strange} of another size than the trace's {len(expected)}; "
         f"{early} of {total} ADP messages of all phases went before they had to"))
