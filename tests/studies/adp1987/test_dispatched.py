@@ -107,7 +107,7 @@ def test_without_a_queue_each_goes_alone() -> None:
 
 
 def test_one_in_twenty_may_be_a_tick_late() -> None:
-    """After idleness the machine's clock jumps: once by 2 ms in forty, not thrice, and not by 12."""
+    """The machine's clock jumps after idleness: once by 2 ms in forty, not thrice, not by 12."""
     def of(*late_s: float) -> bool:
         batches = [([(place * 0.2, 40, True)], place * 0.2 + TAKE_S + later)
                    for place, later in enumerate(late_s)]
