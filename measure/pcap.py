@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,13 +74,13 @@ class IpPacket:
     payload: bytes
 
 
-def packets(file: Path, protocol: int) -> Iterator[IpPacket]:
-    """All IPv4 packets of a protocol that a capture of whole frames has all of.
+def packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPacket]:
+    """All IPv4 packets of a protocol that whole frames have all of.
 
-    Fragments come in order, as they do on a wire. Raises MeasureError.
+    Fragments come in order, as they do on a wire.
     """
     begun: dict[bytes, bytes] = {}
-    for frame in frames(file):
+    for frame in captured:
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != protocol:
             continue

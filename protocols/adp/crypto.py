@@ -46,7 +46,7 @@ class Operation(enum.StrEnum):
 PUBLIC_KEY = frozenset({Operation.RSA_PUBLIC, Operation.RSA_PRIVATE, Operation.X25519,
                         Operation.ED25519_SIGN, Operation.ED25519_VERIFY})
 Meter = Callable[[Operation, int], None]
-#: Is told what keys are derived with and what comes of it, as TLS's key logs are.
+#: Is told each ephemeral key, the public half and the private one, as TLS's key logs are told.
 KeyLog = Callable[[bytes, bytes], None]
 
 
@@ -133,7 +133,10 @@ class Crypto:
     def x25519_public(self, private: bytes) -> bytes:
         """The public half of an ephemeral key."""
         self.charge(Operation.X25519, 32)
-        return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        if self.key_log is not None:
+            self.key_log(public, private)
+        return public
 
     def x25519(self, private: bytes, public: bytes) -> bytes:
         """The secret that both ends share."""
@@ -182,10 +185,7 @@ class Crypto:
         """HKDF with SHA-256."""
         # Extract and expand: an HMAC each, of two blocks of 64 bytes or so a hash.
         self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
-        derived = HKDF(SHA256(), size, salt, purpose).derive(secret)
-        if self.key_log is not None:
-            self.key_log(salt, derived)
-        return derived
+        return HKDF(SHA256(), size, salt, purpose).derive(secret)
 
 
 def _des(key: bytes) -> Cipher[modes.CBC]:

@@ -84,7 +84,7 @@ class Host:
         return [effect for peer in self._peers.values() for effect in peer.tick(now_s)]
 
     def log_keys(self, log: KeyLog) -> None:
-        """Have channels' keys told, for who opens captures of a run."""
+        """Have ephemeral keys told, for who opens captures of a run."""
         self._context.crypto.key_log = log
 
     def deadline_s(self) -> float | None:

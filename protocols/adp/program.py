@@ -46,9 +46,15 @@ class HostEndpoint:
         self._addresses = config.addresses
         self._datagrams = datagrams
         self._report = report
+        self._config, self._meter = config, meter
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Begin a kernel session: what the last one knew is gone."""
+        config = self._config
         self.host = make(config.version, host=config.host, keys=config.keys,
                          directory=config.directory, settings=config.settings,
-                         random=os.urandom, meter=meter)
+                         random=os.urandom, meter=self._meter)
 
     def read(self) -> bool:
         """Take a datagram that has arrived; whether there was one."""

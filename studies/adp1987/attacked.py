@@ -6,8 +6,9 @@ import gzip
 import json
 from pathlib import Path
 
+from studies.adp1987.authenticated import OWNER
 from studies.adp1987.body import AttackRecord
-from studies.adp1987.evidence import OWNER, Exhibit
+from studies.adp1987.evidence import Exhibit
 
 
 def record(fault: str, proof: Exhibit, out: Path) -> AttackRecord:

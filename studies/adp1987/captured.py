@@ -1,4 +1,7 @@
-"""A user's own trace is read from a capture: every IPv4 packet is a message, but ICMP's."""
+"""A user's own trace is read from a capture: every packet of IP is a message, but ICMP's.
+
+Of either version, with VLAN tags or without; what is in a tunnel counts as the tunnel's packet.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from studies.study import Level, StudyError
 #: The paper's length of a trace; what follows is left out.
 MAX_MESSAGES = 10_000
 #: Without a word on urgency in a capture: TCP segments that push data are what somebody waits for.
-_FIELDS = ("frame.time_epoch", "ip.len", "tcp.flags.push")
+_FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ipv6.plen", "tcp.flags.push")
+_FILTER = "(ip or ipv6) and not icmp and not icmpv6"
+#: IPv6 says its length without its header.
+_IPV6_BYTES = 40
 _MAX_BYTES = 57_344
 _MIN_MESSAGES = 2
 
@@ -22,17 +28,25 @@ def level(path: Path) -> Level:
     if not path.is_file():
         raise StudyError(f"--trace {path}: no such file; give a capture (.pcap, .pcapng)")
     try:
-        packets = fields.read(path, _FIELDS, "ip && !icmp.type")
+        packets = fields.read(path, _FIELDS, _FILTER)
     except MeasureError as error:
         raise StudyError(f"--trace {path}: is no capture ({error.reason[:160]}); give a .pcap or "
                          ".pcapng file") from None
-    rows = [(float(time), int(size.split(",")[0]), push.lower() in ("1", "true"))
-            for time, size, push in packets[:MAX_MESSAGES] if size]
+    rows = [(float(time), size, push.split(",")[0].lower() in ("1", "true"))
+            for time, protocols, old, new, push in packets
+            if (size := _outer_bytes(protocols, old, new))][:MAX_MESSAGES]
     if len(rows) < _MIN_MESSAGES or rows[-1][0] <= rows[0][0]:
-        raise StudyError(f"--trace {path}: has no two IPv4 packets at different times; give a "
-                         "longer capture")
+        raise StudyError(f"--trace {path}: has no two packets of IP at different times (ICMP is "
+                         "left out); give a longer capture")
     start = rows[0][0]
     messages = [(time - start, min(size, _MAX_BYTES), urgent) for time, size, urgent in rows]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Level(path.stem, f"{len(messages)} messages of {path.name}", value=messages,
                  content={"sha256": digest, "messages": len(messages)}, digest=digest)
+
+
+def _outer_bytes(protocols: str, old: str, new: str) -> int:
+    """The size of a packet by the first header of IP in it: `ip.len`, or `ipv6.plen` and more."""
+    outer = next((name for name in protocols.split(":") if name in ("ip", "ipv6")), "")
+    sizes = {"ip": old, "ipv6": new}.get(outer, "")
+    return int(sizes.split(",")[0] or 0) + _IPV6_BYTES * (outer == "ipv6") if sizes else 0

@@ -1,26 +1,42 @@
-"""Table 6 of the paper is held against its Table 3: which throughputs urgency leaves possible.
+"""Which pairs of latencies the paper decides is told from print alone, by rules for all its cells.
 
-With a sender that never idles no timeout ends a wait: an ADP message is shipped for an urgent
-message, or because the queue is full or would overflow, when what waits and what comes are two, of
-more than the bound together. So shipments a message are at most the urgent share and twice the mean
-message's share of the bound. What a message and a shipment take follows from two throughputs of
-Table 3 alone: without a queue every message is a shipment; with it, at a tenth of urgent messages,
-at most the share above. Whatever the messages are, and whichever are urgent, less throughput than
-that is beyond the discipline: the paper's rows below it contradict its Table 3.
+No measurement of ours enters. A pair of one table is **decided** if the latencies differ by more
+than the paper's clock tells (1 ms) and by more than the mean of so many urgent messages varies:
+Figure 7's deviation, over the urgent ones of 10,000 messages. A cell is **contradicted**, and with
+it its pairs, if another printed figure rules it out:
+
+1. Load: its trace offers (Table 2: size by interarrival time) more than its own throughput. The
+   queue grows for as long as the trace lasts, and so does the mean.
+2. One operation has one cost: what encrypting a trailer takes, by the throughputs of two cells that
+   differ in nothing else, is many times the median of all such pairs of Tables 3 and 4.
+3. Shipments: a sender that never idles ships for an urgent message, or because its queue is full or
+   would overflow. The last takes two messages of more than the bound together; Figure 7 has ADP
+   messages of three pages, so that the bound is at least that, and a larger one leaves fewer. What
+   a message and a shipment take follows from two throughputs of Table 3: without a queue every
+   message is one; with it, as many as are urgent at least, which is the reading that suits Table 6
+   best. Less throughput than the most shipments leave is beyond the discipline, whichever messages
+   are urgent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 
-from analysis.cells import Ids
-from studies.adp1987.asked import Asked
+from analysis.cells import Ids, Key
+from studies.adp1987.body import ADP_BYTES
 from studies.adp1987.design import NOMINAL_URGENCY, URGENCY, ids
-from studies.adp1987.published import PaperValues, T, scope_ids
-from studies.adp1987.traces import TRACES
+from studies.adp1987.published import QUEUES, L, PaperValues, T, scope_ids
+from studies.adp1987.traces import PAGE_BYTES, TRACES
 
 _TRACE = "ALL"
+_MESSAGES, _RESOLUTION_S, _NORMAL = 10_000, 0.001, 1.96
+#: By how many times a cost or a number of shipments has to be out to be no rounding.
+_MANY_TIMES, _ROUNDING = 3.0, 1.05
+_PAGES_SEEN = 3
+RANKED = ("2", "3", "4", "5", "6")
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,31 @@ class UrgencyRow:
     @property
     def is_contradicted(self) -> bool:
         """Whether the row needs more shipments than there can be, and not by rounding."""
-        return self.implied_share > self.most_share * 1.05
+        return self.implied_share > self.most_share * _ROUNDING
+
+
+def decided(paper: PaperValues, table: str) -> Iterator[tuple[Key, Key]]:
+    """The pairs of a table whose order is no matter of the clock, or of which messages came."""
+    printed = {key: value for key, value in paper.tables[table].items() if key[0] == L}
+    for one, other in itertools.combinations(printed, 2):
+        counts = (URGENCY[key[2]] * _MESSAGES for key in (one, other))
+        error_s = paper.figure_7_ms["deviation"] / 1e3 * sum(1 / count for count in counts) ** 0.5
+        if abs(printed[one] - printed[other]) > max(_RESOLUTION_S, _NORMAL * error_s):
+            yield one, other
+
+
+def fitted(paper: PaperValues) -> frozenset[Ids]:
+    """Cells whose latencies the traces were chosen by: all of Tables 2 and 3."""
+    return frozenset(tuple(key[1:]) for table in ("2", "3") for key in paper.tables[table]
+                     if key[0] == L)
+
+
+def contradicted(paper: PaperValues, table: str) -> Mapping[Ids, str]:
+    """Cells of a table whose latency is of circumstances that other figures rule out, and why."""
+    cells = [tuple(key[1:]) for key in paper.tables[table] if key[0] == L]
+    by_rule = (_overloaded(paper, table), _costly(paper), _shipped(paper) if table == "6" else {})
+    return {cell: "; ".join(rule[cell] for rule in by_rule if cell in rule)
+            for cell in cells if any(cell in rule for rule in by_rule)}
 
 
 def rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
@@ -43,36 +83,53 @@ def rows(paper: PaperValues) -> Mapping[str, UrgencyRow]:
     mean_bytes = TRACES[_TRACE].mean_bytes
     alone_s = mean_bytes / paper.tables["3"][T, *scope_ids(_TRACE, "PE", "OFF")]
     queued_s = mean_bytes / paper.tables["3"][T, *scope_ids(_TRACE, "PE", "ON")]
-    nominal = _most(URGENCY[NOMINAL_URGENCY])
-    shipment_s = (alone_s - queued_s) / (1 - nominal)
+    shipment_s = (alone_s - queued_s) / (1 - URGENCY[NOMINAL_URGENCY])
     message_s = alone_s - shipment_s
     made = {}
     for urgency, share in URGENCY.items():
         printed = paper.tables["6"][T, *ids(_TRACE, urgency=urgency)]
-        made[urgency] = UrgencyRow(
-            printed, mean_bytes / (message_s + shipment_s * _most(share)),
-            (mean_bytes / printed - message_s) / shipment_s, _most(share))
+        most = share + 2 * mean_bytes / (_PAGES_SEEN * PAGE_BYTES)
+        made[urgency] = UrgencyRow(printed, mean_bytes / (message_s + shipment_s * most),
+                                   (mean_bytes / printed - message_s) / shipment_s, most)
     return made
 
 
-def contradicted(paper: PaperValues, table: str) -> Mapping[Ids, str]:
-    """Cells of a table whose latency is of circumstances that other figures rule out, and why."""
-    known: dict[str, dict[Ids, str]] = {
-        "3": {scope_ids("ALL", "FE", "OFF"): "overloaded: 208 kB/s where Table 2's rates offer "
-              "291; the mean of a queue that grows depends on how long the trace is"},
-        "4": {scope_ids("ND", "PE", "OFF"): "its throughput (330 kB/s) asks for 2.05 ms to encrypt "
-              "a trailer, which takes 0.17 ms in Table 3"},
-        "5": {ids(trace, technology="SW"): f"overloaded: {rate} kB/s where Table 2's rates offer "
-              f"{offered}; 192 ms and 3.3 s need lower rates, which nobody states"
-              for trace, rate, offered in (("ALL", 50, 291), ("ND", 97, 213))},
-        "6": {ids(_TRACE, urgency=urgency): f"its throughput ({row.printed / 1e3:.0f} kB/s) asks "
-              f"for {row.implied_share:.0%} of the messages to be shipments by Table 3, where at "
-              f"most {row.most_share:.0%} can be" for urgency, row in rows(paper).items()
-              if row.is_contradicted}}
-    return known.get(table, {})
+def trailer_costs(paper: PaperValues) -> Mapping[Ids, float]:
+    """What encrypting a trailer takes (s), by each cell with it and the same one without."""
+    made = {}
+    for table, trace in (("3", "ALL"), ("4", "ND")):
+        printed, mean_bytes = paper.tables[table], TRACES[trace].mean_bytes
+        messages = {"OFF": 1.0, "ON": paper.tables["2"][ADP_BYTES.name, *ids(trace)] / mean_bytes}
+        for queue in QUEUES:
+            with_it, without = (printed[T, *scope_ids(trace, scope, queue)]
+                                for scope in ("PE", "NE"))
+            made[scope_ids(trace, "PE", queue)] = (
+                1 / with_it - 1 / without) * mean_bytes * messages[queue]
+    return made
 
 
-def _most(share: float) -> float:
-    """Shipments a message, at most."""
-    bound_bytes: int = Asked.model_fields["bound_bytes"].default
-    return share + 2 * TRACES[_TRACE].mean_bytes / bound_bytes
+def _overloaded(paper: PaperValues, table: str) -> dict[Ids, str]:
+    made: dict[Ids, str] = {}
+    for (metric, *cell), printed in paper.tables[table].items():
+        kind = TRACES[cell[0]]
+        offered = kind.mean_bytes / kind.interarrival_s
+        if metric == T and printed < offered:
+            made[tuple(cell)] = (
+                f"overloaded: {printed / 1e3:.0f} kB/s where Table 2's rates offer "
+                f"{offered / 1e3:.0f}; the mean of a queue that grows is of the trace's length")
+    return made
+
+
+def _costly(paper: PaperValues) -> dict[Ids, str]:
+    costs = trailer_costs(paper)
+    usual_s = median(costs.values())
+    return {cell: f"its throughput asks for {cost_s * 1e3:.2f} ms to encrypt a trailer, which "
+            f"takes {usual_s * 1e3:.2f} ms by the median of Tables 3 and 4"
+            for cell, cost_s in costs.items() if cost_s > _MANY_TIMES * usual_s}
+
+
+def _shipped(paper: PaperValues) -> dict[Ids, str]:
+    return {ids(_TRACE, urgency=urgency): f"its throughput ({row.printed / 1e3:.0f} kB/s) asks "
+            f"for {row.implied_share:.0%} of the messages to be shipments by Table 3, where at "
+            f"most {row.most_share:.0%} can be" for urgency, row in rows(paper).items()
+            if row.is_contradicted}

@@ -107,7 +107,7 @@ class PacedEndpoint(HostEndpoint):
         self._peer = job["peer"]
         self._is_receiving = False
         self._heard = heard
-        super().__init__(config, self.datagrams, self._meter, self._settle)
+        super().__init__(config, self.datagrams, self._charge, self._settle)
 
     @property
     def now_s(self) -> float:
@@ -166,7 +166,7 @@ class PacedEndpoint(HostEndpoint):
             self.tick()
         return False
 
-    def _meter(self, operation: Operation, size: int) -> None:
+    def _charge(self, operation: Operation, size: int) -> None:
         way = "receive" if self._is_receiving else "send"
         if operation in (Operation.USER_MESSAGE, Operation.ADP_MESSAGE):
             # A user message is paid for when its process hands it over, not when it is shipped.

@@ -20,7 +20,8 @@ from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.adp.host import VERSIONS
 from protocols.adp.keys import generate
-from studies.adp1987 import attacks, traces
+from studies.adp1987 import attacks, traces, unprotected
+from studies.adp1987.air import ON_AIR
 
 if TYPE_CHECKING:
     from measure.over_air import OverAir
@@ -33,6 +34,7 @@ _PEERS = {"alpha": "beta", "beta": "alpha", "mid": "beta"}
 #: First fragments, which hold the frame's header: enough to count by.
 FIRST_FRAGMENTS = f"ip proto {PROTOCOL} and ip[6:2] & 0x1fff == 0"
 _HEADERS = Detail(snap_bytes=128, buffer_kib=4096, in_blocks=True)
+_IN_FULL = Detail(snap_bytes=WHOLE.snap_bytes, buffer_kib=8192, in_blocks=True)
 _RETRY_S = 10.0
 
 
@@ -74,21 +76,31 @@ class Workload:
 
             realtime.measure(hosts, self._tunnels, session)
             return
-        # A task may have a control of its own: tests have several in one machine.
-        fault = task.get("fault", self._site.fault)
-        if fault:
+        fault = hosts.fault
+        if fault and fault not in unprotected.ON_WIRES:
             attacks.run(fault, hosts,
                         lambda part: self._captured(WHOLE, part, out, session), session)
             return
+        self._phases(hosts, session)
+
+    def _phases(self, hosts: HostPrograms, session: Session) -> None:
+        """A short phase captured whole, and the others by their heads."""
+        fault, out = hosts.fault, hosts.out
         with ExitStack() as stack:
+            stack.enter_context(unprotected.wire(fault, self._site))
             receiver = stack.enter_context(hosts.program("receiver", "beta"))
-            sender = stack.enter_context(hosts.program("sender", "alpha"))
+            sender = stack.enter_context(hosts.program("sender", "alpha", fault=fault))
             with self._captured(WHOLE, "proof", out, session):
                 session.stamp("establish")
                 sender.do("establish")
+                if fault == unprotected.SECOND_CHANNEL:
+                    sender.do("crash")
+                    sender.do("establish")
                 session.stamp("proof")
                 sender.do("proof")
-            with self._captured(_HEADERS, "traffic", out, session):
+            # Where nothing may show, all of each frame is kept, to be searched.
+            detail = _IN_FULL if hosts.task["scope"] == "all" else _HEADERS
+            with self._captured(detail, "traffic", out, session):
                 for phase in hosts.phases[1:]:
                     session.stamp(phase)
                     sender.do(phase)
@@ -99,7 +111,7 @@ class Workload:
 
     @contextmanager
     def _captured(self, detail: Detail, part: str, out: Path, session: Session) -> Iterator[None]:
-        expression = f"ip proto {PROTOCOL}" if detail is WHOLE else FIRST_FRAGMENTS
+        expression = FIRST_FRAGMENTS if detail is _HEADERS else f"ip proto {PROTOCOL}"
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)], detail,
                        part=part, out=out, logs=self._site.logs,
                        summaries=session.raw["captures"]):
@@ -133,6 +145,8 @@ class HostPrograms:
     def __init__(self, site: Site, task: Mapping[str, Any], out: Path, keys: Path,
                  nodes: Mapping[str, str] | None = None) -> None:
         self.site, self.task, self.out, self.keys = site, task, out, keys
+        #: A task may have a control of its own: tests have several in one machine.
+        self.fault: str = task.get("fault", site.fault).removesuffix(ON_AIR)
         self.nodes = nodes or {host: host for host in OWNERS}
         #: Of the repetition: each has a trace of its own, and the same one each time.
         number = out.name.rpartition("-")[2]
@@ -148,9 +162,8 @@ class HostPrograms:
 
     def job(self, role: str, host: str, **changes: Any) -> Path:
         """What a program is told."""
-        forged = changes.get("fault") == "forged-owner"
         return self._written(role, {
-            "config": str(self.config(host, forged=forged)), "owner": OWNER,
+            "config": str(self.config(host)), "owner": OWNER,
             "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
             "wire": self.task["wire"], "stamps": self._stamps(host), "peer": _PEERS[host],
             "peer_stamps": self._stamps(_PEERS[host]), **changes})
@@ -167,15 +180,16 @@ class HostPrograms:
         """Where a host says when it sent what."""
         return str(self.out / f"{host}.stamps")
 
-    def config(self, host: str, *, forged: bool = False) -> Path:
-        """A host's configuration, beside the keys; forged, its owner has somebody else's."""
+    def config(self, host: str) -> Path:
+        """A host's configuration, beside the keys, but for what a control has otherwise."""
         task = self.task
-        owners = [{"name": owner, **({"private_key": f"{owner}.pem"} if place == host else
-                                     {"public_key": f"{owner}.pub.pem"})}
-                  for place, names in OWNERS.items() if place in self.nodes for owner in names]
-        if forged:
-            owners = [{"name": OWNER, "private_key": "mallory.pem"} if owner["name"] == OWNER
-                      else owner for owner in owners]
+        owners = []
+        for place, names in OWNERS.items():
+            for owner in names if place in self.nodes else ():
+                pair = unprotected.signs_as(self.fault, host, owner, OWNER)
+                owners.append({"name": owner, **(
+                    {"private_key": f"{pair}.pem"} if place == host else
+                    {"public_key": f"{pair}.pub.pem"})})
         path = self.keys / f"{host}.json"
         path.write_text(json.dumps({
             "protocol": task["protocol"], "host": host,
@@ -184,7 +198,8 @@ class HostPrograms:
                       for place, names in OWNERS.items() if place in self.nodes],
             "scope": task["scope"], "trailer": task["trailer"], "queue": task["queue"],
             "timeout_s": task["timeout_s"],
-            "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S}))
+            "bound_bytes": task["bound_bytes"], "retry_s": _RETRY_S,
+            **unprotected.settings(self.fault, host, task)}))
         return path
 
     def lasts_s(self, phase: str) -> float:

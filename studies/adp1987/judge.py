@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
 from measure import judging
+from measure.record import CheckRecord
 from studies import mobile
 from studies.adp1987 import attacked, evidence, latencies, logs, matrix
 from studies.adp1987.air import judge as on_air
+from studies.adp1987.authenticated import KEY_FILES
 from studies.adp1987.body import SHARES, Measured, PrefixRecord
 from studies.adp1987.design import REAL_TIME
 from studies.adp1987.logs import HostLogs, LoggedMessage, LoggedPhase
@@ -22,7 +25,7 @@ from studies.study import Judged, Repetition
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "attack")
 #: What is kept beside the record, so that whoever has it can judge anew.
 _FILES = ("sender.json.gz", "receiver.json.gz", "later.json.gz", "sender-job.json", "proof.json",
-          "latency.json", "throughput.json", "xena.pub.pem", "bob.pem")
+          "latency.json", "throughput.json", *KEY_FILES)
 #: A processor that is busy for all of a trace has more of it than it can take.
 _OVERLOADED = 0.98
 
@@ -42,11 +45,11 @@ def judge(repetition: Repetition) -> Judged:
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
     hosts = logs.read(out)
-    seed = json.loads((out / "sender-job.json").read_text())["seed"]
-    proof = evidence.gather(out, task, hosts, seed)
+    job = json.loads((out / "sender-job.json").read_text())
+    proof = evidence.gather(out, task, job, hosts, raw["stamps"])
     fault = raw.get("attack", "")
     measured = Measured(attack=attacked.record(fault, proof, out)) if fault else _measured(hosts)
-    checks = evidence.checks(proof, None if fault else out / "traffic-alpha.pcap")
+    checks = [CheckRecord(**asdict(check)) for check in evidence.checks(proof)]
     reasons = [*judging.unproven(checks), *judging.lost(raw)]
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
                   **circumstances)

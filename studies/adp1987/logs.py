@@ -6,9 +6,11 @@ import gzip
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from studies.adp1987 import authenticated
 
 #: Arrivals of a phase, as its file has them.
 _URGENT = 2
@@ -61,7 +63,7 @@ class LoggedPhase:
 class HostLogs:
     """Both hosts' logs. `delivered` are checksums, in order, of everything that was delivered.
 
-    `keys` are what the receiver's channels derived: with which salt, and what came of it.
+    `secrets` are the receiver's ephemeral private keys by their public halves.
     """
 
     phases: Mapping[str, LoggedPhase]
@@ -72,25 +74,7 @@ class HostLogs:
     arrived: int
     early: int
     late: int
-    keys: Sequence[DerivedKeys] = ()
-
-
-@dataclass(frozen=True)
-class DerivedKeys:
-    """Keys of a channel of the modern protocol; of its first, the salt is the transcript."""
-
-    salt: bytes
-    derived: bytes
-
-    @property
-    def to_acceptor(self) -> bytes:
-        """The key of the initiator's messages."""
-        return self.derived[:32]
-
-    @property
-    def to_initiator(self) -> bytes:
-        """The key of the acceptor's."""
-        return self.derived[32:64]
+    secrets: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
 def read(out: Path) -> HostLogs:
@@ -111,7 +95,7 @@ def read(out: Path) -> HostLogs:
                             for side in ("arrived", "early", "late"))
     return HostLogs(phases, sent.get("establishment_ns"), sent["errors"], received["notes"],
                     delivered, arrived, early, late,
-                    [DerivedKeys(*map(bytes.fromhex, entry)) for entry in received.get("keys", ())])
+                    authenticated.ephemeral(received["keys"]))
 
 
 def _phase(phase: Mapping[str, Any], arrivals: Sequence[Any],

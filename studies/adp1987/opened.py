@@ -1,13 +1,13 @@
-"""What a captured channel's messages say, with the run's keys and without the programs' help."""
+"""What a capture's channels say, opened with the run's keys and without the programs' help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -16,10 +16,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from protocols.adp import packets
 from protocols.adp.errors import PacketError
 from protocols.adp.packets import Flag, Frame, ProtectedBody
-from studies.adp1987.logs import DerivedKeys
+from studies.adp1987 import transcript
 from studies.adp1987.sniffed import SniffedMessage
+from studies.adp1987.transcript import ChannelKeys
 
 _TRAILER_BYTES, _CHALLENGE_BYTES, _BLOCK, _TAG_BYTES = 16, 16, 8, 16
+#: Sequence number, body where it can be read, and whether all of it is as it must be.
+_Read = tuple[int, ProtectedBody | None, bool]
 
 
 @dataclass(frozen=True)
@@ -37,45 +40,71 @@ class OpenedMessage:
 class OpenedChannel:
     """The initiator's messages in order, and what both ends gave each other to sign.
 
-    `proofs` are signatures by owner, each different one once, with the number of messages that bore
-    one; `spoilt` counts messages that could not be read.
+    `proofs` are signatures by owner, each different one once, `proof_places` the numbers of the
+    messages that bore one. `secret` is the key of 1987, `keys` those of today by the number that
+    the channel has with them.
     """
 
-    messages: list[OpenedMessage] = field(default_factory=list)
+    request: Frame | None = None
     requests: set[bytes] = field(default_factory=set)
-    channels: set[bytes] = field(default_factory=set)
+    messages: list[OpenedMessage] = field(default_factory=list)
     challenge: bytes = b""
     proofs: dict[str, set[bytes]] = field(default_factory=dict)
     proof_places: list[int] = field(default_factory=list)
     confirmed_after: int = -1
+    secret: bytes = field(default=b"", repr=False)
+    keys: dict[bytes, ChannelKeys] = field(default_factory=dict, repr=False)
+    next_request: bytes = b""
+    known: set[Frame] = field(default_factory=set, repr=False)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is of 1987, whose handshake nobody signs."""
+        return self.request is None or self.request.version == 1
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether both kernels' owners have signed the handshake, where they are to."""
+        return self.is_old or any(keys.are_signed for keys in self.keys.values())
+
+    def is_signature(self, owner: str, signature: bytes, key: Path) -> bool:
+        """Whether a signature is the owner's of this channel, under her published key."""
+        if self.is_old:
+            return is_signature(signature, self.challenge, key)
+        return any(transcript.has_signed(owner, signature, keys.transcript, key)
+                   for keys in self.keys.values())
+
+
+@dataclass
+class OpenedCapture:
+    """All channels of one initiator's; `spoilt` counts messages of hers that are not right."""
+
+    channels: list[OpenedChannel] = field(default_factory=list)
     spoilt: int = 0
+    by_number: dict[bytes, OpenedChannel] = field(default_factory=dict, repr=False)
+
+    @property
+    def messages(self) -> list[OpenedMessage]:
+        """The initiator's, a channel after the other."""
+        return [message for channel in self.channels for message in channel.messages]
 
 
-def channel(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
-            derived: Sequence[DerivedKeys] = ()) -> OpenedChannel:
-    """Follow a channel of either version through a capture.
+def capture(sniffed: Sequence[SniffedMessage], initiator: str, keys: Path,
+            secrets: Mapping[bytes, bytes]) -> OpenedCapture:
+    """Follow channels of either version through a capture.
 
-    `keys` has the owners' files; `derived` is the receiver's key log, for the modern protocol.
+    `keys` has the owners' files; `secrets` are ephemeral private keys by their public halves, for
+    the modern protocol.
     """
-    opened = OpenedChannel()
-    secret = b""
-    to_acceptor = [ChaCha20Poly1305(each.to_acceptor) for each in derived]
-    to_initiator = [ChaCha20Poly1305(each.to_initiator) for each in derived]
+    opened = OpenedCapture()
     for message in sniffed:
         frame = message.frame
         if frame is None:
             opened.spoilt += message.source == initiator
-            continue
-        if message.source != initiator:
-            _answered(opened, frame, secret, to_initiator)
-            continue
-        opened.channels.add(frame.channel)
-        if frame.flags & Flag.REQUEST:
-            opened.requests.add(frame.request)
-            if frame.version == 1 and not secret:
-                secret = _key(frame.request, keys / "bob.pem")
-        if frame.flags & Flag.SEALED:
-            _take(opened, message, frame, _read(frame, secret, to_acceptor))
+        elif message.source != initiator:
+            _answered(opened, frame, secrets, keys)
+        else:
+            _take(opened, message, frame, keys)
     return opened
 
 
@@ -88,46 +117,73 @@ def is_signature(proof: bytes, challenge: bytes, key: Path) -> bool:
     return bool(block == challenge.rjust(size, b"\0"))
 
 
-def is_modern_signature(proof: bytes, transcript: bytes, owner: str, key: Path) -> bool:
-    """Whether an owner of the initiator's has signed the channel of this transcript."""
-    public: Any = load_pem_public_key(key.read_bytes())
+def _answered(opened: OpenedCapture, frame: Frame, secrets: Mapping[bytes, bytes],
+              folder: Path) -> None:
+    """What the acceptor says: R or its half of a key, and which signatures it has."""
+    channel = opened.by_number.get(frame.channel)
+    if channel is None:
+        return
+    if frame.flags & Flag.ACKNOWLEDGE and frame.version == 1 and not channel.challenge:
+        channel.challenge = frame.acknowledgement[:_CHALLENGE_BYTES]
+    elif frame.flags & Flag.ACKNOWLEDGE and frame.version != 1:
+        _keyed(opened, channel, frame, secrets, folder)
+    body = _read(channel, frame, by_initiator=False)[1]
+    if body is not None and body.confirmed and channel.confirmed_after < 0:
+        channel.confirmed_after = len(channel.messages)
+
+
+def _keyed(opened: OpenedCapture, channel: OpenedChannel, frame: Frame,
+           secrets: Mapping[bytes, bytes], folder: Path) -> None:
+    """The keys that an acknowledgement of today's leads to: the first, or the next ones."""
+    number, last, made = frame.channel, channel.keys.get(frame.channel), None
+    if not frame.flags & Flag.REKEY and channel.request is not None:
+        made = transcript.first(channel.request, frame, secrets, folder)
+    elif last is not None:
+        number = frame.acknowledgement[:8]
+        made = transcript.following(last, channel.next_request, frame.acknowledgement, secrets)
+    if made is not None and number not in channel.keys:
+        channel.keys[number] = made
+        opened.by_number[number] = channel
+
+
+def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: Path) -> None:
+    """A message of the initiator's."""
+    channel = opened.by_number.get(frame.channel)
+    if channel is None:
+        channel = opened.by_number[frame.channel] = OpenedChannel()
+        opened.channels.append(channel)
+    if frame.flags & Flag.REQUEST and frame.flags & Flag.REKEY:
+        channel.next_request = frame.request
+    elif frame.flags & Flag.REQUEST:
+        channel.requests.add(frame.request)
+        if channel.request is None:
+            channel.request = frame
+            channel.secret = _key(frame.request, folder / "bob.pem") if frame.version == 1 else b""
+    if not frame.flags & Flag.SEALED:
+        return
+    sequence, body, is_right = _read(channel, frame, by_initiator=True)
+    opened.spoilt += not is_right
+    # What is there again is nobody's to open: that it is, its number says.
+    is_again = frame in channel.known
+    channel.known.add(frame)
+    for proof in body.proofs if body is not None and not is_again else ():
+        channel.proofs.setdefault(proof.name, set()).add(proof.signature)
+        channel.proof_places.append(len(channel.messages))
+    channel.messages.append(OpenedMessage(message, frame, sequence, body, is_right))
+
+
+def _read(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:
     try:
-        public.verify(proof, b"adp/2 owner" + transcript + b"\x01" + owner.encode())
-    except InvalidSignature:
-        return False
-    return True
-
-
-def _answered(opened: OpenedChannel, frame: Frame, secret: bytes,
-              keys: Sequence[ChaCha20Poly1305]) -> None:
-    if frame.flags & Flag.ACKNOWLEDGE and not opened.challenge:
-        opened.challenge = frame.acknowledgement[:_CHALLENGE_BYTES] if frame.version == 1 else b""
-    body = _read(frame, secret, keys)[1]
-    if body is not None and body.confirmed and opened.confirmed_after < 0:
-        opened.confirmed_after = len(opened.messages)
-
-
-def _take(opened: OpenedChannel, message: SniffedMessage, frame: Frame,
-          read: tuple[int, ProtectedBody | None, bool]) -> None:
-    sequence, body, is_right = read
-    if not is_right:
-        opened.spoilt += 1
-    for proof in body.proofs if body is not None else ():
-        opened.proofs.setdefault(proof.name, set()).add(proof.signature)
-        opened.proof_places.append(len(opened.messages))
-    opened.messages.append(OpenedMessage(message, frame, sequence, body, is_right))
-
-
-def _read(frame: Frame, secret: bytes, keys: Sequence[ChaCha20Poly1305],
-          ) -> tuple[int, ProtectedBody | None, bool]:
-    """Sequence number, body and whether all of it is as it must be."""
-    try:
-        return _read_1987(frame, secret) if frame.version == 1 else _read_modern(frame, keys)
+        if frame.version == 1:
+            return _read_1987(frame, channel.secret)
+        keys = channel.keys.get(frame.channel)
+        return _read_modern(frame, None if keys is None else
+                            keys.to_acceptor if by_initiator else keys.to_initiator)
     except (PacketError, ValueError, IndexError):
         return -1, None, False
 
 
-def _read_1987(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, bool]:
+def _read_1987(frame: Frame, secret: bytes) -> _Read:
     sealed = frame.sealed
     if frame.flags & Flag.ALL:
         sealed = _decrypt(secret, sealed)
@@ -138,25 +194,22 @@ def _read_1987(frame: Frame, secret: bytes) -> tuple[int, ProtectedBody | None, 
     return (sequence, packets.parse_body(body, frame.count, _BLOCK), trailer[8:] == frame.channel)
 
 
-def _read_modern(frame: Frame, keys: Sequence[ChaCha20Poly1305],
-                 ) -> tuple[int, ProtectedBody | None, bool]:
-    """Under one of the channel's keys; without any, what is encrypted stays so."""
+def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
+    """Under its channel's key; what is not encrypted can be read whether it is right or not."""
     sequence, sealed, clear = int.from_bytes(frame.sealed[:8]), frame.sealed[8:], frame.clear()
     is_whole = bool(frame.flags & Flag.ALL)
-    if not keys:
-        return sequence, None if is_whole else packets.parse_body(
-            sealed[:-_TAG_BYTES], frame.count), True
-    for key in keys:
-        try:
-            if is_whole:
-                body = key.decrypt(sequence.to_bytes(12), sealed, clear)
-            else:
-                body = sealed[:-_TAG_BYTES]
-                key.decrypt(sequence.to_bytes(12), sealed[-_TAG_BYTES:], clear + body)
-        except InvalidTag:
-            continue
-        return sequence, packets.parse_body(body, frame.count), True
-    return sequence, None, False
+    body = b"" if is_whole else sealed[:-_TAG_BYTES]
+    try:
+        if key is None:
+            is_right = False
+        elif is_whole:
+            body, is_right = key.decrypt(sequence.to_bytes(12), sealed, clear), True
+        else:
+            key.decrypt(sequence.to_bytes(12), sealed[-_TAG_BYTES:], clear + body)
+            is_right = True
+    except InvalidTag:
+        is_right = False
+    return (sequence, packets.parse_body(body, frame.count) if body else None, is_right)
 
 
 def _key(request: bytes, owner: Path) -> bytes:

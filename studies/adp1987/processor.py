@@ -16,7 +16,7 @@ from pathlib import Path
 
 FRAGMENT_BYTES = 1480
 #: Ethernet and IP headers of a fragment, beside what the wire itself takes.
-_HEADERS_BYTES = 14 + 20
+HEADERS_BYTES = 14 + 20
 _PR_SET_TIMERSLACK = 29
 #: How late a datagram may be by the machine's clock, whose own calls take tens of microseconds as
 #: a rule. The paper's clock told milliseconds apart.
@@ -111,7 +111,7 @@ class DatagramWire:
 
     def takes_ns(self, size: int) -> int:
         """How long a datagram's fragments are on the wire."""
-        frame = _HEADERS_BYTES + self._figures["overhead_bytes"]
+        frame = HEADERS_BYTES + self._figures["overhead_bytes"]
         fragments = -(-size // FRAGMENT_BYTES)
         return round((size + fragments * frame) * 8 / self._figures["rate_bps"] * 1e9)
 

@@ -23,7 +23,7 @@ class TraceSink:
         self.log: dict[str, Any] = {"delivered": [], "notes": [], "keys": []}
         self.endpoint = PacedEndpoint(job, self._heard)
         self.endpoint.host.log_keys(
-            lambda salt, derived: self.log["keys"].append([salt.hex(), derived.hex()]))
+            lambda public, private: self.log["keys"].append([public.hex(), private.hex()]))
 
     def serve(self) -> None:
         """Take what arrives until nobody wants anything any more."""

@@ -18,6 +18,7 @@ from protocols.adp.effects import Cause, Effect, Message, Note, Send
 from studies.adp1987.endpoint import PacedEndpoint, read_job
 from studies.adp1987.payload import Payload
 from studies.adp1987.traces import TraceMessage
+from studies.adp1987.unprotected import FALSE_LOG
 
 #: What is under way has arrived by then; virtual time makes waiting free.
 _QUIET_S = 3.0
@@ -76,10 +77,20 @@ class TraceReplay:
             "shipped": [(at - start_ns, size, count, cause)
                         for at, size, count, cause in self._shipped]}
 
+    def crash(self) -> None:
+        """A negative control's: the kernel session ends, and the next one begins."""
+        self.endpoint.begin_anew()
+
+    def falsify(self) -> None:
+        """A negative control's: the log has two ADP messages of the second phase as one."""
+        shipped = self.log["phases"]["latency"]["shipped"]
+        (at_ns, size, count, cause), (_, further, more, _) = shipped[:2]
+        shipped[:2] = [(at_ns, size + further, count + more, cause)]
+
     def again(self) -> None:
-        """A negative control's: all that was sent is sent once more."""
+        """A negative control's: all that was sent is sent once more, by who hears no answer."""
         self.endpoint.datagrams.again()
-        self.rest()
+        time.sleep(_QUIET_S)
 
     def lure(self) -> None:
         """A negative control's: the owner talks to mid."""
@@ -111,7 +122,7 @@ def main(path: str) -> int:
     job = read_job(path)
     sender = TraceReplay(job)
     commands = {"establish": sender.establish, "again": sender.again, "lure": sender.lure,
-                "rest": sender.rest}
+                "rest": sender.rest, "crash": sender.crash}
     print("ready", flush=True)
     for line in sys.stdin:
         name = line.strip()
@@ -122,6 +133,8 @@ def main(path: str) -> int:
             sender.replay(name, [TraceMessage(*arrival) for arrival in phase["messages"]],
                           saturated=phase["saturated"])
         print(f"done {name}", flush=True)
+    if job.get("fault") == FALSE_LOG:
+        sender.falsify()
     sender.log["off_time"] = sender.endpoint.off_time
     Path(job["log"]).write_bytes(gzip.compress(json.dumps(sender.log).encode(), mtime=0))
     return 0

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Seconds of a processor that a message takes, as seen, and what a repetition takes beside.
 _MESSAGE_S, _REPETITION_S = 0.0006, 2.0
 _AIR_MESSAGE_S = 0.003
+#: What is kept of a message in captures: of its frames' heads, or of whole frames.
+_HEAD_BYTES, _MESSAGE_BYTES = 200, 2400
 
 
 class Adp1987(Study):
@@ -41,6 +43,7 @@ class Adp1987(Study):
 
     id: ClassVar[str] = "adp1987"
     title: ClassVar[str] = "Host-to-host security and queueing: the Authenticated Datagram Protocol"
+    version: ClassVar[int] = 2
     paper: ClassVar[str] = ("Anderson, Ferrari, Rangan and Sartirana, A Protocol for Secure "
                             "Communication in Large Distributed Systems, 1987")
     factors: ClassVar[tuple[Factor, ...]] = design.FACTORS
@@ -96,7 +99,8 @@ class Adp1987(Study):
             count = asked.messages + asked.paced_messages
             return Expected(_REPETITION_S, 2 * _REPETITION_S + count * _AIR_MESSAGE_S, 900 * count)
         took_s = _REPETITION_S + phases * asked.messages * _MESSAGE_S
-        return Expected(took_s, took_s, 200 * asked.messages)
+        kept_bytes = _MESSAGE_BYTES * phases if cell.ids["scope"] == "FE" else _HEAD_BYTES
+        return Expected(took_s, took_s, kept_bytes * asked.messages)
 
     def deadline_s(self, cell: Cell, asked: Asked) -> float:  # type: ignore[override]
         """Ten times what it takes, and then some."""

@@ -40,15 +40,19 @@ class TraceKind:
     bursts: Burstiness
 
 
-#: By Table 3 for what clients send, by Table 2 for what page and file servers do.
-TYPED, PAGED = Burstiness(length=60.0, peak=1.5), Burstiness(length=40.0, peak=3.0)
+#: ALL's by Table 3; others' by Table 2: ADP messages of the printed size, and latencies that are to
+#: ALL's nearly as they are in print.
+_BURSTS = {"ALL": Burstiness(length=60.0, peak=1.5), "TCP": Burstiness(length=20.0, peak=3.0),
+           "ND": Burstiness(length=40.0, peak=3.0), "NFS": Burstiness(length=6.0, peak=40.0),
+           "ND+NFS": Burstiness(length=20.0, peak=1.5)}
 TRACES = {
     "ALL": TraceKind(1166, 0.004, 0.040, (("TCP", 0.434), ("ND", 0.453), ("NFS", 0.113)), 0.10,
-                     TYPED),
-    "TCP": TraceKind(219, 0.002, 0.040, (("TCP", 1.0),), 0.095, TYPED),
-    "ND": TraceKind(2339, 0.011, 0.100, (("ND", 1.0),), 0.08, PAGED),
-    "NFS": TraceKind(1897, 0.050, 0.100, (("NFS", 1.0),), 0.54, PAGED),
-    "ND+NFS": TraceKind(1891, 0.010, 0.060, (("ND", 0.8), ("NFS", 0.2)), 0.08, PAGED),
+                     _BURSTS["ALL"]),
+    "TCP": TraceKind(219, 0.002, 0.040, (("TCP", 1.0),), 0.095, _BURSTS["TCP"]),
+    "ND": TraceKind(2339, 0.011, 0.100, (("ND", 1.0),), 0.08, _BURSTS["ND"]),
+    "NFS": TraceKind(1897, 0.050, 0.100, (("NFS", 1.0),), 0.54, _BURSTS["NFS"]),
+    "ND+NFS": TraceKind(1891, 0.010, 0.060, (("ND", 0.8), ("NFS", 0.2)), 0.06,
+                        _BURSTS["ND+NFS"]),
 }
 
 

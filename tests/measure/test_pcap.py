@@ -77,16 +77,16 @@ def test_fragments_are_put_together_as_tshark_does(tmp_path: Path) -> None:
     file = fragmented(tmp_path / "x.pcap", [9, 1480, 1481, 24_613])
     seen = fields.read(file, ("frame.time_epoch", "data.data"), "data.data && !ip.flags.mf == 1",
                        options=("-o", "ip.defragment:TRUE"))
-    whole = list(pcap.packets(file, 253))
+    whole = list(pcap.packets(pcap.frames(file), 253))
     assert [packet.payload.hex() for packet in whole] == [text for _, text in seen]
     assert [packet.at_s for packet in whole] == [float(at) for at, _ in seen]
     assert {packet.source for packet in whole} == {"10.0.0.1"}
-    assert not list(pcap.packets(file, 17))
+    assert not list(pcap.packets(pcap.frames(file), 17))
 
 
 @pytest.mark.parametrize("lost", range(5))
 def test_a_packet_that_lacks_a_fragment_is_none(tmp_path: Path, lost: int) -> None:
     """The others are there, whichever is lost."""
     file = fragmented(tmp_path / "x.pcap", [4000, 2000], lost=lost)
-    assert [len(packet.payload) for packet in pcap.packets(file, 253)] == [
+    assert [len(packet.payload) for packet in pcap.packets(pcap.frames(file), 253)] == [
         2000 if lost < 3 else 4000]

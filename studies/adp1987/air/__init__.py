@@ -3,4 +3,9 @@
 #: Negative controls that go with it, and no others.
 BESIDE, AROUND_THE_TUNNEL = "beside-channel", "messages-around-tunnel"
 WITHOUT_WEP = "messages-without-wep"
-CONTROLS = (BESIDE, AROUND_THE_TUNNEL, WITHOUT_WEP)
+#: As over wires, by what stands before the ending.
+ON_AIR = "-on-air"
+LONGER_TIMEOUT, UNVERIFIED = "longer-timeout-on-air", "unverified-owner-on-air"
+SECOND_CHANNEL, FALSE_LOG = "second-channel-on-air", "false-log-on-air"
+CONTROLS = (BESIDE, AROUND_THE_TUNNEL, WITHOUT_WEP, LONGER_TIMEOUT, UNVERIFIED, SECOND_CHANNEL,
+            FALSE_LOG)

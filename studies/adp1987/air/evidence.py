@@ -7,20 +7,24 @@ both programs' logs and both captures have to say alike.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measure import esp, on_air, pcap
 from measure.observed import Check
 from protocols.adp.packets import HEADER, Flag
+from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.phases import AirPhases
-from studies.adp1987.evidence import shows
+from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
+from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import Payload
+from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime.carriers import PORT
-from studies.adp1987.realtime.evidence import owner, private
+from studies.adp1987.realtime.evidence import private
 from studies.adp1987.sniffed import PROTOCOL
 
 _TCP, _UDP = 6, 17
@@ -30,15 +34,20 @@ _TCP, _UDP = 6, 17
 class AirTraffic:
     """Both ends' captures: datagrams of alpha's and of beta's, where they were captured.
 
-    `showing` of the `frames` of the proof's capture at beta have a piece of a payload in them.
+    `shown` says by capture what its frames show of payloads: the first phase's are whole, later
+    ones are heads. `channel` is what alpha's capture of the first phase opens to, `phases` are
+    those in which the trace goes in its own time, by her capture.
     """
 
     protocol: str
     at_alpha: Sequence[HostDatagram]
     at_beta: Sequence[HostDatagram]
     alpha: str
-    showing: int
-    frames: int
+    shown: Mapping[str, ShownPieces]
+    channel: OpenedCapture = field(default_factory=OpenedCapture)
+    keys: Path = Path()
+    phases: Sequence[PhaseTraffic] = ()
+    setting: SenderSetting | None = None
 
     def own(self, datagram: HostDatagram) -> bool:
         """Whether it is the protocol's that is judged."""
@@ -69,17 +78,24 @@ class AirTraffic:
             int.from_bytes(one.head[2:4]) for one in datagrams)
 
 
-def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
+def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], logged: AirPhases,
            hosts: Mapping[str, str]) -> AirTraffic:
     """Read the captures; `hosts` are their addresses. Raises MeasureError."""
-    keys, pieces = on_air.esp_keys(raw), payload.pieces()
+    keys, job = on_air.esp_keys(raw), json.loads((out / "source-job.json").read_text())
     proof, later = ({host: list(esp.opened(pcap.frames(out / f"{part}-{host}.pcap"), keys))
                      for host in hosts} for part in ("proof", "later"))
     at_alpha, at_beta = (list(between([*proof[host], *later[host]], hosts))
                          for host in ("alpha", "beta"))
-    return AirTraffic(protocol, at_alpha, at_beta, hosts["alpha"],
-                      sum(shows(frame.payload, pieces) for frame in proof["beta"]),
-                      len(proof["beta"]))
+    search = PieceSearch(Payload(job["seed"]))
+    shown = {f"{part}-{host}": search.seek(frames[host])
+             for part, frames in (("proof", proof), ("later", later)) for host in hosts}
+    if task["protocol"] == "none":
+        return AirTraffic("none", at_alpha, at_beta, hosts["alpha"], shown)
+    heads = list(sniffed.heads([*proof["alpha"], *later["alpha"]], hosts["alpha"]))
+    paced = [phase for phase in timing.phases(out, raw["stamps"], heads) if phase.is_paced]
+    channel = authenticated.captured(proof["alpha"], hosts["alpha"], out, logged.secrets)
+    return AirTraffic(task["protocol"], at_alpha, at_beta, hosts["alpha"], shown, channel, out,
+                      paced, SenderSetting.of_job(task, job))
 
 
 def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
@@ -94,7 +110,7 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
         "that carry data"))
     if seen.protocol != "none":
         yield from _channel(seen, phases)
-    yield private(seen.showing, seen.frames, is_open=scope != "all")
+    yield private(seen.shown, is_open=scope != "all")
 
 
 def _establishes(datagram: HostDatagram) -> bool:
@@ -145,4 +161,6 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     again = sum(after <= before for before, after in itertools.pairwise(numbers))
     yield Check("sessions", len(channels) == 1 and not again, (
         f"{len(channels)} channel captured, {again} sequence numbers that did not rise"))
-    yield owner(phases.notes)
+    yield authenticated.owner(seen.channel, seen.keys)
+    if seen.setting is not None:
+        yield timing.in_time(seen.phases, seen.setting)

@@ -12,6 +12,7 @@ from studies.adp1987 import latencies
 from studies.adp1987.air import evidence, phases
 from studies.adp1987.air.evidence import AirTraffic
 from studies.adp1987.air.phases import AirPhases
+from studies.adp1987.authenticated import KEY_FILES
 from studies.adp1987.body import Measured
 from studies.adp1987.payload import Payload
 from studies.study import Judged, Repetition
@@ -19,7 +20,7 @@ from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "parts")
 _FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
-          "throughput.json")
+          "throughput.json", *KEY_FILES)
 
 
 def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
@@ -34,7 +35,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     scenario: Scenario = cell.value("scenario")
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
     logged = phases.read(out, raw, payload)
-    seen = evidence.gather(out, task["protocol"], raw, payload, _addresses(scenario))
+    seen = evidence.gather(out, task, raw, logged, _addresses(scenario))
     checks = judging.recorded(evidence.checks(seen, logged, task["scope"]))
     policy = cell.value("policy")
     network = on_air.observed(policy, scenario, out, raw, repetition.secrets)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from studies.adp1987 import authenticated
 from studies.adp1987.payload import Payload
 
 
@@ -37,13 +38,13 @@ class AirPhase:
 class AirPhases:
     """All phases; `wrong` messages arrived that were not handed over in this order.
 
-    `notes` are the receiving program's; `latency_s` is when the second phase began, by the wall
-    clock.
+    `secrets` are the receiving program's ephemeral keys; `latency_s` is when the second phase
+    began, by the wall clock.
     """
 
     by_name: Mapping[str, AirPhase]
     wrong: int
-    notes: Sequence[Any]
+    secrets: Mapping[bytes, bytes] = field(repr=False)
     latency_s: float
 
     @property
@@ -70,7 +71,7 @@ def read(out: Path, raw: Mapping[str, Any], payload: Payload) -> AirPhases:
         wrong += strange
         begins = ends
     wrong += len(sink["delivered"]) - begins
-    return AirPhases(made, wrong, sink["notes"], raw["stamps"]["latency"])
+    return AirPhases(made, wrong, authenticated.ephemeral(sink["keys"]), raw["stamps"]["latency"])
 
 
 def _placed(delivered: Sequence[Sequence[int]], arrivals: Sequence[Any],

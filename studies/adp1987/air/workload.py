@@ -18,7 +18,13 @@ from measure.over_air import OverAir, Stay
 from measure.services.program import HostProgram
 from measure.workload import Session
 from protocols.adp.host import VERSIONS
-from studies.adp1987.air import AROUND_THE_TUNNEL, BESIDE, CONTROLS
+from studies.adp1987.air import (
+    AROUND_THE_TUNNEL,
+    BESIDE,
+    CONTROLS,
+    FALSE_LOG,
+    SECOND_CHANNEL,
+)
 from studies.adp1987.realtime.program import REPORT, WINDOW
 from studies.adp1987.sniffed import PROTOCOL
 from topologies.model import Scenario, from_json
@@ -53,12 +59,15 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
         with _captured(hosts, "proof", WHOLE, session):
             session.stamp("start")
             source.do("establish")
+            _stamped("proof", source, session)
             _phase("proof", source, sink)
         with _captured(hosts, "later", _HEADS, session):
-            session.stamp("latency")
+            if fault == SECOND_CHANNEL:
+                source.do("begin-anew")
+            _stamped("latency", source, session)
             half_s = hosts.lasts_s("latency") / 2
             _phase("latency", source, sink, stay, half_s)
-            session.stamp("throughput")
+            _stamped("throughput", source, session)
             _phase("throughput", source, sink)
             settle()
         session.stamp("end")
@@ -69,6 +78,12 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
 def nodes(scenario: Mapping[str, Any]) -> Mapping[str, str]:
     """Which node each host is."""
     return {"alpha": scenario["peer"], "beta": scenario["mobile_node"]}
+
+
+def _stamped(name: str, source: HostProgram, session: Session) -> None:
+    """A phase begins now, with nothing under way: its messages' times count from here."""
+    source.do("quiet")
+    session.stamp(name)
 
 
 def _phase(name: str, source: HostProgram, sink: HostProgram, stay: Stay | None = None,
@@ -108,6 +123,7 @@ def _program(hosts: HostPrograms, role: str, host: str, fault: str) -> HostProgr
         "config": str(hosts.config(host)) if has_channel else "",
         "work": hosts.site.devices[hosts.nodes[host]]["work"], "rsa_bits": task["rsa_bits"],
         "wire": None, "beside_channel": fault == BESIDE,
+        "is_false": fault == FALSE_LOG and role == "sink",
         "totals": [], "counts_from": _NEVER, "counts_after": "latency",
         "window": _QUEUED if queued else _ALONE,
         "report": REPORT if queued else _REPORT_ALONE, "may_lose": True})

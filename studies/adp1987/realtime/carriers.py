@@ -99,7 +99,14 @@ class AdpCarrier:
         self._source, self._host, self._destination = _NAMES[loaded.host]
         self._arrived: list[bytes] = []
         self.notes: list[tuple[str, Mapping[str, Any]]] = []
+        #: Ephemeral keys, for who opens captures.
+        self.keys: list[tuple[str, str]] = []
         self._endpoint = self._made(job, loaded)
+        self._tell_keys()
+
+    def _tell_keys(self) -> None:
+        self._endpoint.host.log_keys(
+            lambda public, private: self.keys.append((public.hex(), private.hex())))
 
     def _made(self, job: Mapping[str, Any], config: Config) -> HostEndpoint:
         """The host, whose computing takes what it takes."""
@@ -112,6 +119,12 @@ class AdpCarrier:
         """Ask for the channel, and have the owner known to the other end."""
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
+
+    def begin_anew(self) -> None:
+        """A negative control's: the kernel session ends, and the next one asks for a channel."""
+        self._endpoint.begin_anew()
+        self._tell_keys()
+        self.establish()
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """A user message, which waits for others unless it is urgent."""
@@ -181,7 +194,7 @@ class BesideAdpCarrier(UdpCarrier):
         for descriptor in (self.fileno(), self._channel.fileno()):
             both.register(descriptor, select.EPOLLIN)
         self.fileno = both.fileno
-        self.notes = self._channel.notes
+        self.notes, self.keys = self._channel.notes, self._channel.keys
 
     def establish(self) -> None:
         """Ask for the channel, as ever."""

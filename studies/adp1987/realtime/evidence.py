@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from measure import pcap, wireguard
 from measure.observed import Check
-from studies.adp1987.evidence import OWNER, shows
+from studies.adp1987 import authenticated
+from studies.adp1987.evidence import ALPHA
+from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import PIECE_BYTES, Payload
+from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime import packets
 
 _AEAD = "rfc7539esp(chacha20,poly1305)"
@@ -21,27 +25,30 @@ _IKE_PACKETS = 4
 class RealEvidence:
     """The captures' packets by what they are, and what kernels and programs said at the end.
 
-    `showing` of the `frames` captured whole have a piece of a payload in them.
+    `shown` says by phase what its captured frames show of payloads; the first phase's are whole,
+    of later ones there are heads. `channel` is what the first phase's open to.
     """
 
     traffic: packets.HostTraffic | wireguard.WireGuardTraffic
-    showing: int
-    frames: int
+    shown: Mapping[str, ShownPieces]
     raw: Mapping[str, Any]
-    notes: Sequence[Any]
+    channel: OpenedCapture
+    keys: Path
 
 
 def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
-           notes: Sequence[Any]) -> RealEvidence:
+           secrets: Mapping[bytes, bytes]) -> RealEvidence:
     """Read the captures. Raises MeasureError."""
-    proof = list(pcap.frames(out / "proof-alpha.pcap"))
-    later = [frame for part in ("latency", "throughput")
-             for frame in pcap.frames(out / f"{part}-alpha.pcap")]
-    pieces = payload.pieces()
-    seen = (wireguard.traffic([*proof, *later], {wireguard.PORT}) if protocol == "wireguard" else
-            packets.traffic([*proof, *later], protocol))
-    return RealEvidence(seen, sum(shows(frame.payload, pieces) for frame in proof), len(proof),
-                        raw, notes)
+    parts = {part: list(pcap.frames(out / f"{part}-alpha.pcap"))
+             for part in ("proof", "latency", "throughput")}
+    every = list(itertools.chain(*parts.values()))
+    seen = (wireguard.traffic(every, {wireguard.PORT}) if protocol == "wireguard" else
+            packets.traffic(every, protocol))
+    search = PieceSearch(payload)
+    channel = (authenticated.captured(parts["proof"], ALPHA, out, secrets)
+               if protocol == "adp" else OpenedCapture())
+    return RealEvidence(seen, {part: search.seek(frames) for part, frames in parts.items()}, raw,
+                        channel, out)
 
 
 def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
@@ -58,21 +65,20 @@ def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
         if seen.protocol == "esp":
             yield from _esp(seen, proof.raw["esp"], carried_bytes)
         elif seen.protocol == "adp":
-            yield from _adp(seen, proof.notes)
+            yield from _adp(seen, proof)
     is_open = isinstance(seen, packets.HostTraffic) and seen.protocol == "none"
-    yield private(proof.showing, proof.frames, is_open=is_open)
+    yield private(proof.shown, is_open=is_open)
 
 
-def private(showing: int, frames: int, *, is_open: bool) -> Check:
-    """So many of the frames captured whole show a piece of a payload: some where it is open."""
-    return Check("private", (showing > 0) is is_open, (
-        f"{showing} of {frames} packets captured whole show {PIECE_BYTES} bytes of a payload"))
-
-
-def owner(notes: Sequence[Any]) -> Check:
-    """The receiving program of a channel has authenticated its owner, once."""
-    known = [note for note in notes if note[0] == "authenticated" and note[1]["owner"] == OWNER]
-    return Check("owner", len(known) == 1, f"{OWNER} was authenticated {len(known)} times")
+def private(captures: Mapping[str, ShownPieces], *, is_open: bool) -> Check:
+    """No frame of any capture shows a piece of a payload; where it is open, some of each do."""
+    used = {name: shown for name, shown in captures.items() if shown.frames}
+    ok = all(bool(shown.showing) is is_open for shown in used.values())
+    return Check("private", ok and bool(used), (
+        f"{PIECE_BYTES} bytes of a payload in " + ", ".join(
+            f"{shown.showing} of {shown.frames} frames of {name}"
+            + (f" ({shown.bytes // shown.frames} bytes of each on average)" if shown.cut else "")
+            for name, shown in used.items())))
 
 
 def _kernels_handshake(states: Mapping[str, Any], carried_bytes: int) -> Check:
@@ -98,10 +104,10 @@ def _esp(seen: packets.HostTraffic, states: Mapping[str, Any],
         f"{carried} bytes through one of beta's SAs, {carried_bytes} of the stream"))
 
 
-def _adp(seen: packets.HostTraffic, notes: Sequence[Any]) -> Iterator[Check]:
+def _adp(seen: packets.HostTraffic, proof: RealEvidence) -> Iterator[Check]:
     yield Check("handshake", seen.shaking > 1, (
         f"{seen.shaking} packets with a request or an acknowledgement captured"))
     yield Check("sessions", len(seen.sessions) == 1 and not seen.repeated, (
         f"{len(seen.sessions)} channel captured, {seen.repeated} sequence numbers that did not "
         "rise"))
-    yield owner(notes)
+    yield authenticated.owner(proof.channel, proof.keys)

@@ -11,7 +11,8 @@ from typing import Any
 
 from measure import judging
 from measure.record import CheckRecord
-from studies.adp1987 import latencies
+from studies.adp1987 import authenticated, latencies
+from studies.adp1987.authenticated import KEY_FILES
 from studies.adp1987.body import Measured
 from studies.adp1987.payload import Payload
 from studies.adp1987.realtime import evidence
@@ -19,7 +20,7 @@ from studies.study import USED_FILE, Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "processor_s", "failure", "counters", "wireguard", "esp")
 _FILES = ("source.json.gz", "sink.json.gz", "source-job.json", "proof.json", "latency.json",
-          "throughput.json", USED_FILE)
+          "throughput.json", USED_FILE, *KEY_FILES)
 _FRAME_BYTES = 24  # preamble, checksum and gap, which no counter has
 
 
@@ -47,9 +48,9 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
         "files": judging.present(out, _FILES), "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
-    phases, notes = _read(out)
+    phases, secrets = _read(out)
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
-    seen = evidence.gather(out, task["protocol"], raw, payload, notes)
+    seen = evidence.gather(out, task["protocol"], raw, payload, secrets)
     checks = [_intact(phases, payload), *(
         CheckRecord(check=check.check, ok=check.ok, detail=check.detail)
         for check in evidence.checks(seen, _carried(phases)))]
@@ -59,8 +60,8 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
                   "failed" if reasons else "ok", **circumstances)
 
 
-def _read(out: Path) -> tuple[dict[str, RealPhase], Sequence[Any]]:
-    """The phases by name, and what the receiving program noted."""
+def _read(out: Path) -> tuple[dict[str, RealPhase], Mapping[bytes, bytes]]:
+    """The phases by name, and the receiving program's ephemeral keys."""
     source, sink = (json.loads(gzip.decompress((out / f"{role}.json.gz").read_bytes()))
                     for role in ("source", "sink"))
     phases, begins = {}, 0
@@ -70,7 +71,7 @@ def _read(out: Path) -> tuple[dict[str, RealPhase], Sequence[Any]]:
         phases[name] = RealPhase(name, arrivals, logged["due_ns"],
                                  sink["delivered"][begins:ends])
         begins = ends
-    return phases, sink["notes"]
+    return phases, authenticated.ephemeral(sink["keys"])
 
 
 def _carried(phases: Mapping[str, RealPhase]) -> int:

@@ -45,11 +45,18 @@ class TraceSource:
         self._carrier.establish()
         self._rest(_QUIET_S)
 
+    def quiet(self) -> None:
+        """Hear what the sink has to say of the phase before."""
+        self._rest(_QUIET_S)
+
+    def begin_anew(self) -> None:
+        """A negative control's: go on with another kernel session, and so with another channel."""
+        self._carrier.begin_anew()  # type: ignore[attr-defined]
+        self._rest(_QUIET_S)
+
     def replay(self, name: str) -> None:
         """A phase: in the trace's own time, or as fast as the other end counts."""
         phase = json.loads(Path(self._job["phases"][name]).read_text())
-        if self._job["may_lose"]:
-            self._rest(_QUIET_S)  # what the sink has to say of the phase before
         messages, base = phase["messages"], self._counted
         start_s = time.monotonic()
         due_ns = self._saturated(messages) if phase["saturated"] else self._paced(
@@ -180,16 +187,22 @@ def main(path: str) -> int:
         counter = TraceCounter(job, carrier)
         counter.serve()
         log = counter.log
+        if job.get("is_false"):  # a negative control's: the last message is not told
+            log["ends"][max(log["ends"], key=log["ends"].__getitem__)] -= 1
+            log["delivered"].pop()
     else:
         source = TraceSource(job, carrier)
+        commands = {"establish": source.establish, "quiet": source.quiet,
+                    "begin-anew": source.begin_anew}
         for line in sys.stdin:
-            if line.strip() == "establish":
-                source.establish()
+            name = line.strip()
+            if name in commands:
+                commands[name]()
             else:
-                source.replay(line.strip())
+                source.replay(name)
             print(f"done {line.strip()}", flush=True)
         log = source.log
-    log["notes"] = getattr(carrier, "notes", [])
+    log |= {"notes": getattr(carrier, "notes", []), "keys": getattr(carrier, "keys", [])}
     Path(job["log"]).write_bytes(gzip.compress(json.dumps(log).encode(), mtime=0))
     return 0
 

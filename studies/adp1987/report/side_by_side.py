@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
+from analysis.blocks import ratio
 from analysis.cells import Cells, Ids, Observation
-from analysis.numbers import NOTHING, entry, exact
+from analysis.claims import verdict
+from analysis.claims.finding import TIMES, Band, Question, Unit
+from analysis.claims.verdict import Claim, Verdict, judge
+from analysis.metrics import Metric
+from analysis.numbers import NOTHING, entry
+from analysis.statistics import Sample
 from analysis.table import Column, Entry, Table
 from studies.adp1987 import design
 from studies.adp1987.body import ESTABLISHMENT, LATENCY, RATE, THROUGHPUT, WIRE_BYTES, WORK
 from studies.adp1987.report.paper_tables import column
-from studies.adp1987.report.ranking import mean
 
 _METRICS = (ESTABLISHMENT, THROUGHPUT, RATE, WORK, LATENCY, WIRE_BYTES)
 _COMPARED = (THROUGHPUT, WORK, LATENCY, WIRE_BYTES)
 _REFERENCE = "wireguard"
+#: User messages a second of a core, both ends together.
+_RATE_ASKED = 10_000.0
+_RATE, _THROUGHPUT, _LATENCY, _BYTES = (Claim(name, says, "real time") for name, says in (
+    ("M1", "with queueing, a core carries 10,000 user messages a second, both ends together"),
+    ("M2", "with queueing, throughput is WireGuard's or more"),
+    ("M3", "with queueing, latency is more than WireGuard's"),
+    ("M4", "with queueing, fewer bytes are on the wire than WireGuard's")))
 _NOTE = ("A message over UDP is a datagram in the kernel's tunnel, which keeps none back; ADP is "
          "a program in Python. Bytes on the wire are counted with all headers, checksum, "
          "preamble and gap. Processor: of the host, user and system, both ends together, the "
@@ -41,8 +55,11 @@ def tables(cells: Cells) -> Iterator[Table]:
     if ratios:
         yield Table("table-ratios", "Ratios to WireGuard", (*head, *(
             Column(f"{metric.name}_ratio", metric.title, "", 1, 3) for metric in _COMPARED)),
-            tuple(ratios), "Means over WireGuard's mean of the same trace, in this run.",
-            clock=cells.results.clock)
+            tuple(ratios), "Means over WireGuard's mean of the same trace, in this run; intervals "
+            "by blocks hold 95 % (Fieller's).", clock=cells.results.clock)
+    traces = list(dict.fromkeys(trace for trace, _ in places))
+    yield replace(verdict.table(_verdicts(cells, traces), "Modern ADP today", "What is said"),
+                  id="table-today", clock=cells.results.clock)
 
 
 def _named(row: Ids) -> str:
@@ -59,10 +76,49 @@ def _value(cells: Cells, metric: str, row: Ids) -> Entry:
 
 
 def _ratios(cells: Cells, trace: str, row: Ids) -> list[Entry]:
-    [reference] = [other for other in design.beside(trace) if _REFERENCE in other]
+    reference = _of(trace, _REFERENCE)
     if row == reference:
         return []
-    pairs = [(mean(cells, (metric.name, *row)), mean(cells, (metric.name, *reference)))
-             for metric in _COMPARED]
-    return [exact(one / other) if one is not None and other else NOTHING for one, other in pairs] \
-        if any(other for _, other in pairs) else []
+    made = [ratio(cells.observations, [(metric.name, *row)], [(metric.name, *reference)])
+            for metric in _COMPARED]
+    return [NOTHING if estimate is None else entry(estimate) for estimate in made] \
+        if any(estimate is not None for estimate in made) else []
+
+
+def _of(trace: str, protocol: str) -> Ids:
+    """The first cell of a protocol's; of modern ADP that is the one with queueing."""
+    return next(row for row in design.beside(trace) if protocol in row)
+
+
+def _verdicts(cells: Cells, traces: Sequence[str]) -> list[Verdict]:
+    """What the issue of modern ADP asks, each settled by this run's intervals."""
+    return [judge(claim, [question for trace in traces for question in questions(trace)],
+                  cells.observations) for claim, questions in (
+        (_RATE, _rate), (_THROUGHPUT, _throughput), (_LATENCY, _latency), (_BYTES, _bytes))]
+
+
+def _rate(trace: str) -> Iterator[Question]:
+    yield Question(f"{trace}: messages a second of the processor",
+                   [(WORK.name, *_of(trace, "modern"))], Band(low=_RATE_ASKED), Unit("/s"), _first)
+
+
+def _throughput(trace: str) -> Iterator[Question]:
+    yield _beside(trace, THROUGHPUT, Band(low=1.0))
+
+
+def _latency(trace: str) -> Iterator[Question]:
+    yield _beside(trace, LATENCY, Band(low=1.0))
+
+
+def _bytes(trace: str) -> Iterator[Question]:
+    yield _beside(trace, WIRE_BYTES, Band(high=1.0))
+
+
+def _beside(trace: str, metric: Metric, band: Band) -> Question:
+    return Question(f"{trace}: {metric.title}, of WireGuard's",
+                    [(metric.name, *_of(trace, "modern"))], band, TIMES,
+                    below=[(metric.name, *_of(trace, _REFERENCE))])
+
+
+def _first(means: Sample) -> Any:
+    return means[..., 0]

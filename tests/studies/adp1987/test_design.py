@@ -13,7 +13,7 @@ from harness.engine import profiles
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from studies.adp1987 import design, published
-from studies.adp1987.controls import FAULTS
+from studies.adp1987.controls import ATTACKS, FAULTS, FLOWING, ON_AIR
 from topologies.loader import to_json
 from topologies.model import Network, from_json
 
@@ -120,9 +120,12 @@ def test_what_is_measured_in_real_time_takes_no_other_clock() -> None:
 
 
 def test_controls_are_the_studys() -> None:
-    """Those that the issue asks for, each in words."""
-    assert set(FAULTS) == {"forged-owner", "stale-channel", "replayed", "altered",
-                           "unprotected-body", "relayed-owner", "beside-tunnel",
-                           "beside-channel", "messages-without-wep", "messages-around-tunnel"}
+    """Those that the issue asks for, and one or more for every check of the wires."""
+    assert set(ATTACKS) == {"forged-owner", "stale-channel", "replayed", "altered",
+                            "unprotected-body", "relayed-owner"}
+    assert {check for fault in (*ATTACKS.values(), *FLOWING.values()) for check in fault.fails} == {
+        "channel", "owner", "impostors", "scope", "fresh", "intact", "piggybacked", "counted",
+        "in-time", "on-the-wire"}
+    assert set(FAULTS) == {*ATTACKS, *FLOWING, *ON_AIR, "beside-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])

@@ -1,7 +1,8 @@
-"""Tests that channels of the modern protocol open with the receiver's key log, and only so."""
+"""Tests that channels of the modern protocol open with one end's ephemeral key, and only so."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,61 +12,116 @@ from adp_hosts import KEYS, MODERN, World, message
 from protocols.adp import packets
 from protocols.adp.context import Settings
 from protocols.adp.effects import Scope
-from studies.adp1987 import opened
-from studies.adp1987.logs import DerivedKeys
+from protocols.adp.packets import HEADER, Flag
+from studies.adp1987 import authenticated, opened, transcript
+from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.sniffed import SniffedMessage
 
 TEXTS = [b"first", b"second", b"third"]
 
 
-def talked(scope: Scope) -> tuple[list[SniffedMessage], list[DerivedKeys]]:
-    """What alpha and beta sent, and what beta logged of its keys."""
+@dataclass
+class Talk:
+    """What alpha and beta sent, the ephemeral keys that one of them logged, and owners' files."""
+
+    sent: list[SniffedMessage]
+    secrets: dict[bytes, bytes]
+    folder: Path
+
+    def opened(self) -> OpenedCapture:
+        """What the judge makes of it."""
+        return opened.capture(self.sent, "alpha", self.folder, self.secrets)
+
+    def change(self, place: int, at: int) -> None:
+        """A byte of a message is another one."""
+        payload = bytearray(self.sent[place].payload)
+        payload[at] ^= 1
+        self.sent[place] = SniffedMessage(0.0, self.sent[place].source, bytes(payload),
+                                          packets.parse(bytes(payload)))
+
+
+def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5) -> Talk:
+    """The key log is of `host`; `rests_s` before the last message."""
     world = World(MODERN, Settings(scope=scope, queue=False))
-    keys: list[DerivedKeys] = []
-    world.hosts["beta"].log_keys(lambda salt, derived: keys.append(DerivedKeys(salt, derived)))
-    for text in TEXTS:
+    secrets: dict[bytes, bytes] = {}
+    world.hosts[host].log_keys(secrets.__setitem__)
+    for place, text in enumerate(TEXTS):
+        if place == len(TEXTS) - 1:
+            world.wait(rests_s)
         world.send("alpha", message(text))
         world.flush()
     world.wait(5)
     assert world.texts("beta") == TEXTS
-    return [SniffedMessage(shipped.at_s, shipped.host, shipped.effect.payload,
-                           packets.parse(shipped.effect.payload))
-            for shipped in world.shipped], keys
+    for name in ("xena", "yuri", "alice", "bob"):
+        key = KEYS[MODERN][name].public_key()  # type: ignore[union-attr]
+        (folder / f"{name}.pub.pem").write_bytes(
+            key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return Talk([SniffedMessage(shipped.at_s, shipped.host, shipped.effect.payload,
+                                packets.parse(shipped.effect.payload))
+                 for shipped in world.shipped], secrets, folder)
 
 
-def said(channel: opened.OpenedChannel) -> list[bytes]:
-    return [record.data for each in channel.messages if each.body for record in each.body.records]
+def said(capture: OpenedCapture) -> list[bytes]:
+    return [record.data for each in capture.messages if each.body for record in each.body.records]
+
+
+def places(talk: Talk, flag: int) -> list[int]:
+    return [place for place, each in enumerate(talk.sent) if each.frame and each.frame.flags & flag]
 
 
 @pytest.mark.parametrize("scope", [Scope.ALL, Scope.TRAILER])
-def test_a_channel_opens_with_its_key_log(tmp_path: Path, scope: Scope) -> None:
-    """Every message and the owner's only signature; it is right for her, this channel, her key."""
-    sent, keys = talked(scope)
-    channel = opened.channel(sent, "alpha", tmp_path, keys)
-    assert said(channel) == TEXTS and channel.spoilt == 0
+@pytest.mark.parametrize("host", ["alpha", "beta"])
+def test_a_channel_opens_with_either_ends_ephemeral_key(tmp_path: Path, scope: Scope,
+                                                        host: str) -> None:
+    """Every message, a signed handshake, and the owner's only signature, right under her key."""
+    seen = talked(tmp_path, scope, host).opened()
+    assert said(seen) == TEXTS and seen.spoilt == 0
+    assert authenticated.one_channel(seen).ok and authenticated.owner(seen, tmp_path).ok
+    [channel] = seen.channels
     [signature] = channel.proofs["xena"]
-    assert channel.confirmed_after >= 0
-    files = {}
-    for name in ("xena", "yuri"):
-        files[name] = tmp_path / f"{name}.pub.pem"
-        key = KEYS[MODERN][name].public_key()  # type: ignore[union-attr]
-        files[name].write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    transcript = keys[0].salt
-    assert opened.is_modern_signature(signature, transcript, "xena", files["xena"])
-    assert not opened.is_modern_signature(signature, transcript, "xena", files["yuri"])
-    assert not opened.is_modern_signature(signature, transcript, "yuri", files["xena"])
-    assert not opened.is_modern_signature(signature, bytes(32), "xena", files["xena"])
+    [keys] = channel.keys.values()
+    files = {name: tmp_path / f"{name}.pub.pem" for name in ("xena", "yuri")}
+    assert not channel.is_signature("xena", signature, files["yuri"])
+    assert not channel.is_signature("yuri", signature, files["xena"])
+    assert not transcript.has_signed("xena", signature, bytes(32), files["xena"])
+    assert transcript.has_signed("xena", signature, keys.transcript, files["xena"])
+
+
+def test_a_channel_goes_on_with_its_next_keys(tmp_path: Path) -> None:
+    """After two minutes they come of another exchange inside it; it is one channel all the same."""
+    talk = talked(tmp_path, Scope.ALL, rests_s=200)
+    seen = talk.opened()
+    assert places(talk, Flag.REKEY)
+    assert said(seen) == TEXTS and authenticated.one_channel(seen).ok
+    assert len(seen.channels[0].keys) == 2
+
+
+@pytest.mark.parametrize(("flag", "at"), [
+    (Flag.REQUEST, HEADER + 2 + 40), (Flag.ACKNOWLEDGE, HEADER + 2 + 40)])
+def test_a_handshake_that_nobody_signed_is_seen(tmp_path: Path, flag: int, at: int) -> None:
+    """One bit of a kernel owner's signature on the way, of either end's."""
+    talk = talked(tmp_path, Scope.ALL)
+    for place in places(talk, flag):
+        talk.change(place, at)
+    assert not authenticated.one_channel(talk.opened()).ok
+
+
+def test_what_was_exchanged_decides_the_keys(tmp_path: Path) -> None:
+    """Another session number in the captured request, and nothing opens: no program is asked."""
+    talk = talked(tmp_path, Scope.ALL)
+    for place in places(talk, Flag.REQUEST):
+        talk.change(place, 4 + 8)
+    assert said(talk.opened()) == []
 
 
 def test_without_its_keys_nothing_opens(tmp_path: Path) -> None:
-    """Nor with another channel's, nor where a byte was changed: that is spoilt."""
-    sent, keys = talked(Scope.ALL)
-    assert said(opened.channel(sent, "alpha", tmp_path)) == []
-    other = [DerivedKeys(bytes(32), bytes(96))]
-    assert said(opened.channel(sent, "alpha", tmp_path, other)) == []
-    last = max(at for at, each in enumerate(sent) if each.source == "alpha" and each.frame
+    """Nor with a key of something else, nor where a byte was changed: that is spoilt."""
+    talk = talked(tmp_path, Scope.ALL)
+    assert said(replace(talk, secrets={}).opened()) == []
+    other = dict.fromkeys(talk.secrets, bytes(range(32)))
+    assert said(replace(talk, secrets=other).opened()) == []
+    last = max(at for at, each in enumerate(talk.sent) if each.source == "alpha" and each.frame
                and each.frame.count)
-    payload = sent[last].payload[:-1] + bytes([sent[last].payload[-1] ^ 1])
-    sent[last] = SniffedMessage(0.0, "alpha", payload, packets.parse(payload))
-    channel = opened.channel(sent, "alpha", tmp_path, keys)
-    assert said(channel) == TEXTS[:-1] and channel.spoilt == 1
+    talk.change(last, -1)
+    seen = talk.opened()
+    assert said(seen) == TEXTS[:-1] and seen.spoilt == 1

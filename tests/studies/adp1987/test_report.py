@@ -93,15 +93,23 @@ def test_what_is_side_by_side_has_ratios_to_wireguard(made: Report) -> None:
     ratios = {row[1].text: value(row[2]) for row in tables["table-ratios"].rows}
     assert ratios == {"modern, queueing on": pytest.approx(0.5), "esp": pytest.approx(1.0),
                       "modern, queueing off": pytest.approx(0.5), "none": pytest.approx(1.0)}
+    intervals = [row[2].number for row in tables["table-ratios"].rows]
+    assert all(number is not None and number.low is not None for number in intervals)
+    words = {row[0].text: row[3].text for row in tables["table-today"].rows}
+    assert words == {"M1": "undecided", "M2": "refuted", "M3": "confirmed", "M4": "undecided"}
 
 
 def test_rankings_tell_contradicted_cells_apart(made: Report) -> None:
-    """Told print, all pairs are in order; of Table 6 none is of two cells that can be."""
+    """Told print, all pairs are in order; of Table 6 none is of two cells that can be.
+
+    Nothing of Tables 2 and 3 is a prediction, nor is what Tables 5 and 6 repeat of them.
+    """
     tables = {table.id: table for table in made.tables}
-    rows = {row[0].text: [value(entry) for entry in row[1:5]]
+    rows = {row[0].text: [value(entry) for entry in row[1:7]]
             for row in tables["table-ranking"].rows}
-    assert rows["6"] == [10, 10, 0, 0]
-    assert rows["3"][0] == rows["3"][1] > rows["3"][2] == rows["3"][3] > 0
+    assert rows == {"2": [9, 9, 9, 9, 0, 0], "3": [14, 14, 9, 9, 0, 0], "4": [14, 14, 9, 9, 9, 9],
+                    "5": [6, 6, 1, 1, 0, 0], "6": [9, 9, 0, 0, 0, 0]}
+    assert "28 of 28 pairs" in tables["table-ranking"].caption
     assert [row[-1].text for row in tables["table-urgency"].rows] == [
         "yes", "yes", "no", "yes", "yes"]
 

@@ -1,0 +1,67 @@
+"""Pieces of payloads are sought in what was captured, at every place of every frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from measure.pcap import CapturedFrame
+from studies.adp1987.payload import PIECE_BYTES, Payload
+
+
+@dataclass(frozen=True)
+class ShownPieces:
+    """How many of the frames that were searched show a piece, and how many were cut short."""
+
+    frames: int = 0
+    showing: int = 0
+    cut: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class PieceSearch:
+    """Every piece of 16 bytes that a seed's payloads may hold; few places look like one at first.
+
+    A table by a place's first three bytes leaves out nearly all that are none.
+    """
+
+    payload: Payload
+    _pieces: frozenset[bytes] = field(init=False, repr=False)
+    _likely: npt.NDArray[np.bool_] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._pieces = self.payload.pieces()
+        starts = np.frombuffer(b"".join(piece[:3] for piece in self._pieces), np.uint8)
+        self._likely = np.zeros(1 << 24, np.bool_)
+        self._likely[_numbers(starts[0::3], starts[1::3], starts[2::3])] = True
+
+    def shows(self, data: bytes) -> bool:
+        """Whether a piece can be read anywhere in it."""
+        if len(data) < PIECE_BYTES:
+            return False
+        values = np.frombuffer(data, np.uint8)
+        end = len(data) - PIECE_BYTES + 1
+        places = np.flatnonzero(self._likely[_numbers(
+            values[:end], values[1:end + 1], values[2:end + 2])])
+        return any(data[at:at + PIECE_BYTES] in self._pieces for at in places)
+
+    def seek(self, frames: Iterable[CapturedFrame]) -> ShownPieces:
+        """Search every frame behind its Ethernet header."""
+        count = showing = cut = size = 0
+        for frame in frames:
+            count += 1
+            size += len(frame.data)
+            cut += len(frame.data) < frame.wire_bytes
+            showing += self.shows(frame.payload)
+        return ShownPieces(count, showing, cut, size)
+
+
+def _numbers(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8],
+             third: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]:
+    high, middle, low = (part.astype(np.int32) for part in (first, second, third))
+    number: npt.NDArray[np.int32] = (high << 16) | (middle << 8) | low
+    return number

@@ -1,0 +1,118 @@
+"""Time is judged from captures: that no message waited too long, and that the wire has its rate."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from measure.observed import Check
+from measure.pcap import CapturedFrame
+from studies.adp1987 import dispatched
+from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
+from studies.adp1987.logs import HostLogs
+from studies.adp1987.processor import TOLERANCE_NS
+from studies.adp1987.sniffed import SniffedHead
+
+PHASES = ("proof", "latency", "throughput")
+#: How far the machine's clock, which a capture has, may be behind the processor's exact time.
+CLOCK_S = TOLERANCE_NS / 1e9
+#: After a long idle time the machine's clock goes on by some milliseconds before anything is taken:
+#: seldom, and never by more than its kernel's tick of 10 ms.
+RARELY, _TICK_S = 0.05, 0.010
+#: A capture has microseconds, and reads the clock up to some of them after the frame.
+_ROUNDING_S = 6e-6
+_IPV4, _OFFSET = 0x0800, 0x1FFF
+
+
+@dataclass(frozen=True)
+class WireTiming:
+    """Frames of one host's by the distance to the frame before, against what each takes.
+
+    `early` came sooner than the rate lets them; of the `following` fragments, each sent right after
+    the one before, `late` came later than they had to.
+    """
+
+    frames: int
+    early: int
+    following: int
+    late: int
+
+
+def phases(out: Path, stamps: Mapping[str, float],
+           heads: Sequence[SniffedHead]) -> list[PhaseTraffic]:
+    """What was sent of each phase that there was. Raises OSError."""
+    begun = [name for name in PHASES if name in stamps]
+    made = []
+    for name, ends in zip(begun, [*(stamps[name] for name in begun[1:]), float("inf")],
+                          strict=True):
+        phase = json.loads((out / f"{name}.json").read_text())
+        made.append(PhaseTraffic(
+            name, [tuple(arrival) for arrival in phase["messages"]], not phase["saturated"],
+            stamps[name], [head for head in heads if stamps[name] <= head.at_s < ends]))
+    return made
+
+
+def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
+    """None waited longer than its timeout, urgent ones not at all, once their host could take it.
+
+    Allowed beside are taking one message, in the middle of which a timer may ring, and the clock;
+    1 in 20 may go by a tick of the machine's late, none by more.
+    """
+    waits = [(wait_s, urgent) for phase in every
+             for dispatch in dispatched.dispatches(phase, setting)
+             for wait_s, urgent in dispatch.waits_s()]
+    late = [late_s for phase in every for dispatch in dispatched.dispatches(phase, setting)
+            if (late_s := dispatched.lateness_s(dispatch, setting)) > CLOCK_S]
+    sent = sum(bool(head.count) for phase in every for head in phase.heads)
+    is_kept = len(late) <= RARELY * sent and max(late, default=0.0) <= _TICK_S
+    missing = sum(abs(len(phase.arrivals) - phase.count) for phase in every)
+    longest_s = max((wait_s for wait_s, urgent in waits if not urgent), default=0.0)
+    return Check("in-time", bool(waits) and is_kept and not missing, (
+        f"of {len(waits)} messages by the captures the longest wait is {longest_s * 1e3:.2f} ms, "
+        f"with a timeout of {setting.timeout_s * 1e3:g} ms; {len(late)} of {sent} ADP messages "
+        f"went later than {(CLOCK_S + setting.take_s) * 1e3:.2f} ms after they had to, at most by "
+        f"{max(late, default=0.0) * 1e3:.2f} ms; {missing} user messages cannot be placed"))
+
+
+def early(every: Sequence[PhaseTraffic], setting: SenderSetting) -> tuple[int, int]:
+    """How many ADP messages went without a reason, and how many there are."""
+    reasons = [dispatched.is_due(dispatch, setting, CLOCK_S) for phase in every
+               for dispatch in dispatched.dispatches(phase, setting)]
+    return reasons.count(False), len(reasons)
+
+
+def on_wire(frames: Iterable[CapturedFrame], source: str,
+            wire: Mapping[str, float]) -> WireTiming:
+    """The distances of a host's frames, captured where they leave for the wire."""
+    sender = ipaddress.IPv4Address(source).packed
+    own = [frame for frame in frames
+           if frame.kind == _IPV4 and frame.payload[12:16] == sender]
+    sooner = following = late = 0
+    for before, frame in pairwise(own):
+        takes_s = (frame.wire_bytes + wire["overhead_bytes"]) * 8 / wire["rate_bps"]
+        gap_s = frame.at_s - before.at_s
+        sooner += gap_s < takes_s - _ROUNDING_S
+        if int.from_bytes(frame.payload[6:8]) & _OFFSET:
+            following += 1
+            late += gap_s > takes_s + CLOCK_S
+    return WireTiming(len(own), sooner, following, late)
+
+
+def on_the_wire(wire: WireTiming, logs: HostLogs, *, is_quick: bool) -> Check:
+    """The wire takes what its rate says, by the capture; and datagrams arrive when it has them.
+
+    Today's processors are so quick that what the machine's own calls take shows beside them: there
+    datagrams may come later than they are counted.
+    """
+    arrived, early_ones, late = logs.arrived, logs.early, logs.late
+    ok = (wire.frames > 0 and not wire.early and not wire.late and not early_ones
+          and (late <= arrived * RARELY or is_quick))
+    return Check("on-the-wire", ok, (
+        f"of {wire.frames} frames captured {wire.early} sooner after the one before than the "
+        f"wire's rate lets them, of {wire.following} further fragments {wire.late} later; by their "
+        f"receivers' clocks, of {arrived} datagrams {early_ones} before that, {late} more than "
+        f"{TOLERANCE_NS / 1e6:g} ms after"))
