@@ -35,8 +35,11 @@ Result = TypeVar("Result")
 _trusts: ContextVar[bool] = ContextVar("trusts", default=True)
 
 
-class RefusedError(CommClosedError, TypeError):  # type: ignore[misc]
-    """Something pickled came from where nothing is believed; dask expects either kind."""
+class RefusedError(EOFError, TypeError):
+    """Something pickled came from where nothing is believed.
+
+    Dask hangs up where a message ends too early, and does without an exception of a wrong type.
+    """
 
 
 def trusting_nobody() -> None:
