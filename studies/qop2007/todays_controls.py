@@ -10,6 +10,7 @@ from studies.study import Fault
 
 _NEGOTIATED, _OFFERED = "key management negotiated", "key management offered"
 _AGREED = "protection of management frames negotiated"
+_LENGTHS = "frames are as long as the air charges"
 
 
 def _usual_keys(policy: Policy) -> Policy:
@@ -23,7 +24,8 @@ TODAYS: Mapping[str, Fault] = {
         "an open network in place of OWE", policy=without("link"), on=on("M1"),
         fails=["CCMP on every data frame", "initialisation vectors differ",
                "pairwise cipher negotiated", _NEGOTIATED, _OFFERED,
-               "management frames are protected", _AGREED, "OWE exchange", "four-way handshake"]),
+               "management frames are protected", _AGREED, "OWE exchange", "four-way handshake",
+               _LENGTHS]),
     "other-owe-group": Fault(
         "OWE in another group", policy=changed("link", group=20), on=on("M1"),
         fails=["OWE exchange"]),
@@ -49,6 +51,10 @@ TODAYS: Mapping[str, Fault] = {
         "TTLS with PAP in place of PEAP with MSCHAPv2",
         policy=changed("dot1x", eap="TTLS", first_offer="TTLS", inner="PAP"), on=on("M4"),
         fails=["EAP method PEAP", "inner method MSCHAPV2"]),
+    "hidden-certificate": Fault(
+        "TLS 1.3, which hides the server's certificate from listeners",
+        policy=changed("dot1x", tls=TlsSettings(version="1.3")), on=on("M4"),
+        fails=["server shows its certificate"]),
     "weaker-key-management": Fault(
         "key management with SHA-1", policy=changed("link", akm=None), on=on("M5"),
         fails=[_NEGOTIATED, _OFFERED]),
@@ -65,7 +71,14 @@ TODAYS: Mapping[str, Fault] = {
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
-                            "frames open with the keys in force"]),
+                            "frames open with the keys in force", _LENGTHS]),
+    "other-tls": Fault(
+        "TLS 1.3 in place of 1.2",
+        policy=changed("dot1x", tls=TlsSettings(version="1.3", key="p-384")), on=on("M6"),
+        fails=["TLS 1.2"]),
+    "smaller-cipher": Fault(
+        "CCMP-256 in place of GCMP-256", policy=changed("link", cipher="CCMP-256"), on=on("M6"),
+        fails=["GCMP-256 on every data frame", "pairwise cipher negotiated", _OFFERED]),
     "weaker-group-cipher": Fault(
         "management frames to all under CMAC of 128 bits",
         policy=changed("link", group_mgmt=None), on=on("M6"), fails=[_AGREED]),

@@ -15,8 +15,10 @@ from topologies.model import HOME_AGENT, Node, Scenario
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: The control that nobody verifies authenticators in, and the module that runs such programs.
-UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
+#: Controls of Mobile IP, and the module that runs its programs in them.
+UNVERIFIED, DENIED = "unverified-registration", "denied-registration"
+RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
+                              DENIED: "studies.qop2007.denied"}
 #: Before every policy of charon's.
 _FIRST = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
@@ -110,6 +112,15 @@ def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
     injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
+def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame of the mobile node's, addressed to a companion's radio."""
+    nodes = scenario.network.nodes
+    station = nodes[scenario.mobile_node]
+    companion = _mac(nodes[next(iter(scenario.companions))])
+    injection.inject(testbed, scenario.mobile_node, station, injection.from_station(
+        _mac(station), companion, companion, _READABLE))
+
+
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     """One frame of the access point's to all that listen, from a monitor interface."""
     name = scenario.roams_to or scenario.home
@@ -125,4 +136,5 @@ def _mac(node: Node) -> str:
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "bypass": _bypass, "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
-    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast}
+    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
+    "past-the-agent": _past_the_agent}
