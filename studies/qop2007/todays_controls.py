@@ -51,10 +51,6 @@ TODAYS: Mapping[str, Fault] = {
         "TTLS with PAP in place of PEAP with MSCHAPv2",
         policy=changed("dot1x", eap="TTLS", first_offer="TTLS", inner="PAP"), on=on("M4"),
         fails=["EAP method PEAP", "inner method MSCHAPV2"]),
-    "hidden-certificate": Fault(
-        "TLS 1.3, which hides the server's certificate from listeners",
-        policy=changed("dot1x", tls=TlsSettings(version="1.3")), on=on("M4"),
-        fails=["server shows its certificate"]),
     "weaker-key-management": Fault(
         "key management with SHA-1", policy=changed("link", akm=None), on=on("M5"),
         fails=[_NEGOTIATED, _OFFERED]),
@@ -72,10 +68,6 @@ TODAYS: Mapping[str, Fault] = {
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
                             "frames open with the keys in force", _LENGTHS]),
-    "other-tls": Fault(
-        "TLS 1.3 in place of 1.2",
-        policy=changed("dot1x", tls=TlsSettings(version="1.3", key="p-384")), on=on("M6"),
-        fails=["TLS 1.2"]),
     "smaller-cipher": Fault(
         "CCMP-256 in place of GCMP-256", policy=changed("link", cipher="CCMP-256"), on=on("M6"),
         fails=["GCMP-256 on every data frame", "pairwise cipher negotiated", _OFFERED]),
