@@ -123,8 +123,5 @@ UNPROTECTED: Mapping[str, Fault] = {
     unprotected.UNVERIFIED: Fault(
         "nobody verifies the authenticators of Mobile IP", {"mobile_ip.node_key_hex": ""},
         on=on("P1"), fails=["registration is authentic"]),
-    unprotected.DENIED: Fault(
-        "the home agent denies every registration, and all go on as if it had not",
-        on=on("P1"), fails=["registered at home"]),
 }
 FAULTS: Mapping[str, Fault] = {**SPOILT, **UNPROTECTED, **TODAYS}

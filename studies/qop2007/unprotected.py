@@ -15,10 +15,8 @@ from topologies.model import HOME_AGENT, Node, Scenario
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: Controls of Mobile IP, and the module that runs its programs in them.
-UNVERIFIED, DENIED = "unverified-registration", "denied-registration"
-RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
-                              DENIED: "studies.qop2007.denied"}
+#: The control that nobody verifies authenticators in, and the module that runs such programs.
+UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
 #: Before every policy of charon's.
 _FIRST = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
