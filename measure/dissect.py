@@ -26,7 +26,7 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
-           "eap.id", *_IKE_1, *_IKE_2)
+           "eap.id", *_IKE_1, *_IKE_2, "ip.len")
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -46,7 +46,7 @@ ECHO_REPLY, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 _NOT_FOUND = 127
-_MAC_HEADER_BYTES = 24
+MAC_HEADER_BYTES = 24
 _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 # On few cores the next repetition is being measured meanwhile.
 _NICELY = ("nice", "-n", "10")
@@ -96,6 +96,8 @@ class Packet:
     #: What it proposes or chooses for IKE, in strongSwan's words; "" where that is not to be seen.
     ike_suite: str = ""
     eap_id: int | None = None
+    #: Of its outermost IP packet, header and all.
+    ip_bytes: int = 0
     tkip_iv: str = ""
 
     @property
@@ -116,7 +118,7 @@ class Packet:
         Access points ask idle stations for a sign of life; the answer is an LLC header without
         anything behind it, which is less than tshark tries.
         """
-        protected = self.length - self.radiotap_bytes - _MAC_HEADER_BYTES
+        protected = self.length - self.radiotap_bytes - MAC_HEADER_BYTES
         return self.is_whole and protected >= _LEAST_DECRYPTED_BYTES
 
     @property
@@ -269,7 +271,8 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
                                         "isakmp.exchangetype")),
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
-        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]))
+        bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]),
+        _number(c["ip.len"]) or 0)
 
 
 def _suite(c: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ else takes them one by one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from measure import dissect, key_management, suites, tunnels
@@ -23,6 +24,7 @@ _CLEAR_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "auth-air",
 _IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-core")
 #: One each way, at both ends.
 _SAS_OF_A_PAIR = 4
+_LLC_BYTES = 8
 _IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
 
 
@@ -76,8 +78,23 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     yield Check("initialisation vectors differ", len(set(marked)) > 1,
                 f"{len(set(marked))} values in {len(marked)} frames")
     yield from _wep_keys(layer, seen) if wep else key_management.verify(layer, seen)
-    if seen.has_link_keys and layer.keys != "static":
-        yield _decrypted(seen)
+    if seen.has_link_keys:
+        yield _lengths(layer, seen)
+        if layer.keys != "static":
+            yield _decrypted(seen)
+
+
+def _lengths(layer: LinkLayer, seen: Observed) -> Check:
+    """What is on the air beside each IP packet is what its time on the air was charged for.
+
+    That is a header without options, LLC, and what the cipher adds; of frames that open.
+    """
+    added = Counter(p.length - p.radiotap_bytes - dissect.MAC_HEADER_BYTES - _LLC_BYTES - p.ip_bytes
+                    for p in seen.air if p.ip_bytes)
+    return Check("frames are as long as the air charges",
+                 set(added) == {layer.frame_expansion_bytes},
+                 f"{', '.join(f'{many} add {size} bytes' for size, many in sorted(added.items()))}"
+                 f" to their packets, {layer.frame_expansion_bytes} are charged")
 
 
 def _decrypted(seen: Observed) -> Check:

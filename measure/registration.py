@@ -41,8 +41,13 @@ class RegistrationDaemon:
         self._wait({"ready"}, _READY_S, "did not start")
 
     def attached(self, deadline_s: float) -> None:
-        """Say that there is a link, and wait until the node is registered on it."""
+        """Say that there is a link, and wait until the node is registered on it.
+
+        What was said of an earlier link, such as a renewal, is no word on this one.
+        """
         self.history = []
+        while not self._events.empty():
+            self._events.get()
         self._say(do="attached")
         self._wait({"registered"}, deadline_s, "is not registered")
 

@@ -152,7 +152,8 @@ def without_wep(title: str, on: Mapping[str, str]) -> Fault:
     def without_link(policy: Policy) -> Policy:
         return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
     return Fault(title, policy=without_link, on=on, fails=[
-        "WEP-104 on every data frame", "initialisation vectors differ", "static WEP key in use"])
+        "WEP-104 on every data frame", "initialisation vectors differ",
+        "frames are as long as the air charges", "static WEP key in use"])
 
 
 def policy_level(policy: Policy) -> Level:

@@ -45,7 +45,7 @@ class Lent:
         """So many workers more."""
         for _ in range(count):
             self.workers.append(await PlainWorker(
-                self.scheduler.address, key=self.key.lowered(Role.WORKER),
+                self.scheduler.address, key=self.key.of(Role.WORKER),
                 local_directory=str(self.folder)))
 
 
@@ -56,7 +56,8 @@ async def workers(count: int) -> AsyncIterator[Lent]:
     with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
         key = ClusterKey.new()
         async with PlainScheduler(host="127.0.0.1", port=0, key=key) as scheduler:
-            lent = Lent(scheduler, key, keys.keep(scheduler.address, key).parent / "dask")
+            kept = keys.keep(scheduler.address, key)
+            lent = Lent(scheduler, key, kept[0].parent / "dask")
             try:
                 await lent.add(count)
                 yield lent

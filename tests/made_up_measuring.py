@@ -17,8 +17,9 @@ from distributed.protocol.serialize import ToPickle
 
 from fabricated import make
 from guest import image
+from guest.cache import cache_root
 from harness.cluster.guard import TOPIC
-from harness.cluster.measuring import Share
+from harness.cluster.shares import Share
 from harness.engine import recording
 from harness.engine.events import EventLog
 from harness.engine.plan import Step
@@ -125,14 +126,22 @@ def put(results: ResultsFolder, entry: Record) -> None:
 # --- Lies -----------------------------------------------------------------------------------------
 
 
-def event(share: Share, message: Any) -> dict[str, Any]:
+def under_way() -> tuple[str, str, str]:
+    """The share that this worker measures: its run, its serial number, and the task's key."""
+    worker = get_worker()
+    [key] = (task.key for task in worker.state.executing if task.key.startswith("measure-"))
+    [folder] = (cache_root() / "cluster" / "spool").glob(f"*/{worker.id}")
+    return folder.parent.name, key.removeprefix("measure-"), key
+
+
+def event(message: Any) -> dict[str, Any]:
     """An event of a run, whatever it says."""
-    return {"op": "log-event", "topic": f"{TOPIC}{share.run}", "msg": message}
+    return {"op": "log-event", "topic": f"{TOPIC}{under_way()[0]}", "msg": message}
 
 
-def said(share: Share, document: dict[str, Any]) -> dict[str, Any]:
-    """Something that is said of a share, as an event."""
-    return event(share, {"serial": share.serial, **document})
+def said(document: dict[str, Any]) -> dict[str, Any]:
+    """Something that is said of the share under way, as an event."""
+    return event({"serial": under_way()[1], **document})
 
 
 def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Step | None = None,
@@ -159,8 +168,8 @@ class Bomb:
         return Path.touch, (self._path,)
 
 
-def _erred(share: Share, blob: Any) -> dict[str, Any]:
-    key = f"measure-{share.serial}"
+def _erred(blob: Any) -> dict[str, Any]:
+    key = under_way()[2]
     return {"op": "task-erred", "key": key, "exception": blob, "traceback": blob,
             "exception_text": "", "traceback_text": "", "stimulus_id": "x", "startstops": (),
             "run_id": get_worker().state.tasks[key].run_id}
@@ -170,7 +179,7 @@ def bombs(path: Path) -> list[Lie]:
     """Pickles that a worker may send, each by a way of its own."""
     blob = pickle.dumps(Bomb(path))
     return [
-        lambda share: [event(share, ToPickle(Bomb(path)))],
-        lambda share: [said(share, {"kind": "end", "broken": to_serialize(Bomb(path))})],
-        lambda share: [_erred(share, to_serialize(Bomb(path)))],
-        lambda share: [_erred(share, blob)]]
+        lambda _: [event(ToPickle(Bomb(path)))],
+        lambda _: [said({"kind": "end", "broken": to_serialize(Bomb(path))})],
+        lambda _: [_erred(to_serialize(Bomb(path)))],
+        lambda _: [_erred(blob)]]

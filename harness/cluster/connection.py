@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 import dask
-from distributed import Client, Future, wait
+from distributed import Client, wait
 
 from harness.cluster import guard, keys, remote
 from harness.cluster.extra import SETTINGS, be_quiet
@@ -23,9 +24,12 @@ from harness.errors import UserError
 _CONNECT_S = 15.0
 _CLOSE_S = 3.0
 _LOOK_S = 1.0
+#: What a worker may take to end what nobody wants any more.
+_END_S = 30.0
 _ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 _HOST = re.compile(r"([\w.-]+@)?[\w.-]+")
-Take = Callable[[Mapping[str, Any]], None]
+#: What a worker says of a task; the last is None.
+Said = asyncio.Queue[Mapping[str, Any] | None]
 
 
 class WorkerLost(Exception):
@@ -44,84 +48,83 @@ class Cluster:
     def __init__(self, client: Client, where: str, run: str) -> None:
         self._client = client
         self._where = where
-        self._hearing: dict[str, tuple[str, Take, asyncio.Future[None]]] = {}
+        self.run = run
+        #: By the serial number of a task: who measures it, and what he has said.
+        self._said: dict[str, tuple[str, Said]] = {}
         client.subscribe_topic(f"{guard.TOPIC}{run}", self._hear)
 
-    async def workers(self) -> list[str]:
-        """Addresses of the workers that are there now. Raises UserError if the scheduler is not."""
-        asked = asyncio.ensure_future(self._client.scheduler.identity(n_workers=-1))
+    async def watch(self) -> None:
+        """Raise UserError once the scheduler is gone."""
+        while self._client.status == "running":  # noqa: ASYNC110 - dask has no event for it
+            await asyncio.sleep(_LOOK_S)
+        raise self._gone()
+
+    async def workers(self) -> set[str]:
+        """Addresses of the workers that are there now; none where the scheduler is gone."""
         try:
-            while not (await asyncio.wait({asked}, timeout=_LOOK_S))[0]:
-                self._require_scheduler()
-            return sorted(asked.result()["workers"])
-        except (OSError, TimeoutError, RuntimeError) as error:
-            raise self._gone() from error
-        finally:
-            asked.cancel()
+            return set((await self._client.scheduler.identity(n_workers=-1))["workers"])
+        except (OSError, TimeoutError, RuntimeError):
+            return set()
 
-    def _require_scheduler(self) -> None:
-        """Raise UserError if it is gone: one that came back would not know our shares."""
-        if self._client.status != "running":
-            raise self._gone()
+    async def call(self, worker: str, function: Callable[..., Any], *arguments: Any,
+                   **options: Any) -> AsyncGenerator[Mapping[str, Any]]:
+        """Run a function on one worker and on no other; what it says until it ends.
 
-    async def call(self, worker: str, function: Callable[..., Any], *arguments: Any, serial: str,
-                   take: Take | None = None, resources: Mapping[str, int] | None = None) -> None:
-        """Run a function on one worker and on no other, and take what it says under `serial`.
-
-        Raises WorkerLost, what `take` raises, and UserError if the scheduler is gone.
+        It is given the run, a serial number of its own and the arguments. Raises WorkerLost, and
+        UserError if the scheduler is gone.
         """
-        self._require_scheduler()
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if take is not None:
-            self._hearing[serial] = (worker, take, refused)
-        future = self._client.submit(
-            function, *arguments, key=f"{function.__name__}-{serial}", workers=[worker],
-            pure=False, allow_other_workers=False, resources=dict(resources or {}))
-        try:
-            await self._until_ended(worker, future, refused)
-        finally:
-            self._hearing.pop(serial, None)
-            refused.cancel()
-            future.release()
-
-    async def _until_ended(self, worker: str, future: Future,
-                           refused: asyncio.Future[None]) -> None:
-        """What a task says comes before its end: all of it is one stream, in order."""
+        serial = uuid.uuid4().hex
+        said = Said()
+        self._said[serial] = worker, said
+        future = self._client.submit(function, self.run, serial, *arguments,
+                                     key=f"{function.__name__}-{serial}", workers=[worker],
+                                     pure=False, allow_other_workers=False, **options)
         with self._client.as_current():
             ended = asyncio.ensure_future(wait([future]))
+        # What a task says comes before its end: all of it is one stream, in order.
+        ended.add_done_callback(lambda _: said.put_nowait(None))
+        has_begun = False
         try:
-            while True:
-                done, _ = await asyncio.wait({ended, refused}, timeout=_LOOK_S,
-                                             return_when=asyncio.FIRST_COMPLETED)
-                if refused in done:
-                    refused.result()
-                if ended in done:
-                    break
-                self._require_scheduler()
+            while (document := await said.get()) is not None:
+                has_begun = True
+                yield document
+        except asyncio.CancelledError:
+            future.release()
+            await _last_word(said, _END_S if has_begun else 0.0)
+            raise
         finally:
+            status = future.status
+            future.release()
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
-        if future.status != "finished":
+            del self._said[serial]
+        if self._client.status != "running":
+            raise self._gone()
+        if status != "finished":
             is_there = worker in await self.workers()
             raise WorkerLost("its task failed" if is_there else "the worker is gone")
 
     def _hear(self, event: tuple[float, Any]) -> None:
-        """Give what a worker says to whoever asked this worker."""
-        said = event[1]
-        if not isinstance(said, Mapping):
-            return
-        worker, take, refused = self._hearing.get(str(said.get("serial")), (None, None, None))
-        if take is None or refused is None or refused.done() or said.get("worker") != worker:
-            return
-        try:
-            take(said)
-        except Exception as error:  # noqa: BLE001 - for whoever asked
-            refused.set_exception(error)
+        """Pass on what a worker says of a task of its own."""
+        message = event[1]
+        if isinstance(message, Mapping):
+            worker, said = self._said.get(str(message.get("serial")), ("", None))
+            if said is not None and message.get("worker") == worker:
+                said.put_nowait(message)
 
     def _gone(self) -> UserError:
+        """One that came back would not know our tasks."""
         return UserError(f"--cluster {self._where}: the scheduler is gone; start it and its "
                          "workers and give the same command again, which goes on from here",
                          status=1)
+
+
+async def _last_word(said: Said, patience_s: float) -> None:
+    """Wait for the end of a task that is given up: its worker sees that nobody wants it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            while (await said.get() or {}).get("kind") != "end":
+                pass
 
 
 @contextlib.asynccontextmanager
@@ -129,16 +132,28 @@ async def connected(where: str, run: str) -> AsyncIterator[Cluster]:
     """The cluster that `--cluster` names. Raises UserError."""
     be_quiet()
     guard.trusting_nobody()
-    with dask.config.set(SETTINGS):
-        async with contextlib.AsyncExitStack() as stack:
-            if where.startswith("ssh:"):
-                key = ClusterKey.new()
-                address = await stack.enter_async_context(remote.started(where, key))
-                key = key.lowered(Role.RUN)
-            else:
-                address, key = where, keys.find(where, Role.RUN)
-            client = await stack.enter_async_context(_client(address, where, key))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(dask.config.set(SETTINGS))
+        if where.startswith("ssh:"):
+            scheduler = ClusterKey.new()
+            address = await stack.enter_async_context(remote.started(where, scheduler))
+            key = scheduler.of(Role.RUN)
+        else:
+            address, key = where, keys.find(where, Role.RUN)
+        try:
+            client = await _QuietClient(address, asynchronous=True, timeout=_CONNECT_S,
+                                        security=key.security(), set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise UserError(f"--cluster {where}: no scheduler answers there to this key "
+                            f"({' '.join(str(error).split())[:150]}); start one with './qop "
+                            "worker --scheduler tls://HOST:PORT', or see docs/cluster.md",
+                            status=1) from None
+        try:
             yield Cluster(client, where, run)
+        finally:
+            # What was asked for last may be on its way; a scheduler that is gone is no error.
+            with contextlib.suppress(OSError, TimeoutError):
+                await client.close(timeout=_CLOSE_S)
 
 
 def check(where: str) -> None:
@@ -155,20 +170,3 @@ def check(where: str) -> None:
 def is_address(text: str) -> bool:
     """Whether this could be the address of a scheduler."""
     return bool(_ADDRESS.fullmatch(text))
-
-
-@contextlib.asynccontextmanager
-async def _client(address: str, where: str, key: ClusterKey) -> AsyncIterator[Client]:
-    try:
-        client = await _QuietClient(address, asynchronous=True, timeout=_CONNECT_S,
-                                    security=key.security(), set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise UserError(f"--cluster {where}: no scheduler answers there to this key "
-                        f"({' '.join(str(error).split())[:150]}); start one with './qop worker "
-                        "--scheduler tls://HOST:PORT', or see docs/cluster.md", status=1) from None
-    try:
-        yield client
-    finally:
-        # What was asked for last may still be on its way; a scheduler that is gone is no error.
-        with contextlib.suppress(OSError, TimeoutError):
-            await client.close(timeout=_CLOSE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+import warnings
 from typing import Any
 
 from harness.engine.machine import ROOT
@@ -41,3 +42,4 @@ def be_quiet() -> None:
     """What goes wrong is said once, by us."""
     for name in ("distributed", "asyncssh", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module="distributed")

@@ -1,9 +1,10 @@
 """Dask kept from unpickling, and from obeying, what a worker wrote.
 
 Dask's own messages carry pickles from a client to workers: a share is a function and its
-arguments. Nothing needs them the other way. So what happens within `trusting_nobody` refuses to
-unpickle: the whole of a run, and of a scheduler, but while it reads what a run sends or looks at
-that. Of a worker it takes but the messages that it needs, of a bounded size, about itself.
+arguments. Nothing needs them the other way, but dask has no setting for that (of 2026.8: "pickling
+can no longer be disabled"). So what happens within `trusting_nobody` refuses to unpickle: the whole
+of a run, and of a scheduler, but while it reads what a run sends or looks at that. Of a worker it
+takes but the messages that it needs, of a bounded size, about itself.
 """
 
 from __future__ import annotations
@@ -16,17 +17,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-import distributed.client
 import distributed.comm.tcp
 import distributed.protocol.core
-import distributed.protocol.pickle
 from distributed.comm import Comm
 from distributed.comm.core import CommClosedError
 
 #: The largest message that a worker may send: a repetition with its captures is one.
 MESSAGE_BYTES = 256 << 20
-#: In the place of whatever came pickled.
-REFUSED = b""
 #: Operations of a worker, when it connects and while it lasts.
 _WORKERS = frozenset({
     "register-worker", "heartbeat_worker", "close",
@@ -38,8 +35,11 @@ Result = TypeVar("Result")
 _trusts: ContextVar[bool] = ContextVar("trusts", default=True)
 
 
-class RefusedError(TypeError):
-    """Something pickled came from where nothing is believed."""
+class RefusedError(EOFError, TypeError):
+    """Something pickled came from where nothing is believed.
+
+    Dask hangs up where a message ends too early, and does without an exception of a wrong type.
+    """
 
 
 def trusting_nobody() -> None:
@@ -66,23 +66,25 @@ def trusting() -> Iterator[None]:
         _trusts.reset(before)
 
 
-def _refuse() -> None:
-    if not _trusts.get():
-        raise RefusedError("what comes from a worker is not unpickled")
+@functools.cache
+def _install() -> None:
+    """Refuse wherever dask unpickles, decompresses or allocates what it is sent.
 
-
-def _asking_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def asks_first(*arguments: Any, **options: Any) -> Any:
-        _refuse()
-        return function(*arguments, **options)
-    return asks_first
+    What only passes through a message is replaced, so that one worker's pickle ends nobody else's
+    connection; Python's own hook ends the connection of whatever else there is.
+    """
+    core, tcp = distributed.protocol.core, distributed.comm.tcp
+    for name in ("merge_and_deserialize", "decompress"):
+        setattr(core, name, _replaced(getattr(core, name)))
+    tcp.read_bytes_rw = _bounded(tcp.read_bytes_rw)
+    sys.addaudithook(_hook)
 
 
 def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """None in the place of what came pickled or compressed."""
     @functools.wraps(function)
     def replaces(*arguments: Any, **options: Any) -> Any:
-        return function(*arguments, **options) if _trusts.get() else REFUSED
+        return function(*arguments, **options) if _trusts.get() else None
     return replaces
 
 
@@ -94,34 +96,10 @@ def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
     return reads
 
 
-def _hanging_up(parse: Callable[..., Any]) -> Callable[..., Any]:
-    async def parses(*arguments: Any, **options: Any) -> Any:
-        try:
-            return await parse(*arguments, **options)
-        except RefusedError as error:
-            raise CommClosedError(str(error)) from None
-    return parses
-
-
 def _hook(event: str, _: object) -> None:
-    if event == "pickle.find_class":
-        _refuse()
-
-
-@functools.cache
-def _install() -> None:
-    """Put the question in front of every place where dask unpickles or allocates what it is sent.
-
-    The hook of Python's own is behind them all: a place that is not known here fails there.
-    """
-    core, tcp = distributed.protocol.core, distributed.comm.tcp
-    distributed.protocol.pickle.loads = _asking_first(distributed.protocol.pickle.loads)
-    distributed.client.loads = distributed.protocol.pickle.loads
-    core.merge_and_deserialize = _replaced(core.merge_and_deserialize)
-    core.decompress = _replaced(core.decompress)
-    tcp.read_bytes_rw = _bounded(tcp.read_bytes_rw)
-    tcp.from_frames = _hanging_up(tcp.from_frames)
-    sys.addaudithook(_hook)
+    """Nothing can be made, or called, of a pickle without a name that is looked up."""
+    if event == "pickle.find_class" and not _trusts.get():
+        raise RefusedError("what comes from a worker is not unpickled")
 
 
 def of_run(comm: Comm) -> None:

@@ -1,70 +1,38 @@
-"""What a worker does for a run: it says what it measures with, measures a share, and forgets it.
+"""What a worker does for a run: it says what it measures with, and measures shares.
 
 These are tasks of dask's. What they have to say goes to the run as events on its topic, one
 ordered stream, as plain data. A share is measured as a local run is, in a results folder of the
-worker's, the spool, which stays until the run has everything: a worker that is started anew on
-this machine sends what one that was killed had finished.
+worker's, the spool: a worker that is started anew on this machine sends what one that was killed
+had finished.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from distributed import Worker, get_worker
+from distributed import get_worker
 
 from harness.cluster import guard, spool
-from harness.engine import contention, provenance, setup, variants
+from harness.cluster.shares import Share, strike
+from harness.engine import provenance, setup, variants
 from harness.engine.campaign import Campaign
 from harness.engine.events import Event, EventLog
-from harness.engine.plan import Plan, Step
+from harness.engine.plan import Plan
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from measure.record import Record
 
 #: What of a worker a share takes: there is one of it.
 RESOURCE = "machine"
-#: How much of all logs of a share is sent, from the newest back, and of what is said at a time.
+#: How much of all logs of a share is sent, from the newest back.
 LOG_BYTES = 8 << 20
 _LOOK_S = 0.5
 #: What a message needs beside its contents.
 _ENVELOPE_BYTES = 1 << 16
-
-
-@dataclass(frozen=True)
-class Share:
-    """Some testbeds' steps, which one worker measures from the first boot to the last record.
-
-    `again` are steps whose record is there, but flagged: they are measured exclusively. `captures`
-    says which captures are to be kept. `run` and `serial` are unique to a run and to a share.
-    """
-
-    run: str
-    serial: str
-    plan: Plan
-    steps: Sequence[Step]
-    again: Sequence[Step] = ()
-    captures: str = "all"
-
-    @property
-    def all_steps(self) -> list[Step]:
-        """Those of both kinds."""
-        return [*self.steps, *self.again]
-
-    def without(self, there: Sequence[Record]) -> Share:
-        """What is left to measure; of records that are flagged, once more."""
-        names = {entry.name for entry in there}
-        flagged = {entry.name for entry in there if contention.is_due_again(entry.environment)}
-        return replace(
-            self, steps=[step for step in self.steps if step.name not in names],
-            again=[step for step in self.all_steps if step.name in flagged or (
-                step in self.again and step.name not in names)])
-
-
 #: Measures a share in a results folder; told of events and of every record once it is kept.
 Measurer = Callable[[Share, ResultsFolder, EventLog, Callable[[Record], None]], Awaitable[None]]
 
@@ -77,15 +45,14 @@ async def campaign(share: Share, results: ResultsFolder, events: EventLog,
 
 
 class _Voice:
-    """What a worker says to a run about a share (or whatever else it was asked), in order."""
+    """What a worker says to a run about a task, in order."""
 
     def __init__(self, run: str, serial: str) -> None:
-        self._say = get_worker().log_event
-        self._topic = f"{guard.TOPIC}{run}"
+        self._say = functools.partial(get_worker().log_event, f"{guard.TOPIC}{run}")
         self._serial = serial
 
     def __call__(self, kind: str, **content: Any) -> None:
-        self._say(self._topic, {"kind": kind, "serial": self._serial, **content})
+        self._say({"kind": kind, "serial": self._serial, **content})
 
     def event(self, event: Event) -> None:
         """What happened; of a record the run makes an event of its own."""
@@ -127,31 +94,32 @@ def identity(plan: Plan) -> dict[str, Any]:
             "description": provenance.describe(plan, machine)}
 
 
-def identify(plan: Plan, run: str, serial: str) -> None:
+def identify(run: str, serial: str, plan: Plan) -> None:
     """Say what this worker measures with, and which steps of this run it has finished before."""
     finished = tuple(sorted({name for _, name in spool.left(run)}))
     _Voice(run, serial)("identity", **identity(plan), finished=finished)
 
 
-async def measure(share: Share, measurer: Measurer = campaign) -> None:
+async def measure(run: str, serial: str, share: Share, measurer: Measurer = campaign) -> None:
     """Measure a share and say all that comes of it, the last how it ended.
 
     A share whose run gave it up, or is gone, ends: dask tells by the state of its task.
     """
     worker = get_worker()
-    say = _Voice(share.run, share.serial)
-    task = asyncio.create_task(_measured(share, measurer, say))
-    _under_way(worker)[share.serial] = task
+    say = _Voice(run, serial)
+    spool.forget(run, worker.id)  # its run has had all of the last one, or would not ask again
+    task = asyncio.create_task(_measured(run, share, measurer, say))
+    worker.measuring.add(task)
     try:
         while not (await asyncio.wait({task}, timeout=_LOOK_S))[0]:
-            state = worker.state.tasks.get(f"{measure.__name__}-{share.serial}")
+            state = worker.state.tasks.get(f"{measure.__name__}-{serial}")
             if state is None or state.state != "executing":
                 task.cancel()
-        say("end", broken="stopped" if task.cancelled() else _why(task.exception()))
-        if task.cancelled():
-            spool.forget(share.run, share.serial)
     finally:
-        _under_way(worker).pop(share.serial, None)
+        worker.measuring.discard(task)
+    say("end", broken="stopped" if task.cancelled() else _why(task.exception()))
+    if task.cancelled():
+        spool.forget(run, worker.id)
 
 
 def _why(error: BaseException | None) -> str:
@@ -161,42 +129,16 @@ def _why(error: BaseException | None) -> str:
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
-async def _measured(share: Share, measurer: Measurer, say: _Voice) -> None:
+async def _measured(run: str, share: Share, measurer: Measurer, say: _Voice) -> None:
     """Measure a share, but for what a worker that was killed had finished of it: that is sent."""
-    with ResultsFolder(spool.place(share.run, share.serial), share.captures) as results:
-        again = {step.name for step in share.again}
-        there = [entry for entry in spool.take_over(share.run, results, share.all_steps)
-                 if not (entry.name in again and contention.is_due_again(entry.environment))]
-        for entry in there:
-            say.finding(results, entry)
+    with ResultsFolder(spool.place(run, get_worker().id), share.captures) as results:
+        awaited = share.awaited
+        for entry in spool.take_over(run, results, share):
+            if not awaited[entry.name] or entry.environment.get("alone"):
+                say.finding(results, entry)
+                strike(awaited, entry)
         try:
-            await measurer(share.without(there), results, EventLog(results.path, say.event),
+            await measurer(share.left(awaited), results, EventLog(results.path, say.event),
                            functools.partial(say.finding, results))
         finally:
             say.logs(results.logs)
-
-
-async def end(worker: Worker) -> None:
-    """End what a worker measures, and its guests, before it goes."""
-    await _ended(_UNDER_WAY.pop(worker.id, {}).values())
-
-
-async def stop(serial: str) -> None:
-    """End a share that its run gives up, and its guests."""
-    shares = _under_way(get_worker())
-    await _ended([shares[serial]] if serial in shares else [])
-
-
-async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    for task in (under_way := set(tasks)):
-        task.cancel()
-    if under_way:
-        await asyncio.wait(under_way)
-
-
-#: Shares under way by their serial, by the worker that measures them.
-_UNDER_WAY: dict[str, dict[str, asyncio.Task[None]]] = {}
-
-
-def _under_way(worker: Worker) -> dict[str, asyncio.Task[None]]:
-    return _UNDER_WAY.setdefault(worker.id, {})

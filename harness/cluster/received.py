@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from harness.cluster.measuring import LOG_BYTES, Share
+from harness.cluster.measuring import LOG_BYTES
+from harness.cluster.shares import Share, strike
 from harness.engine import recording
 from harness.engine.packing import SUFFIX
 from harness.engine.plan import Plan, Step
@@ -124,11 +125,17 @@ def printable(text: str) -> str:
 
 
 class ShareHearing:
-    """Hears what one worker says of one share, and knows how much of it there may be."""
+    """What one worker has said of one share, and what it may say."""
 
     def __init__(self, share: Share) -> None:
         self.share = share
         self._steps = {step.name: step for step in share.all_steps}
+        #: Steps whose record is to come, and whether it must be an exclusively measured one.
+        self.awaited = share.awaited
+        #: Steps that it has begun and not finished.
+        self.under_way: set[str] = set()
+        #: Why the share broke, "" if it did not.
+        self.broken = ""
         self._log_bytes = 0
         self._events = 0
 
@@ -137,16 +144,20 @@ class ShareHearing:
         self._events += 1
         if self._events > _EVENTS_A_STEP * (1 + len(self._steps)):
             raise LieError("its events do not end")
-        fields = _EVENTS.get(str(event.get("event")))
-        if fields is None or not fields <= event.keys():
+        fields = _EVENTS.get(str(event.get("event")), frozenset({""}))
+        taken = {name: event[name] for name in ("event", *sorted(fields)) if name in event}
+        if len(taken) <= len(fields) or not all(isinstance(value, str | int | float)
+                                                for value in taken.values()):
             raise LieError("it told of an event that there is not")
-        taken = {name: event[name] for name in ("event", *sorted(fields))}
-        if taken.get("name", next(iter(self._steps))) not in self._steps:
+        name = taken.get("name")
+        if "name" in taken and name not in self._steps:
             raise LieError("it told of a repetition that is not of its share")
         if taken.get("testbed", "") not in {"", *self.share.plan.testbeds}:
             raise LieError("it told of a testbed that is not of the plan")
-        if not all(isinstance(value, str | int | float) for value in taken.values()):
-            raise LieError("it told of an event that there is not")
+        if event["event"] == "repetition-started":
+            self.under_way.add(str(name))
+        elif event["event"] == "repetition-measured":
+            self.under_way.discard(str(name))
         return {name: printable(value) if name == "reason" else value
                 for name, value in taken.items()}
 
@@ -176,6 +187,11 @@ class ShareHearing:
                 if name not in names or "/" in name or not is_safe(name):
                     raise LieError(f"with {step.name} a file that its record does not name "
                                    f"({printable(name)!r})")
+        exclusive = self.awaited.get(entry.name)
+        if exclusive is None or (exclusive and not entry.environment.get("alone")):
+            raise LieError(f"the record {entry.name} a second time")
+        strike(self.awaited, entry)
+        self.under_way.discard(entry.name)
         return entry
 
 

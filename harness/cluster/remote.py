@@ -33,7 +33,7 @@ async def started(where: str, key: ClusterKey) -> AsyncIterator[str]:
             said = await stack.enter_async_context(
                 _worker(first, ["--scheduler", f"tls://{host}:0"], key))
             address = said.split()[-1]
-            worker = key.lowered(Role.WORKER)
+            worker = key.of(Role.WORKER)
             for other in others:
                 await stack.enter_async_context(_worker(other, [address], worker))
         except (OSError, asyncssh.Error, TimeoutError, UserError) as error:

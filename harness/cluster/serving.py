@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import dask
 import distributed
 from distributed.comm import get_address_host_port
+from distributed.utils import get_ip
 
 from harness.cluster import guard, keys, measuring
 from harness.cluster.extra import SETTINGS, be_quiet
@@ -19,7 +20,6 @@ from harness.errors import UserError
 
 #: For this long a worker looks for its scheduler.
 _LOOK_S = 60.0
-_ANY_PORT = 9
 
 
 class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
@@ -64,32 +64,22 @@ class PlainWorker(distributed.Worker):  # type: ignore[misc]
     def __init__(self, scheduler: str, *, key: ClusterKey, **options: Any) -> None:
         # Of its memory dask sees next to nothing: guests are processes of their own. Who may
         # measure can be asked while a share is measured, so there is more than one thread.
-        options = {"host": address_towards(scheduler), "nthreads": 2, "memory_limit": 0,
-                   "resources": {measuring.RESOURCE: 1}, "dashboard": False,
+        options = {"host": get_ip(*get_address_host_port(scheduler)), "nthreads": 2,
+                   "memory_limit": 0, "resources": {measuring.RESOURCE: 1}, "dashboard": False,
                    "security": key.security(), "death_timeout": _LOOK_S} | options
         super().__init__(scheduler, **options)
+        #: What is under way, until its guests have ended.
+        self.measuring: set[asyncio.Task[None]] = set()
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """No pages here either."""
 
     async def close(self, *arguments: Any, **options: Any) -> Any:
         """End what is being measured, then as dask does."""
-        await measuring.end(self)
+        for task in (under_way := set(self.measuring)):
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         return await super().close(*arguments, **options)
-
-
-def address_towards(scheduler: str) -> str:
-    """The address of this machine by which it reaches a scheduler. Raises UserError."""
-    host, port = get_address_host_port(scheduler)
-    try:
-        ways = socket.getaddrinfo(host, port or _ANY_PORT, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = ways[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # sends nothing: it only looks up the way
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise UserError(f"{scheduler}: there is no way to it ({error.strerror}); check host and "
-                        "network", status=1) from None
 
 
 async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, listen: str | None,
@@ -126,13 +116,14 @@ async def _scheduling(address: str, stack: contextlib.AsyncExitStack,
         here = await stack.enter_async_context(PlainScheduler(host=host, port=port, key=key))
         addresses = {here.address, f"tls://{host}:{here.port}"}
         for name in addresses:
-            stack.callback(keys.keep(name, key).unlink, missing_ok=True)
+            for path in keys.keep(name, key):
+                stack.callback(path.unlink, missing_ok=True)
     except (OSError, ValueError) as error:
         raise UserError(f"{address}: cannot listen there ({error}); choose an address and a port "
                         "of this machine", status=1) from None
     say(f"scheduler at {here.address}")
-    say(f"on other machines: {keys.VARIABLE}={key.lowered(Role.WORKER)} ./qop worker "
+    say(f"on other machines: {keys.VARIABLE}={key.of(Role.WORKER)} ./qop worker "
         f"{here.address}")
-    say(f"to measure from another: {keys.VARIABLE}={key.lowered(Role.RUN)} ./qop run --cluster "
+    say(f"to measure from another: {keys.VARIABLE}={key.of(Role.RUN)} ./qop run --cluster "
         f"{here.address}")
-    return here.address, key.lowered(Role.WORKER)
+    return here.address, key.of(Role.WORKER)

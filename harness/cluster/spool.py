@@ -1,18 +1,20 @@
-"""Where a worker keeps what it has finished until its run has it: a results folder a share.
+"""Where a worker keeps what it has finished of a share, until its run has it: a results folder.
 
-`SPOOL/RUN/SERIAL`. One that no worker holds the lock of was left by a worker that was killed; the
-next worker of this machine that measures for the same run takes over what it needs of it.
+Dask keeps what a task returns, and loses it with the worker. `SPOOL/RUN/WORKER` outlasts it: where
+nobody holds the lock of one, its worker was killed or has sent all of it, and the next worker of
+this machine that measures for the same run takes over what it needs of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from guest.cache import cache_root
-from harness.engine.plan import Step
+from harness.cluster.shares import Share
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from harness.portable import folder_lock
@@ -27,34 +29,32 @@ def _root() -> Path:
     return cache_root() / "cluster" / "spool"
 
 
-def place(run: str, serial: str) -> Path:
-    """The results folder of a share."""
-    return _root() / run / serial
+def place(run: str, worker: str) -> Path:
+    """The results folder of a worker."""
+    return _root() / run / worker
 
 
 def left(run: str) -> Iterator[tuple[Path, str]]:
-    """What killed workers of this machine had finished: a results folder and a step's name."""
-    for folder in sorted((_root() / run).glob("*")):
-        if not folder_lock.is_taken(folder):
-            for path in sorted((folder / "records").glob("*.json")):
-                yield folder, path.stem
+    """What workers of this machine have finished that measure no more: a folder, a step's name."""
+    for folder in _idle(_root() / run):
+        for path in sorted((folder / "records").glob("*.json")):
+            yield folder, path.stem
 
 
-def take_over(run: str, results: ResultsFolder, steps: Sequence[Step]) -> list[Record]:
-    """Move what is left of these steps to a share's own folder, and what of it there is."""
-    names = {step.name for step in steps}
-    taken = {}
+def take_over(run: str, results: ResultsFolder, share: Share) -> Iterator[Record]:
+    """Move what is left of a share's steps to its worker's folder, and what of it there is."""
+    awaited = share.awaited
     for folder, name in left(run):
-        if name in names and name not in taken:
+        if name in awaited:
             try:
                 with folder_lock.held(folder, exclusive=True):
-                    taken[name] = _move(folder, results, name)
+                    yield _moved(folder, results, name)
             except (UserError, OSError):
                 continue  # another worker was faster
-    return list(taken.values())
+            del awaited[name]
 
 
-def _move(folder: Path, results: ResultsFolder, name: str) -> Record:
+def _moved(folder: Path, results: ResultsFolder, name: str) -> Record:
     """The record last: without it nothing has been moved."""
     for part in (f"captures/{name}", f"files/{name}", f"events/{name}.jsonl",
                  f"records/{name}.json"):
@@ -64,21 +64,20 @@ def _move(folder: Path, results: ResultsFolder, name: str) -> Record:
     return stored.read(results.records / f"{name}.json")
 
 
-def forget(run: str, serial: str) -> None:
-    """Remove what was finished of a share: its run has it, or wants it no more."""
-    shutil.rmtree(place(run, serial), ignore_errors=True)
+def forget(run: str, worker: str) -> None:
+    """Remove what a worker has finished: its run has it, or wants it no more."""
+    shutil.rmtree(place(run, worker), ignore_errors=True)
 
 
-def forget_run(run: str) -> None:
-    """Remove what killed workers left of a run that has all that it wanted."""
-    for folder in {folder for folder, _ in left(run)}:
-        shutil.rmtree(folder, ignore_errors=True)
-    remove_old()
+def forget_run(run: str, _: str = "") -> None:
+    """Remove what workers of this machine have finished for a run, and what nobody will ask for."""
+    for there in _root().glob("*"):
+        with contextlib.suppress(OSError):  # another worker was faster, or something is in it
+            is_old = there.stat().st_mtime < time.time() - _FORGOTTEN_S
+            for folder in _idle(there) if is_old or there.name == run else []:
+                shutil.rmtree(folder, ignore_errors=True)
+            there.rmdir()
 
 
-def remove_old() -> None:
-    """Remove what no run will ask for any more."""
-    for run in _root().glob("*"):
-        if not any(run.iterdir()) or (run.stat().st_mtime < time.time() - _FORGOTTEN_S
-                                      and not any(map(folder_lock.is_taken, run.iterdir()))):
-            shutil.rmtree(run, ignore_errors=True)
+def _idle(run: Path) -> list[Path]:
+    return [folder for folder in sorted(run.glob("*")) if not folder_lock.is_taken(folder)]

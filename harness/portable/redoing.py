@@ -12,7 +12,6 @@ import gzip
 import json
 import math
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,9 @@ from studies.validating import said
 _ROUNDING = 1e-12
 #: Of one record; more of them say nothing new.
 _MAX_DIFFERENCES = 20
+#: No file of a repetition is larger, unpacked; somebody's bomb may be.
+_MAX_BYTES = 1 << 30
+_PIECE_BYTES = 1 << 20
 #: What is compared of a record; all else is about how it came to be measured.
 _COMPARED = ("status", "reason", "measured", "evidence", "captures", "elapsed_s", "raw")
 
@@ -120,13 +122,17 @@ def _unpack(folder: Path, name: str, record: Record, target: Path) -> Iterator[s
     for file, place in places.items():
         if "/" in file or not is_safe(file):
             raise NotRedoneError(f"names a file that cannot be one ({file!r})")
-        if not place.is_file():
+        if not place.is_file() or place.resolve() != folder.resolve() / place.relative_to(folder):
             raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
         unpacked = target / file
         try:
             with (gzip.open(place) if place.name == f"{file}{SUFFIX}" else place.open("rb")) \
                     as source, unpacked.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+                for piece in iter(functools.partial(source.read, _PIECE_BYTES), b""):
+                    if sink.tell() > _MAX_BYTES:
+                        raise NotRedoneError(f"{place.relative_to(folder)} unpacks to more than "
+                                             f"{_MAX_BYTES >> 30} GB")
+                    sink.write(piece)
         except (OSError, EOFError) as error:
             yield f"{place.relative_to(folder)} cannot be read ({said(error)})"
             continue

@@ -81,8 +81,9 @@ def bench(out: Path | None = None) -> int:
         for outcome in _outcomes(study, folder / name):
             outcomes.setdefault(name, []).append(outcome)
             click.echo(outcome.line(), err=True)
-    text = "\n".join(line for name, entries in outcomes.items()
-                     for line in rendered(name, entries))
+    shared = failed_by(outcomes.get(studies.DEFAULT, []))
+    text = "\n".join(line for name, entries in outcomes.items() for line in rendered(
+        name, entries, {} if name == studies.DEFAULT else shared))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TABLE).write_text(text + "\n")
     click.echo(text)
@@ -139,8 +140,22 @@ def _done(plan: Plan, place: Path) -> Record | None:
     return record if made_with == (plan.digest, code_digest(plan.study.id)) else None
 
 
-def rendered(study: str, outcomes: Sequence[ControlOutcome]) -> Iterator[str]:
-    """Both tables of a study as Markdown: controls with their checks, checks with controls."""
+def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:
+    """The controls that fail a check, by the check."""
+    controls: dict[str, list[str]] = {}
+    for entry in outcomes:
+        for check in entry.failed if entry.control and not entry.broke_off else ():
+            controls.setdefault(check, []).append(f"`{entry.control}`")
+    return controls
+
+
+def rendered(study: str, outcomes: Sequence[ControlOutcome],
+             shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Both tables of a study as Markdown: controls with their checks, checks with controls.
+
+    A check of `measure/in_force.py`, which is the same code in every study, has its controls in the
+    default study, too; `shared` are those.
+    """
     yield from (f"### {study}: what each control fails", "",
                 "| control | takes away | cell | checks that fail | that hold |",
                 "|---|---|---|---|---|")
@@ -152,11 +167,13 @@ def rendered(study: str, outcomes: Sequence[ControlOutcome]) -> Iterator[str]:
                    f"| {fails} | {held} |")
     yield from ("", f"### {study}: what each check is failed by", "",
                 "| check | holds in cells without a control | fails under |", "|---|---|---|")
+    own = failed_by(outcomes)
     checks = dict.fromkeys(check.check for entry in outcomes if not entry.control
                            for check in entry.record.evidence)
     for name in checks:
         cells = sum(any(check.check == name and check.ok for check in entry.record.evidence)
                     for entry in outcomes if not entry.control)
-        under = [f"`{entry.control}`" for entry in outcomes
-                 if entry.control and not entry.broke_off and name in entry.failed]
-        yield f"| {name} | {cells} | {', '.join(under) or 'no control yet'} |"
+        under = ", ".join(own.get(name, ())) or (
+            f"of {studies.DEFAULT}: {', '.join(shared[name])}" if name in shared else
+            "no control yet")
+        yield f"| {name} | {cells} | {under} |"

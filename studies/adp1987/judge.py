@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
 from measure import judging
-from measure.record import CheckRecord
 from studies import mobile
 from studies.adp1987 import attacked, evidence, latencies, logs, matrix
 from studies.adp1987.air import judge as on_air
@@ -49,7 +47,7 @@ def judge(repetition: Repetition) -> Judged:
     proof = evidence.gather(out, task, job, hosts, raw["stamps"])
     fault = raw.get("attack", "")
     measured = Measured(attack=attacked.record(fault, proof, out)) if fault else _measured(hosts)
-    checks = [CheckRecord(**asdict(check)) for check in evidence.checks(proof)]
+    checks = judging.recorded(evidence.checks(proof))
     reasons = [*judging.unproven(checks), *judging.lost(raw)]
     return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok",
                   **circumstances)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Dot1xLayer, IpsecLayer, LinkLayer
+from policies.options import DaemonOptions
 from studies import mobile
 from studies.qop2007 import unprotected
 from studies.qop2007.changes import added, changed, on, without
@@ -18,6 +19,7 @@ from studies.study import Fault
 _AES256, _PSK = "examples/ikev2-aes256.yml", "M2"
 
 _OPENED = "frames open with the keys in force"
+_LENGTHS = "frames are as long as the air charges"
 
 
 SPOILT: Mapping[str, Fault] = {
@@ -41,7 +43,7 @@ UNPROTECTED: Mapping[str, Fault] = {
     "no-wep": mobile.without_wep("neither end has WEP", on("P2")),
     "static-keys": Fault(
         "WEP keys are static, not EAP's", policy=changed("link", keys="static"), on=on("P8"),
-        fails=["keys delivered by EAPOL-Key", _OPENED]),
+        fails=["keys delivered by EAPOL-Key", _LENGTHS, _OPENED]),
     "no-802.1x": Fault(
         "the access point lets everybody pass", policy=without("dot1x"), on=on("P6"),
         fails=["EAP method TLS", "EAP-Success", "mutual authentication", "port is closed before",
@@ -49,10 +51,17 @@ UNPROTECTED: Mapping[str, Fault] = {
     "other-eap": Fault(
         "EAP-MD5 in place of EAP-TLS", policy=changed("dot1x", eap="MD5"), on=on("P6"),
         fails=["EAP method TLS", "mutual authentication"]),
+    "unasked-method": Fault(
+        "EAP-TLS in place of EAP-MD5", policy=changed("dot1x", eap="TLS"), on=on("P5"),
+        fails=["EAP method MD5"]),
     "weaker-cipher": Fault(
         "TKIP in place of CCMP", policy=changed("link", cipher="TKIP"), on=on(_PSK),
         fails=["CCMP on every data frame", "initialisation vectors differ",
-               "pairwise cipher negotiated", "key management offered"]),
+               "pairwise cipher negotiated", "key management offered", _LENGTHS]),
+    "longer-header": Fault(
+        "frames have a header for quality of service, which the air does not charge",
+        policy=changed("link", options=DaemonOptions(hostapd={"wmm_enabled": "1"})), on=on(_PSK),
+        fails=[_LENGTHS]),
     "other-key-management": Fault(
         "a passphrase in place of SAE", on=on("M3"),
         policy=changed("link", keys="psk", group=None, sae=None),
@@ -95,6 +104,9 @@ UNPROTECTED: Mapping[str, Fault] = {
     "clear-multicast": Fault(
         "one frame of the access point's to everybody in clear", on=on("P8"),
         fails=["WEP-104 on every data frame"]),
+    "past-the-agent": Fault(
+        "one frame of the mobile node's goes to the other one past the access point",
+        on=on("P1", "N3"), fails=["all traffic passes the agent"]),
     "other-ike": Fault(
         "IKE of version 2 in place of 1", policy=changed("ipsec", ike=2), on=on("P3"),
         fails=["ISAKMP packets"]),

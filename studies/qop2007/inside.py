@@ -103,7 +103,7 @@ class Workload:
         ends = (scenario.mobile_node, scenario.peer)
         with (outages.streaming(self._site, session, ends, interval_ms) if interval_ms
               else nullcontext()):
-            arrival.move(access_point, amid_traffic=bool(interval_ms))
+            arrival.move(access_point)
 
     def _authenticate(self, scenario: Scenario, captures: Capturing, session: Session, *,
                       in_clear: bool) -> None:

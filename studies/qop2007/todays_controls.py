@@ -11,6 +11,7 @@ from studies.study import Fault
 
 _NEGOTIATED, _OFFERED = "key management negotiated", "key management offered"
 _AGREED = "protection of management frames negotiated"
+_LENGTHS = "frames are as long as the air charges"
 
 
 def _usual_keys(policy: Policy) -> Policy:
@@ -86,7 +87,10 @@ TODAYS: Mapping[str, Fault] = {
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
-                            "frames open with the keys in force"]),
+                            "frames open with the keys in force", _LENGTHS]),
+    "smaller-cipher": Fault(
+        "CCMP-256 in place of GCMP-256", policy=changed("link", cipher="CCMP-256"), on=on("M6"),
+        fails=["pairwise cipher negotiated"]),
     "weaker-group-cipher": Fault(
         "management frames to all under CMAC of 128 bits",
         policy=changed("link", group_mgmt=None), on=on("M6"), fails=[_AGREED]),

@@ -119,6 +119,15 @@ def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
     injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
+def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame of the mobile node's, addressed to a companion's radio."""
+    nodes = scenario.network.nodes
+    station = nodes[scenario.mobile_node]
+    companion = _mac(nodes[next(iter(scenario.companions))])
+    injection.inject(testbed, scenario.mobile_node, station, injection.from_station(
+        _mac(station), companion, companion, _READABLE))
+
+
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     """One frame of the access point's to all that listen, from a monitor interface."""
     name = scenario.roams_to or scenario.home
@@ -144,4 +153,5 @@ _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
-    attempts.FORGED: _forged_deauthentication}
+    attempts.FORGED: _forged_deauthentication,
+    "past-the-agent": _past_the_agent}

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections.abc import AsyncGenerator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from distributed import get_worker
 
 import made_up_measuring
 from conftest import PATIENCE_S
 from guest import image
 from guest.cache import cache_root
-from harness.cluster import checking, connection
-from harness.cluster.campaign import ClusterCampaign
-from harness.cluster.connection import Take, WorkerLost
+from harness.cluster import checking, connection, measuring
+from harness.cluster.connection import WorkerLost
 from harness.cluster.received import WorkerIdentity
-from harness.cluster.shares import LOSSES, Shares, how_many
+from harness.cluster.shares import LOSSES, Backlog, how_many
 from harness.commands import run, worker
 from harness.engine import provenance
 from harness.engine.events import RunState
@@ -126,7 +128,7 @@ async def test_no_worker_is_left(script, tmp_path) -> None:
     async with workers(1) as cluster:
         script.broken = {cluster.workers[0].address}
         measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
-        with pytest.raises(UserError, match=rf"no worker is left.*{BROKEN}.*same command again"):
+        with pytest.raises(UserError, match=rf"no worker is there.*{BROKEN}.*same command again"):
             await measuring()
     assert measuring.records() == {}
 
@@ -176,10 +178,7 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
 async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path,
                                                                 monkeypatch) -> None:
     """A client that was killed: dask tells its workers that nobody wants their shares any more."""
-    async def silent(*_: object) -> None:
-        """It has no time to stop anybody."""
-
-    monkeypatch.setattr(ClusterCampaign, "_dismiss", silent)
+    monkeypatch.setattr(connection, "_END_S", 0.0)  # it does not wait for them
     script.stalls_after = 1
     async with workers(1) as cluster:
         task = asyncio.create_task(Run(tmp_path, plan_of(), cluster.scheduler.address)())
@@ -219,7 +218,7 @@ async def test_nobody_there(script, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(connection, "_CONNECT_S", 1.0)
     async with workers(0) as cluster:
         address = cluster.scheduler.address
-        with pytest.raises(UserError, match=r"no workers; start one .*qop worker"):
+        with pytest.raises(UserError, match=r"no worker is there; start one .*qop worker"):
             await Run(tmp_path, plan_of(), address)()
     with pytest.raises(UserError, match="no scheduler answers there") as caught:
         await Run(tmp_path, plan_of(), address)()
@@ -252,18 +251,18 @@ class Claims:
     """A cluster whose workers say this of themselves."""
 
     def __init__(self, *said: WorkerIdentity | Exception) -> None:
-        self._said = {f"tls://10.0.0.{number}:1": one for number, one in enumerate(said, 1)}
+        self._said = {f"tls://10.0.0.{number}:1": each for number, each in enumerate(said, 1)}
 
-    async def workers(self) -> list[str]:
+    async def workers(self) -> set[str]:
         """Their addresses."""
-        return list(self._said)
+        return set(self._said)
 
-    async def call(self, address: str, *_: object, take: Take, **__: object) -> None:
+    async def call(self, address: str, *_: object) -> AsyncGenerator[dict[str, object]]:
         """What one of them claims."""
         said = self._said[address]
         if isinstance(said, Exception):
             raise said
-        take(said.model_dump() | {"worker": address, "serial": ""})
+        yield said.model_dump() | {"worker": address, "serial": ""}
 
 
 @pytest.mark.parametrize(("odd", "words"), [
@@ -275,16 +274,16 @@ class Claims:
      "has another guest image (other-root, not kernel-root)"),
     (WorkerLost("its task failed"), "its task failed"),
 ])
-async def test_a_worker_that_differs_is_refused_by_name(odd, words, tmp_path, monkeypatch) -> None:
-    """One line with its address and what differs, before anything is measured or kept."""
+async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatch) -> None:
+    """One line with what differs, and nothing of it is kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
-    checker = checking.Checker(plan_of(), Claims(identity(CODE, IMAGE), odd), tmp_path, "")
-    with pytest.raises(UserError) as caught:
-        await checker.first(0)
-    said = str(caught.value)
-    assert "worker tls://10.0.0.2:1 " in said and words in said and "\n" not in said
-    assert list(tmp_path.iterdir()) == []
+    checker = checking.Checker(plan_of(), Claims(identity(CODE, IMAGE), odd), tmp_path)
+    good, refused = await checker.newcomers()
+    assert (good.complaint, good.processors) == ("", 2)
+    assert words in refused.complaint and "\n" not in refused.complaint
+    assert "worker-1" in (tmp_path / provenance.FILE).read_text()
+    assert "worker-2" not in (tmp_path / provenance.FILE).read_text()
 
 
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
@@ -292,9 +291,28 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
     same, other = identity(CODE, IMAGE), identity(CODE, "other-root")
-    assert len(await checking.Checker(plan_of(), Claims(same, same), tmp_path, "").first(0)) == 2
-    with pytest.raises(UserError, match="other-root"):
-        await checking.Checker(plan_of(), Claims(same, other), tmp_path, "").first(0)
+    checked = await checking.Checker(plan_of(), Claims(same, same, other), tmp_path).newcomers()
+    assert [bool(worker.complaint) for worker in checked] == [False, False, True]
+    assert "other-root" in checked[2].complaint
+
+
+async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch) -> None:
+    """The others measure all of it."""
+    odd: list[str] = []
+    real = measuring.identity
+
+    def differing(plan: Plan) -> dict[str, Any]:
+        """The first that is asked has other code."""
+        odd.append(get_worker().address)
+        return real(plan) | ({"code": "d" * 64} if odd[0] == odd[-1] else {})
+
+    monkeypatch.setattr(measuring, "identity", differing)
+    async with workers(2) as cluster:
+        measured = Run(tmp_path, plan_of(), cluster.scheduler.address)
+        assert (await measured()).keys() == names(plan_of())
+    assert odd[0] not in script.measured
+    assert [line for line in measured.told if odd[0] in line and "is left out: measures with other "
+            "code" in line]
 
 
 @pytest.mark.parametrize("where", ["", "tls://", "tls://host", "host:8786", "http://host:1", "tcp://host:1",
@@ -346,22 +364,23 @@ def test_how_many_testbeds_a_worker_gets(testbeds, processors, everyone, expecte
 def test_the_longest_testbeds_go_first() -> None:
     """What has most left to measure is given out before what is nearly done."""
     plan = plan_of(3, 3)
-    shares = Shares(plan)
-    shares.add([step for step in plan.steps()
-                if step.cell.ids["policy"] != "P1" or step.repetition == 3])
-    assert shares.testbeds()[-1] == "P1"
-    taken, _ = shares.take(1)
-    assert len({step.cell.ids["policy"] for step in taken}) == 1
-    assert [step.repetition for step in taken] == [1, 2, 3]
+    backlog = Backlog(plan)
+    backlog.add([step for step in plan.steps()
+                 if step.cell.ids["policy"] != "P1" or step.repetition == 3])
+    assert backlog.testbeds()[-1] == "P1"
+    share = backlog.take(1)
+    assert len({step.cell.ids["policy"] for step in share.steps}) == 1
+    assert [step.repetition for step in share.steps] == [1, 2, 3]
 
 
 def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
     """It has a good number, if a doubtful one; a failed record would replace it."""
     plan = plan_of(1, 1)
     [step] = plan.steps()
-    shares = Shares(plan)
-    shares.add([], [step])
+    backlog = Backlog(plan)
+    backlog.add([], [step])
     for _ in range(LOSSES):
-        assert shares.take(1) == ([], [step])
-        assert shares.hand_back([step.name], {step.name}) == []
-    assert shares.is_finished
+        share = backlog.take(1)
+        assert share.awaited == {step.name: True}
+        assert backlog.hand_back(share, {step.name}) == []
+    assert backlog.testbeds() == []

@@ -23,10 +23,10 @@ from distributed.protocol.serialize import ToPickle
 import made_up_measuring as made_up
 from conftest import PATIENCE_S
 from guest.cache import cache_root
-from harness.cluster import campaign, extra, guard, keys, received
+from harness.cluster import campaign, connection, extra, guard, keys, received
 from harness.cluster.keys import ClusterKey, Role
-from harness.cluster.measuring import Share
 from harness.cluster.serving import PlainWorker
+from harness.cluster.shares import Share
 from harness.errors import UserError
 from made_up_cluster import Run, comes, plan_of, workers
 from made_up_measuring import Lie, Script, event, finding, said
@@ -53,7 +53,7 @@ class Uncertified(Security):  # type: ignore[misc]
 
 
 STRANGERS: dict[str, Callable[[ClusterKey], Security]] = {
-    "of another authority": lambda _: ClusterKey.new().lowered(Role.WORKER).security(),
+    "of another authority": lambda _: ClusterKey.new().of(Role.WORKER).security(),
     # Believes the scheduler, which does not believe it.
     "of another secret": lambda key: replace(key, secret=bytes(32)).security(),
     "no certificate": lambda key: Uncertified(tls_ca_file=key.security().tls_ca_file),
@@ -62,13 +62,10 @@ STRANGERS: dict[str, Callable[[ClusterKey], Security]] = {
 
 
 async def test_strangers_are_refused(script: Script) -> None:
-    """Neither as a worker nor as a run; those with the cluster's own keys are let in.
-
-    Who has the key for runs may lend, too.
-    """
+    """Neither as a worker nor as a run; those with the cluster's own keys are let in."""
     async with workers(0) as cluster:
         for name, secure in STRANGERS.items():
-            security = secure(cluster.key.lowered(Role.WORKER))
+            security = secure(cluster.key.of(Role.WORKER))
             address = cluster.scheduler.address
             address = address.replace("tls", "tcp") if name == "no TLS" else address
             with pytest.raises((OSError, TimeoutError, RuntimeError)):
@@ -78,33 +75,32 @@ async def test_strangers_are_refused(script: Script) -> None:
             assert not cluster.scheduler.workers, name
             assert set(cluster.scheduler.clients) == {"fire-and-forget"}, name
         await cluster.add()
-        cluster.key = cluster.key.lowered(Role.RUN)
-        await cluster.add()
         async with Client(cluster.scheduler.address, asynchronous=True,
-                          security=cluster.key.security()):
-            assert len(cluster.scheduler.workers) == 2
+                          security=cluster.key.of(Role.RUN).security()):
+            assert len(cluster.scheduler.workers) == 1
 
 
 async def test_workers_let_in_their_scheduler_only(script: Script) -> None:
     """Another worker, or a run, cannot have a program run there."""
     async with workers(1) as cluster:
         for peer in (Role.WORKER, Role.RUN):
-            arguments = cluster.key.lowered(peer).security().get_connection_args("worker")
+            arguments = cluster.key.of(peer).security().get_connection_args("worker")
             with pytest.raises(OSError, match=r"Timed out|TLS|closed"):
                 await connect(cluster.workers[0].address, timeout=0.5, **arguments)
         arguments = cluster.key.security().get_connection_args("scheduler")
         await (await connect(cluster.workers[0].address, **arguments)).close()
 
 
-def test_keys_go_down_and_not_up() -> None:
-    """A run's key is a worker's as well; no other use of one is accepted."""
+def test_a_key_is_for_one_role() -> None:
+    """As text and back; no other use of one is accepted."""
     key = ClusterKey.new()
-    run, worker = key.lowered(Role.RUN), key.lowered(Role.WORKER)
+    run, worker = key.of(Role.RUN), key.of(Role.WORKER)
     assert ClusterKey.parse(str(key), Role.SCHEDULER) == key
     own = ClusterKey.parse("scheduler-" + 43 * "-" + "=", Role.SCHEDULER)
-    assert ClusterKey.parse(str(own.lowered(Role.RUN)), Role.RUN).scheduler == own.scheduler
-    assert ClusterKey.parse(f"{run}\n", Role.WORKER) == worker
+    assert ClusterKey.parse(str(own.of(Role.RUN)), Role.RUN).scheduler == own.scheduler
+    assert ClusterKey.parse(f"{run}\n", Role.RUN) == run
     for text, role, words in ((str(worker), Role.RUN, "is the key for a worker, and this is a run"),
+                              (str(run), Role.WORKER, "is the key for a run"),
                               (str(run), Role.SCHEDULER, "is the key for a run"),
                               (str(run)[:-9], Role.RUN, "no key of a cluster"),
                               ("run-ä", Role.RUN, "no key"), ("boss-aa", Role.RUN, "no key")):
@@ -116,10 +112,12 @@ def test_keys_go_down_and_not_up() -> None:
 def test_a_key_is_kept_for_its_user_only(script: Script) -> None:
     """Where the same user's workers and runs find it; without it one line says what to do."""
     key = ClusterKey.new()
-    path = keys.keep("tls://127.0.0.1:1", key)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert keys.find("tls://127.0.0.1:1", Role.WORKER) == key.lowered(Role.WORKER)
-    path.unlink()
+    paths = keys.keep("tls://127.0.0.1:1", key)
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
+    for role in (Role.RUN, Role.WORKER):
+        assert keys.find("tls://127.0.0.1:1", role) == key.of(role)
+    for path in paths:
+        path.unlink()
     with pytest.raises(UserError, match="no key for this cluster here; put QOP_CLUSTER_KEY="):
         keys.find("tls://127.0.0.1:1", Role.WORKER)
 
@@ -143,7 +141,7 @@ def assert_the_liars_alone_pay(script: Script, measured: Run) -> list[str]:
     records = measured.records()
     assert records.keys() == {step.name for step in measured.plan.steps()}
     assert all(entry.status == "ok" for entry in records.values())
-    reasons = {line.split()[0]: line for line in measured.told if "is left out" in line}
+    reasons = {line.split()[0]: line for line in measured.told if " is left out: " in line}
     assert len(reasons) == len(script.liars), reasons
     true = {script.measured[liar][0] for liar in script.liars}
     assert {name for name, entry in records.items()
@@ -186,7 +184,7 @@ async def test_nor_is_the_first_thing_that_it_says(script: Script, tmp_path: Pat
         monkeypatch.setattr(guard, "trusting_nobody", lambda: None)
     fuse = tmp_path / "unpickled"
     async with workers(0) as cluster:
-        arguments = cluster.key.lowered(Role.WORKER).security().get_connection_args("worker")
+        arguments = cluster.key.of(Role.WORKER).security().get_connection_args("worker")
         comm = await get_backend("tls").get_connector().connect(
             cluster.scheduler.address.removeprefix("tls://"), **arguments)
         await comm.write(ToPickle(made_up.Bomb(fuse)))
@@ -202,9 +200,9 @@ async def test_a_worker_commands_nobody(script: Script, tmp_path: Path) -> None:
     """What is not a worker's to say ends its connection, and costs the others nothing."""
     measured = await with_liars(script, tmp_path, [
         lambda _: [{"op": "update-graph", "client": "x", "keys": set()}],
-        lambda share: [{**event(share, {}), "worker": "tls://127.0.0.1:1"}],
-        lambda share: [{"op": "cancel-keys", "keys": [f"measure-{share.serial}"], "client": "",
-                        "force": True}],
+        lambda _: [{**event({}), "worker": "tls://127.0.0.1:1"}],
+        lambda _: [{"op": "cancel-keys", "keys": [made_up.under_way()[2]], "client": "",
+                    "force": True}],
         lambda _: [{"op": "log-event", "topic": "warn", "msg": {"message": b""}}],
         lambda _: [{"op": "log-event", "topic": ["all"], "msg": {}}]])
     for line in assert_the_liars_alone_pay(script, measured):
@@ -216,6 +214,7 @@ async def test_a_worker_that_stalls_is_left_out(script: Script, tmp_path: Path,
     """It is there and says nothing any more: the honest one measures its steps."""
     monkeypatch.setattr(campaign, "STALLED_S", 1.0)
     monkeypatch.setattr(campaign, "_SLOWER", 0.0)
+    monkeypatch.setattr(connection, "_END_S", 0.0)  # it does not say its last word either
     measured = await with_liars(script, tmp_path, [lambda _: []])
     assert "it says nothing of its share any more" in "".join(
         assert_the_liars_alone_pay(script, measured))
@@ -226,13 +225,13 @@ async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
     """It is left out with what it said, and nothing is written where it wanted to."""
     monkeypatch.setattr(guard, "MESSAGE_BYTES", 16 << 20)
     measured = await with_liars(script, tmp_path / "out", [
-        lambda share: [said(share, finding(share, step=made_up.of_another_worker(share)))],
-        lambda share: [said(share, finding(share, captures={"../../x.gz": b""}))],
-        lambda share: [said(share, finding(share, step=share.steps[0]))],
-        lambda share: [said(share, {"kind": "log", "path": f"a{number}", "content": MEGABYTE})
+        lambda share: [said(finding(share, step=made_up.of_another_worker(share)))],
+        lambda share: [said(finding(share, captures={"../../x.gz": b""}))],
+        lambda share: [said(finding(share, step=share.steps[0]))],
+        lambda _: [said({"kind": "log", "path": f"a{number}", "content": MEGABYTE})
                        for number in range(9)],
         # The scheduler hangs up before it makes room for it.
-        lambda share: [said(share, {"kind": "log", "path": "a", "content": 20 * MEGABYTE})]])
+        lambda _: [said({"kind": "log", "path": "a", "content": 20 * MEGABYTE})]])
     reasons = assert_the_liars_alone_pay(script, measured)
     for words in ("which is not of its share", "'../../x.gz'", "a second time", "8 MB of logs",
                   "the worker is gone"):
@@ -291,8 +290,7 @@ def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
 def test_lies(script: Script, words: str) -> None:
     """Each is found out for its own reason, on one line; the same without the lie is not."""
     plan = plan_of(2, 2)
-    share = Share("run", "serial", plan, [step for step in plan.steps()
-                                          if step.cell.ids["policy"] == "P1"])
+    share = Share(plan, [step for step in plan.steps() if step.cell.ids["policy"] == "P1"])
     heard(share, [finding(share), {"kind": "log", "path": "a/b.log", "content": b""},
                   {"kind": "event", "event": {"event": "testbed-ready", "testbed": "P1"}}])
     with pytest.raises(received.LieError) as caught:

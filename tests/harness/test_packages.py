@@ -322,7 +322,7 @@ def test_a_worker_must_have_every_image(hello: None, tmp_path: Path,
     monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
     assert identity(plan).image == "key-+key-hello"
     assert identity(plan_of("P1")).image == "key-"
-    checker = checking.Checker(plan, SimpleNamespace(), tmp_path, "")
+    checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
     assert "give './qop provision --study qop2007' there" in checker._complaint(lacking)
     assert checker._complaint(identity(plan)) == ""
     assert "another guest image" in checker._complaint(identity(plan_of("P1")))

@@ -62,11 +62,14 @@ def test_both_tables_say_the_same() -> None:
                 ControlOutcome("first", Fault("what it takes", fails=["A"]),
                                repetition("A", held=("B",))),
                 ControlOutcome("second", Fault("a secret"), repetition(broke_off=True))]
-    lines = list(proof_bench.rendered("study", outcomes))
+    lines = list(proof_bench.rendered("study", outcomes, {}))
     assert "| `first` | what it takes | P1-N2 | A | 1 |" in lines
     assert "| `second` | a secret | P1-N2 | none is asked: nothing flows |  |" in lines
     assert "| A | 1 | `first` |" in lines
     assert "| B | 1 | no control yet |" in lines
+    shared = proof_bench.failed_by(outcomes)
+    assert shared == {"A": ["`first`"]}
+    assert "| A | 1 | of qop2007: `first` |" in proof_bench.rendered("other", outcomes[:1], shared)
 
 
 def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:

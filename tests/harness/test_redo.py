@@ -200,6 +200,31 @@ def test_what_cannot_be_judged_anew_says_why(
     assert not entry.differences
 
 
+def test_what_a_folder_refers_to_outside_is_not_read(copied: Path, tmp_path: Path) -> None:
+    """A symbolic link in a capture's place, or in that of the folder above it."""
+    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    captures = copied / "captures" / NAME
+    away = tmp_path / "away"
+    captures.rename(away)
+    captures.symlink_to(away)
+    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+    captures.unlink()
+    away.rename(captures)
+    capture = next(iter(captures.iterdir()))
+    capture.unlink()
+    capture.symlink_to(__file__)
+    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+
+
+def test_a_capture_that_unpacks_without_end_is_not_unpacked(
+        copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused at the bound."""
+    monkeypatch.setattr(redoing, "_MAX_BYTES", 0)
+    monkeypatch.setattr(redoing, "_PIECE_BYTES", 16)
+    plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
+    assert "unpacks to more than" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+
+
 def test_pruned_captures_and_studies_that_cannot_are_notes(
         copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is absent by choice is no damage; but with nothing judged nothing is confirmed."""

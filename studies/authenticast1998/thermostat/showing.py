@@ -23,7 +23,7 @@ _SCHEMES = {"percentage": False, "delayed": True, "tree": True, "secret_key": Fa
 _CHECKS: Mapping[str, Sequence[str]] = {
     "stream": ("messages are", "every packet", "as announced", "level in", "secret key in force"),
     "link": ("data frame", "initialisation vectors", "keys in force", "WEP key", "by EAPOL-Key",
-             "negotiated", "management frames", "SAE", "four-way"),
+             "negotiated", "management frames", "SAE", "four-way", "the air charges"),
     "dot1x": ("EAP method", "EAP-Success", "mutual authentication", "port is"),
     "ipsec": ("ISAKMP", "inner packet", "IKE", "ESP transforms")}
 

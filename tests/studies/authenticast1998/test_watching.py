@@ -143,6 +143,7 @@ def test_each_check_belongs_to_a_layer() -> None:
               "EAP-Success", "mutual authentication", "port is closed before", "ISAKMP packets",
               "no clear inner packet", "IKE proposal", "ESP transforms in the kernel",
               "keys delivered by EAPOL-Key", "frames open with the keys in force",
+              "frames are as long as the air charges",
               "messages are signed", "every packet once", "level in the user's range"]
     for check in checks:
         [_] = [layer for layer, parts in showing._CHECKS.items()

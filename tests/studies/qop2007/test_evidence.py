@@ -288,6 +288,7 @@ def is_tunnel(p: Packet) -> bool:
     return p.ip_proto == dissect.IP_IN_IP
 
 
+LENGTHS = "frames are as long as the air charges"
 COUNTED = "captures hold what was counted"
 CAPTURED, ASSOCIATED, OPEN = "captures are complete", "station is associated", "air is open"
 WEP, IVS = "WEP-104 on every data frame", "initialisation vectors differ"
@@ -613,21 +614,26 @@ def test_no_octet_of_a_registration_can_be_altered() -> None:
     assert not mobility.is_authentic(b"\x07" + bytes(40), KEY)
 
 
-def test_frames_that_do_not_open_fail_alone() -> None:
-    """With all keys known, each whole frame of the mobile node has to be read with one of them."""
+def test_frames_that_do_not_open_or_are_longer_fail_alone() -> None:
+    """With all keys known, each whole frame of the mobile node has to be read with one of them.
+
+    And to be as long as its time on the air was computed from.
+    """
     def opened(**values: Any) -> set[str]:
         seen = replace(wpa2(), has_link_keys=True)
-        change("auth-air", data, length=100, captured=100, has_llc=True)(seen)
+        change("auth-air", data, length=100, captured=100, has_llc=True, radiotap_bytes=0,
+               ip_bytes=100 - 24 - 8 - 16)(seen)
         change("auth-air", data, only=2, **values)(seen)
         return failing(WPA2, seen)
 
     assert opened() == set()
     assert opened(has_llc=False) == {OPENED}
+    assert opened(length=102, captured=102) == opened(ip_bytes=51) == {LENGTHS}
     # What the capture cut cannot be read, and another's frame is another's key.
     assert opened(has_llc=False, captured=60) == set()
     assert opened(has_llc=False, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS) == set()
-    assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED}
-    assert OPENED not in {check.check for check in in_force.verify(WPA2, wpa2())}
+    assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED, LENGTHS}
+    assert not {OPENED, LENGTHS} & {check.check for check in in_force.verify(WPA2, wpa2())}
 
 
 def test_every_check_has_a_mutation() -> None:
