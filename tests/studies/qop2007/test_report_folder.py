@@ -99,6 +99,10 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 EXTREMES = ("Q12", "Q13", "Q16")
 
 
+#: How an undecided claim was told then, and is now.
+REWORDED = ("hold both answers", "reach to both sides of what the claim asks for")
+
+
 def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
     """Every value of every table that the last version of that schema made of the same records."""
     compared = 0
@@ -118,7 +122,7 @@ def test_a_folder_of_schema_1_gives_the_numbers_that_it_gave(old: Path) -> None:
 
 def same(first: str, second: str) -> bool:
     """Whether two values of CSV files say the same, but for the last bit of a number."""
-    if first == second:
+    if first.replace(*REWORDED) == second:
         return True
     try:
         return math.isclose(float(first), float(second), rel_tol=1e-12, abs_tol=1e-15)
