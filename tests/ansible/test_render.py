@@ -125,7 +125,7 @@ def _processes_naming(folder: Path) -> list[Path]:
 
 
 def test_each_control_takes_exactly_one_thing_away() -> None:
-    """One secret, one service, the policy in force, or what the workload does; an attack adds one."""
+    """One secret, service or policy, or what the workload does; an attack takes none."""
     for name, fault in FAULTS.items():
         made = secrets.make(fault)
         own = {"trust": "ca", "certificate": "valid"}
