@@ -100,10 +100,21 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
 def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
     whole = [p for p in seen.air if seen.mac in (p.transmitter, p.receiver) and p.is_decryptable]
-    readable = [p for p in whole if p.protected and p.has_llc]
-    return Check("frames open with the keys in force", 0 < len(readable) == len(whole),
-                 f"{len(readable)} of {len(whole)} wholly captured data frames decrypt with the "
-                 "keys of its negotiations")
+    closed = [p for p in whole if not _is_open(p)]
+    return Check("frames open with the keys in force", bool(whole) and not closed,
+                 f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt "
+                 f"with the keys of its negotiations{_first(closed)}")
+
+
+def _is_open(packet: Packet) -> bool:
+    """Whether a protected frame could be read."""
+    return packet.protected and packet.has_llc
+
+
+def _first(closed: Sequence[Packet]) -> str:
+    """Where to look in the capture, if there is a frame that could not be read."""
+    return (f"; the first that does not: {closed[0].length} bytes at {closed[0].time_s:.6f} s"
+            if closed else "")
 
 
 def _vector(cipher: str, packet: Packet) -> str:
@@ -123,11 +134,10 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                     f"{listed(late)} EAPOL-Key frames after EAP-Success")
         return
     whole = [p for p in seen.air if p.is_decryptable]
-    readable = [p for p in whole if p.protected and p.has_llc]
-    yield Check("static WEP key in use",
-                bool(readable) and len(readable) == len(whole) and not any(keys),
-                f"{len(readable)} of {len(whole)} wholly captured data frames decrypt with the "
-                f"policy's key, {sum(map(len, keys))} EAPOL-Key frames")
+    closed = [p for p in whole if not _is_open(p)]
+    yield Check("static WEP key in use", bool(whole) and not closed and not any(keys),
+                f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt "
+                f"with the policy's key{_first(closed)}, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _success_times(seen: Observed) -> list[float]:
