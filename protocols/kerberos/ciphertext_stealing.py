@@ -1,4 +1,4 @@
-"""AES by CBC with ciphertext stealing encrypts texts of any length of a block or more (RFC 3962)."""
+"""AES by CBC with ciphertext stealing encrypts texts of a block or more (RFC 3962)."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from studies.krb5today.mechanisms import MECHANISMS
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure", "parts")
+#: Keys of services, the authority's certificate, and the user's private key.
+_FILES = ("*.keytab", "*.pem", "*.key")
 #: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
 _MORE = {25, 52, 91}
 
@@ -34,7 +36,7 @@ def judge(repetition: Repetition) -> Judged:
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
         "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
-        "files": [file.name for file in sorted((*out.glob("*.keytab"), *out.glob("*.pem"), *out.glob("*.key")))],
+        "files": [file.name for kind in _FILES for file in sorted(out.glob(kind))],
         "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)

@@ -45,8 +45,7 @@ class SignedContent:
 
     def complaint(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
                   at_s: float) -> str:
-        """What is wrong with it as said by a principal, `NAME@REALM`, at a time; "" if nothing is.
-        """
+        """What is wrong with it as said then by a principal, `NAME@REALM`; "" if nothing is."""
         if len(self.signers) != 1:
             return f"{len(self.signers)} signatures"
         own = [certificate for certificate in self.certificates
@@ -86,8 +85,7 @@ def read(data: bytes) -> SignedContent:
 
 
 def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
-    """The SignedData in a ContentInfo of EnvelopedData. Raises ValueError where a key opens none.
-    """
+    """The SignedData in a ContentInfo of EnvelopedData. Raises ValueError for a wrong key."""
     info = der.first(data)
     if info.parts[0].content != _ENVELOPED_DATA:
         raise ValueError("no EnvelopedData")
