@@ -41,8 +41,8 @@ class WireMessage:
 class Traffic:
     """All messages of a capture by time, its packets and bytes on the wire, and repeated ones.
 
-    `opened_s` says when each TCP connection was first asked for, and `pairs` between whom any packet
-    of IP went; all else is of TCP and UDP.
+    `opened_s` says when each TCP connection was first asked for, and `pairs` between whom packets
+    of any protocol went; all else is of TCP and UDP.
     """
 
     messages: list[WireMessage] = field(default_factory=list)

@@ -72,8 +72,8 @@ class Workload:
             clients[0].once()  # what is read from disk and looked up for the first time
             clients[0].drain()
             stack.enter_context(capturing(
-                self._site.testbed, self._points(task["node"], mechanism), _WHOLE, part="logins", out=out,
-                logs=self._site.logs, summaries=raw["captures"]))
+                self._site.testbed, self._points(task["node"], mechanism), _WHOLE, part="logins",
+                out=out, logs=self._site.logs, summaries=raw["captures"]))
             before = self._work(task["node"])
             session.stamp("start")
             _all(clients, task["logins"], stay)
