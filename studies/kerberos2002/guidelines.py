@@ -29,7 +29,7 @@ def counted(case: Case) -> dict[str, float]:
             and (key := case.keys.open_pack("proxy", pack.cipher)) is not None}
     parts, known = _reached(opened, told)
     replies = [part.expected for part in opened.parts if part.kind == _REPLY]
-    is_known = any(opened.known[name] in known for name in replies)
+    is_known = any(opened.known.get(name) in known for name in replies)
     return {"proxy_keys": len(told), "proxy_parts": parts, "parts": len(opened.parts),
             "own_messages": sum(_is_own(said.kind, said.value) for said in case.said
                                 if {said.source, said.target} - {"client", "proxy"}),
