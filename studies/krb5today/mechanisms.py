@@ -55,8 +55,8 @@ MECHANISMS: Mapping[str, LoginMechanism] = {
         "with krb5 1.21 or before"),
     "pkinit-ecdh": LoginMechanism(
         "PKINIT, ECDH", "pkinit", agrees_by="ECDH", needs=b"P-256",
-        lacking="this krb5 has no ECDH in PKINIT (it came with 1.22; Debian's other KDC, Heimdal, "
-        "is built without it); choose pkinit-dh, or a machine with krb5 1.22"),
+        lacking="this krb5 has no ECDH in PKINIT (it came with 1.22), and Debian's other KDC, "
+        "Heimdal, is built without it; choose pkinit-dh, or a machine with krb5 1.22"),
     "anonymous": LoginMechanism("anonymous PKINIT, DH", "anonymous"),
     "cross-realm": LoginMechanism("PKINIT, then another realm's service", "pkinit", target=REMOTE),
     "pktapp": LoginMechanism("PKTAPP: a KDC beside the application server", "pkinit",
