@@ -6,16 +6,14 @@ both programs' logs and both captures have to say alike.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measure import esp, on_air, pcap
 from measure.observed import Check
-from protocols.adp.packets import HEADER, Flag
 from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.phases import AirPhases
@@ -70,7 +68,7 @@ class AirTraffic:
     def shaking(self) -> list[HostDatagram]:
         """Both ends' that ask for the channel or acknowledge it, at alpha."""
         return [] if self.protocol == "none" else [
-            one for one in self.at_alpha if self.own(one) and _establishes(one)]
+            one for one in self.at_alpha if self.own(one) and sniffed.establishes(one.head)]
 
     def messages(self, datagrams: Sequence[HostDatagram]) -> int:
         """User messages in datagrams: what an ADP message's header counts, or one in each."""
@@ -113,10 +111,6 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
     yield private(seen.shown, is_open=scope != "all")
 
 
-def _establishes(datagram: HostDatagram) -> bool:
-    return bool(datagram.head[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE))
-
-
 def _is_beside(datagram: HostDatagram) -> bool:
     """Whether it could carry messages: the network's own signalling is known by its ports."""
     return datagram.protocol in (_TCP, PROTOCOL) or (
@@ -154,13 +148,26 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     yield Check("handshake", len(seen.shaking) > 1 and not later, (
         f"{len(seen.shaking)} packets with a request or an acknowledgement captured, {len(later)} "
         "of them after the first phase"))
-    channels = {one.head[4:12] for one in seen.at_beta if seen.own(one)}
+    heads = [one.head for one in seen.at_beta if seen.own(one)]
+    channels = sniffed.sessions(set(map(sniffed.channel_of, heads)),
+                                set(map(sniffed.announced, heads)))
     # In 1987 the number is at the end, encrypted.
-    numbers = [int.from_bytes(one.head[HEADER:HEADER + 8]) for one in seen.sent
-               if not _establishes(one)] if seen.protocol == "adp" else []
-    again = sum(after <= before for before, after in itertools.pairwise(numbers))
-    yield Check("sessions", len(channels) == 1 and not again, (
-        f"{len(channels)} channel captured, {again} sequence numbers that did not rise"))
+    again = _used_again(one.head for one in seen.sent) if seen.protocol == "adp" else 0
+    yield Check("sessions", channels == 1 and not again, (
+        f"{channels} channel captured, {again} sequence numbers that did not rise"))
     yield authenticated.owner(seen.channel, seen.keys)
     if seen.setting is not None:
         yield timing.in_time(seen.phases, seen.setting)
+
+
+def _used_again(heads: Iterable[bytes]) -> int:
+    """Sequence numbers that did not rise, under each key for itself."""
+    last: dict[bytes, int] = {}
+    again = 0
+    for head in heads:
+        if not sniffed.establishes(head):
+            place, key = sniffed.sealed_at(head), sniffed.channel_of(head)
+            number = int.from_bytes(head[place:place + 8])
+            again += number <= last.get(key, -1)
+            last[key] = number
+    return again

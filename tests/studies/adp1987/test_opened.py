@@ -9,13 +9,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from adp_hosts import KEYS, MODERN, World, message
+from measure.pcap import CapturedFrame
 from protocols.adp import packets
 from protocols.adp.context import Settings
 from protocols.adp.effects import Scope
 from protocols.adp.packets import HEADER, Flag
-from studies.adp1987 import authenticated, opened, transcript
+from studies.adp1987 import authenticated, opened, sniffed, transcript
 from studies.adp1987.opened import OpenedCapture
-from studies.adp1987.sniffed import SniffedMessage
+from studies.adp1987.sniffed import SniffedHead, SniffedMessage
 
 TEXTS = [b"first", b"second", b"third"]
 
@@ -94,6 +95,42 @@ def test_a_channel_goes_on_with_its_next_keys(tmp_path: Path) -> None:
     assert places(talk, Flag.REKEY)
     assert said(seen) == TEXTS and authenticated.one_channel(seen).ok
     assert len(seen.channels[0].keys) == 2
+
+
+def later(talk: Talk, start: int) -> list[SniffedHead]:
+    """Heads of what alpha sent from a place on, as a capture has them."""
+    header = b"\x45" + bytes(8) + bytes((sniffed.PROTOCOL, 0, 0, 10, 9, 0, 1)) + bytes(4)
+    frames = [CapturedFrame(0.0, bytes(12) + b"\x08\x00" + header + each.payload,
+                            34 + len(each.payload))
+              for each in talk.sent[start:] if each.source == "alpha"]
+    return list(sniffed.heads(frames, "10.9.0.1"))
+
+
+@pytest.mark.parametrize("scope", [Scope.ALL, Scope.TRAILER])
+@pytest.mark.parametrize("rests_s", [5, 200])
+def test_later_phases_stay_on_their_channel(tmp_path: Path, scope: Scope, rests_s: float) -> None:
+    """With its next keys, too, which it announces; not on another one, nor with another request."""
+    talk = talked(tmp_path, scope, rests_s=rests_s)
+    first = max(places(talk, Flag.ACKNOWLEDGE) if rests_s == 5 else [
+        place for place in places(talk, Flag.ACKNOWLEDGE)
+        if place not in places(talk, Flag.REKEY)]) + 4
+    seen = replace(talk, sent=talk.sent[:first]).opened()
+    heads = later(talk, first)
+    assert heads and any(head.announced for head in heads) is (rests_s == 200)
+    assert len({head.channel for head in heads}) == (2 if rests_s == 200 else 1)
+    assert authenticated.one_channel(seen, heads).ok
+    assert authenticated.owner(seen, tmp_path, heads).ok
+    for other in (replace(heads[-1], channel=bytes(8)), replace(heads[-1], flags=Flag.REQUEST)):
+        assert not authenticated.one_channel(seen, [*heads, other]).ok
+
+
+@pytest.mark.parametrize(("scope", "is_seen"), [(Scope.TRAILER, True), (Scope.ALL, False)])
+def test_a_later_signature_is_seen_where_it_is_in_the_clear(tmp_path: Path, scope: Scope,
+                                                            is_seen: bool) -> None:
+    """Encrypted whole, only the opened capture has it."""
+    talk = talked(tmp_path, scope)
+    assert bool(sum(head.signatures for head in later(talk, 0))) is is_seen
+    assert authenticated.owner(talk.opened(), tmp_path, later(talk, 0)).ok is not is_seen
 
 
 @pytest.mark.parametrize(("flag", "at"), [
