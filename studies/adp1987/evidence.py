@@ -93,7 +93,7 @@ def _scope(proof: Exhibit) -> Check:
     Otherwise pieces do, and prove the search.
     """
     messages = proof.channel.messages
-    trailers = sum(message.frame.sealed[-8:] == message.frame.channel for message in messages)
+    trailers = sum(message.is_bare for message in messages)
     showing = sum(shown.showing for shown in proof.shown.values())
     cut = sum(shown.cut for shown in proof.shown.values())
     shows = all(shown.showing for shown in proof.shown.values())

@@ -106,6 +106,16 @@ def test_without_a_queue_each_goes_alone() -> None:
     assert early(together, setting) == 1 and max(lateness_ms(together, setting)) > 9
 
 
+def test_a_checksum_costs_what_des_does() -> None:
+    """On every device that has DES; an ADP message with one is made for longer by that."""
+    work = {"user-message-send": {"seconds": 0.00025}, "adp-message-send": {"seconds": 0.002},
+            "des-operation": {"seconds": 0.0002}, "des": {"bytes_per_s": 1e6}}
+    setting = SenderSetting.of_job(TASK, {"work": work, "rsa_bits": 512, "wire": WIRE})
+    plain, checked = (setting.ship_s(WAITING, flags) for flags in (
+        Flag.TRAILER, Flag.TRAILER | Flag.CHECKSUM))
+    assert checked - plain == pytest.approx(0.0002 + setting.bytes(WAITING) / 1e6)
+
+
 def test_few_may_be_a_tick_late() -> None:
     """The machine's clock jumps after idleness: three times by 9 ms, not four, not by 12."""
     def of(*late_s: float) -> PhaseTraffic:
