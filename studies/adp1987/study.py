@@ -28,8 +28,10 @@ from studies.study import (
 from studies.study import TestbedSpec as Spec
 
 if TYPE_CHECKING:
+    from analysis.cells import Cells
     from analysis.present.report import Report
     from analysis.results import Results
+    from analysis.table import Table
 
 #: Seconds of a processor that a message takes, as seen, and what a repetition takes beside.
 _MESSAGE_S, _REPETITION_S = 0.0006, 2.0
@@ -121,6 +123,12 @@ class Adp1987(Study):
             columns[f"latency_at_{share:g}"] = prefix.latency_s
         columns["overloaded"] = float(measured.overloaded)
         return columns
+
+    def run_table(self, cells: Cells) -> Table:
+        """With a word where a cell is overloaded."""
+        from studies.adp1987.report import overloaded
+
+        return overloaded.table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """The paper's tables and figures with published beside measured, and its claims."""
