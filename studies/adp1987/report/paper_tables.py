@@ -21,7 +21,7 @@ from studies.adp1987.report import overloaded
 from studies.adp1987.traces import TRACES
 
 _SOURCE = "the 1987 paper"
-_CHOSEN = " ND's latency with its trailer encrypted and queueing is Table 2's, which chose its trace."
+_CHOSEN = " ND's latency with trailer encrypted and queueing is Table 2's, which chose its trace."
 #: A value, its cell, and the paper's table that has it.
 Place = tuple[Metric, Ids]
 _NOTE = ("Overloaded: the trace offers more than the cell's throughput, or keeps its sender busy "
