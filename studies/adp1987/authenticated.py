@@ -67,4 +67,5 @@ def owner(seen: OpenedCapture, folder: Path, later: Sequence[SniffedHead] = ()) 
         f"{sum(counts)} signature of {OWNER} on {len(counts)} channel, {wrong} of them wrong under "
         f"the published key, in {bearing} of {len(seen.messages)} messages ({unread} of them "
         f"unreadable), {after} after it was confirmed, {unknown} never confirmed; {len(others)} of "
-        f"other owners; {again} in the {len(later)} ADP messages of later phases"))
+        f"other owners"
+        + f"; {again} in the clear in the {len(later)} ADP messages of later phases" * bool(later)))

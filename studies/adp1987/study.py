@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from analysis.results import Results
     from analysis.table import Table
 
-#: Seconds of a processor that a message of a phase takes, and what a repetition takes beside: by what
-#: `quick` and `paper` took on two quiet cores, 80 and 273 s, of 184,000 and 1,920,000 messages.
+#: Seconds of a processor that a message of a phase takes, and a repetition beside: `quick` and
+#: `paper` took 80 and 273 s on two quiet cores, for 184,000 and 1,920,000 messages.
 _MESSAGE_S, _REPETITION_S = 0.00022, 1.2
 #: The same in real time, and on the air.
 _REAL_MESSAGE_S, _AIR_MESSAGE_S, _OTHER_REPETITION_S = 0.0006, 0.003, 2.0

@@ -23,7 +23,7 @@ from studies.adp1987.payload import Payload
 from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime.carriers import PORT
 from studies.adp1987.realtime.evidence import private
-from studies.adp1987.sniffed import PROTOCOL
+from studies.adp1987.sniffed import PROTOCOL, SniffedHead
 
 _TCP, _UDP = 6, 17
 
@@ -34,7 +34,7 @@ class AirTraffic:
 
     `shown` says by capture what its frames show of payloads: the first phase's are whole, later
     ones are heads. `channel` is what alpha's capture of the first phase opens to, `phases` are
-    those in which the trace goes in its own time, by her capture.
+    those in which the trace goes in its own time, by her capture, `later` what follows the first.
     """
 
     protocol: str
@@ -45,6 +45,7 @@ class AirTraffic:
     channel: OpenedCapture = field(default_factory=OpenedCapture)
     keys: Path = Path()
     phases: Sequence[PhaseTraffic] = ()
+    later: Sequence[SniffedHead] = ()
     setting: SenderSetting | None = None
 
     def own(self, datagram: HostDatagram) -> bool:
@@ -89,11 +90,12 @@ def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], logged: A
              for part, frames in (("proof", proof), ("later", later)) for host in hosts}
     if task["protocol"] == "none":
         return AirTraffic("none", at_alpha, at_beta, hosts["alpha"], shown)
-    heads = list(sniffed.heads([*proof["alpha"], *later["alpha"]], hosts["alpha"]))
-    paced = [phase for phase in timing.phases(out, raw["stamps"], heads) if phase.is_paced]
+    first, rest = (list(sniffed.heads(part["alpha"], hosts["alpha"])) for part in (proof, later))
+    every = timing.phases(out, raw["stamps"], [*first, *rest])
+    paced = [phase for phase in every if phase.is_paced]
     channel = authenticated.captured(proof["alpha"], hosts["alpha"], out, logged.secrets)
     return AirTraffic(task["protocol"], at_alpha, at_beta, hosts["alpha"], shown, channel, out,
-                      paced, SenderSetting.of_job(task, job))
+                      paced, rest, SenderSetting.of_job(task, job))
 
 
 def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
@@ -155,7 +157,7 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     again = _used_again(one.head for one in seen.sent) if seen.protocol == "adp" else 0
     yield Check("sessions", channels == 1 and not again, (
         f"{channels} channel captured, {again} sequence numbers that did not rise"))
-    yield authenticated.owner(seen.channel, seen.keys)
+    yield authenticated.owner(seen.channel, seen.keys, seen.later)
     if seen.setting is not None:
         yield timing.in_time(seen.phases, seen.setting)
 
