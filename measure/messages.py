@@ -13,7 +13,7 @@ from typing import Any
 
 from measure import pcap
 
-_IP_BYTES, _UDP_BYTES, _TCP, _UDP = 20, 8, 6, 17
+_IP_BYTES, _VERSION, _UDP_BYTES, _TCP, _UDP = 20, 4, 8, 6, 17
 _LENGTH_BYTES = 4
 _SYN, _ACK = 2, 16
 #: What points at hosts begin with that show what a client in a tunnel says to them.
@@ -41,7 +41,8 @@ class WireMessage:
 class Traffic:
     """All messages of a capture by time, its packets and bytes on the wire, and repeated ones.
 
-    `opened_s` says when each TCP connection was first asked for.
+    `opened_s` says when each TCP connection was first asked for, and `pairs` between whom packets
+    of any protocol went; all else is of TCP and UDP.
     """
 
     messages: list[WireMessage] = field(default_factory=list)
@@ -79,12 +80,14 @@ def read(file: Path, leads: Mapping[int, int] | None = None) -> Traffic:
     ended: list[tuple[tuple[str, str, int, int], _Stream]] = []
     for frame in pcap.frames(file):
         at_s, ip = frame.at_s, frame.payload
-        if len(ip) < _IP_BYTES or ip[9] not in (_TCP, _UDP):
+        if len(ip) < _IP_BYTES or ip[0] >> 4 != _VERSION:
             continue
         source, target = (".".join(map(str, ip[place:place + 4])) for place in (12, 16))
+        traffic.pairs.add(frozenset((source, target)))
+        if ip[9] not in (_TCP, _UDP):
+            continue
         segment = ip[(ip[0] & 15) * 4:int.from_bytes(ip[2:4], "big")]
         traffic.packets.append((at_s, frame.wire_bytes))
-        traffic.pairs.add(frozenset((source, target)))
         whole, began_s = _whole(fragments, ip, segment, at_s)
         if whole is None:
             continue

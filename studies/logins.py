@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 from policies import KerberosLayer, Policy
 from studies import mobile
-from studies.mobile import AIR, OF_POLICY, Policies, WiresAndAir
+from studies.mobile import AIR, NO_POLICY, OF_POLICY, Policies, WiresAndAir
 from studies.parts import Cell, Level, StudyError, chosen_cells
 
 #: Who logs users in, as a layer says it and as a study does.
@@ -50,8 +51,12 @@ class Logins:
 
         Raises StudyError where nothing can be.
         """
-        every = [*chosen_cells(names, design, levels),
+        rows = list(design)
+        every = [*chosen_cells(names, rows, levels),
                  *mobile.cells_on_air(levels, self.factor, self.always, self._said)]
+        if not every and self._is_over_wires(levels):
+            raise StudyError(f"nothing of this can be measured: {_apart(names, rows, levels)}; "
+                             "choose levels that fit")
         if not every:
             raise StudyError("nothing of this can be measured; a policy goes with a scenario "
                              f"(--scenarios N2), one customer and wire {AIR}, and one whose layer "
@@ -64,6 +69,11 @@ class Logins:
         if cell.ids[self.factor] != OF_POLICY:
             return cell.ids[self.factor]
         return self.of_layer(cell.value("policy").layers.kerberos)
+
+    def _is_over_wires(self, levels: Mapping[str, Sequence[Level]]) -> bool:
+        """Whether no policy and no scenario of the air was chosen."""
+        return {level.id for name in ("policy", "scenario") for level in levels[name]} == {
+            NO_POLICY, self.realms}
 
     def _refusal(self, policy: Policy) -> str:
         layer = policy.layers.kerberos
@@ -79,3 +89,16 @@ class Logins:
             return {}
         says_how = {self.factor: OF_POLICY} if self.of_layer(layer) else {}
         return {**self.fixes(layer), **says_how}
+
+
+def _apart(names: Sequence[str], rows: Sequence[tuple[str, ...]],
+           levels: Mapping[str, Sequence[Level]]) -> str:
+    """Which of the chosen levels have no cell of a design together, and what the first go with."""
+    chosen = [{level.id for level in levels[name]} for name in names]
+    for first, second in combinations(range(len(names)), 2):
+        fitting = [row for row in rows if row[first] in chosen[first]]
+        if not any(row[second] in chosen[second] for row in fitting):
+            own = ", ".join(level.id for level in levels[names[first]])
+            there = ", ".join(dict.fromkeys(row[second] for row in fitting)) or "nothing"
+            return f"{names[first]} {own} goes with {names[second]} {there} alone"
+    return "no cell has all of these levels together"

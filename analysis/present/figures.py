@@ -7,7 +7,7 @@ that a figure can be read in grey.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,15 @@ def line(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Panel:
     names = list(dict.fromkeys(curve.name for curve in series))
     data = [_curve(curve, names.index(curve.name), x, y) for curve in series if curve.points]
     return Panel(title, data, {"xaxis": x.layout, "yaxis": y.layout})
+
+
+def marked(panel: Panel, at: float, text: str) -> Panel:
+    """A panel with a dotted line upright at a place of its x axis, and what it stands for."""
+    line_there = {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
+                  "line": {"color": "@ink", "dash": "dot", "width": 1}}
+    said = {"x": at, "y": 1, "yref": "paper", "text": text, "showarrow": False,
+            "xanchor": "left", "yanchor": "top"}
+    return replace(panel, layout={**panel.layout, "shapes": [line_there], "annotations": [said]})
 
 
 def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:

@@ -59,5 +59,13 @@ async def _until_signal(work: Coroutine[Any, Any, None], *, ends_with_input: boo
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
     if ends_with_input:
-        loop.add_reader(sys.stdin.fileno(), lambda: os.read(0, 1) or task.cancel())
+        source = sys.stdin.fileno()
+
+        def read() -> None:
+            """At its end cancel once: a second one would break the leaving."""
+            if not os.read(source, 1):
+                loop.remove_reader(source)
+                task.cancel()
+
+        loop.add_reader(source, read)
     await task

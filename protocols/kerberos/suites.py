@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
+from protocols.kerberos.ciphertext_stealing import BLOCK_BYTES, cts_decrypt, cts_encrypt
 from protocols.kerberos.errors import Undecipherable
 
-_DES_BLOCK, _AES_BLOCK, _MD5_BYTES, _TAG_BYTES = 8, 16, 16, 24
+_DES_BLOCK, _MD5_BYTES, _TAG_BYTES = 8, 16, 24
 RandomBytes = Callable[[int], bytes]
 
 
@@ -104,49 +104,21 @@ def _keys(key: bytes, usage: int) -> tuple[bytes, bytes]:
     return _derive(key, usage, 0xAA, 32), _derive(key, usage, 0x55, _TAG_BYTES)
 
 
-def _cbc(key: bytes, data: bytes, *, encrypts: bool) -> bytes:
-    cipher = Cipher(AES(key), modes.CBC(bytes(_AES_BLOCK)))
-    context = cipher.encryptor() if encrypts else cipher.decryptor()
-    return context.update(data) + context.finalize()
-
-
-def _cts_encrypt(key: bytes, text: bytes) -> bytes:
-    """CBC with ciphertext stealing: the last two blocks change places, the last is cut."""
-    cipher = _cbc(key, text + bytes(-len(text) % _AES_BLOCK), encrypts=True)
-    if len(cipher) == _AES_BLOCK:
-        return cipher
-    head, last = cipher[:-2 * _AES_BLOCK], cipher[-_AES_BLOCK:]
-    return (head + last + cipher[-2 * _AES_BLOCK:-_AES_BLOCK])[:len(text)]
-
-
-def _cts_decrypt(key: bytes, data: bytes) -> bytes:
-    if len(data) == _AES_BLOCK:
-        return _cbc(key, data, encrypts=False)
-    size = len(data) % _AES_BLOCK or _AES_BLOCK
-    head, last, cut = data[:-size - _AES_BLOCK], data[-size - _AES_BLOCK:-size], data[-size:]
-    opened = Cipher(AES(key), modes.ECB()).decryptor().update(last)  # noqa: S305 - one block
-    stolen = cut + opened[size:]
-    before = head[-_AES_BLOCK:] if head else bytes(_AES_BLOCK)
-    plain = _cbc(key, head, encrypts=False) if head else b""
-    block = Cipher(AES(key), modes.CBC(before)).decryptor().update(stolen)
-    return plain + block + bytes(left ^ right for left, right in zip(opened, cut, strict=False))
-
-
 def _encrypt_aes(key: bytes, usage: int, text: bytes, random_bytes: RandomBytes) -> bytes:
     encryption, integrity = _keys(key, usage)
-    cipher = _cts_encrypt(encryption, random_bytes(_AES_BLOCK) + text)
-    return cipher + hmac.digest(integrity, bytes(_AES_BLOCK) + cipher, "sha384")[:_TAG_BYTES]
+    cipher = cts_encrypt(encryption, random_bytes(BLOCK_BYTES) + text)
+    return cipher + hmac.digest(integrity, bytes(BLOCK_BYTES) + cipher, "sha384")[:_TAG_BYTES]
 
 
 def _decrypt_aes(key: bytes, usage: int, data: bytes) -> bytes:
-    if len(data) < _AES_BLOCK + _TAG_BYTES:
+    if len(data) < BLOCK_BYTES + _TAG_BYTES:
         raise Undecipherable("no AES256-CTS-HMAC-SHA384-192")
     encryption, integrity = _keys(key, usage)
     cipher, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
-    due = hmac.digest(integrity, bytes(_AES_BLOCK) + cipher, "sha384")[:_TAG_BYTES]
+    due = hmac.digest(integrity, bytes(BLOCK_BYTES) + cipher, "sha384")[:_TAG_BYTES]
     if not hmac.compare_digest(tag, due):
         raise Undecipherable("the key does not open it")
-    return _cts_decrypt(encryption, cipher)[_AES_BLOCK:]
+    return cts_decrypt(encryption, cipher)[BLOCK_BYTES:]
 
 
 SUITES = {

@@ -72,6 +72,8 @@ class Measured(RecordPart):
     predicted: dict[str, float] = Field(default_factory=dict)
     #: Table I's operations on the processor that judged, in one cell (timing).
     operations_here_s: dict[str, float] = Field(default_factory=dict)
+    #: What section 6.4's guidelines are about, of a mobile client's transaction (guidelines).
+    counted: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]
     messages: list[MessageRecord]
 

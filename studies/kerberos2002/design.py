@@ -88,7 +88,9 @@ def design() -> Iterator[tuple[str, ...]]:
     for name in BY_SPEED[1:]:
         yield from (ids(name, wire="2g", speed=speed) for speed in FIG_11_SPEEDS)
     yield ids("mp-assist", wire="3g", speed=50)
-    yield from (ids(name, suite="today") for name in (*FIG_5, "m-standard", "m-client-key"))
+    # Beyond the paper: every protocol in today's suite, and every row of Table III by radio.
+    yield from (ids(name, suite="today") for name in VARIANTS)
+    yield from (ids(name, wire=wire) for name in MOBILE for wire in ("2g", "3g"))
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

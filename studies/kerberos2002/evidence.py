@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from measure.judging import judged
@@ -36,17 +37,22 @@ class Case:
     customers: int
     task: Mapping[str, Any]
 
+    @cached_property
+    def walk(self) -> Walk:
+        """Everything that was said, opened message by message; of a single transaction."""
+        walk = Walk(started(self.keys))
+        walk.all([said for said in self.said if said.value is not None])
+        return walk
+
 
 def gather(case: Case) -> list[CheckRecord]:
     """All checks that a repetition is to stand; of a single transaction also what it holds."""
     made = [*_schema(case), *_operations(case)]
     if case.customers > 1:
         return [*made, *_loaded(case), *_signed_under_load(case), *_proxied(case)]
-    opened = started(case.keys)
-    walk = Walk(opened)
-    walk.all([said for said in case.said if said.value is not None])
+    opened = case.walk.opened
     return [*made, *_order(case), *_signatures(opened), *_keys(case, opened),
-            *_proxied(case), *_proxy_keys(case, opened, walk)]
+            *_proxied(case), *_proxy_keys(case, opened, case.walk)]
 
 
 def _schema(case: Case) -> Iterator[CheckRecord]:
@@ -160,10 +166,15 @@ def _proxied(case: Case) -> Iterator[CheckRecord]:
                  "no packet between the client and any other party at client, proxy or KDC")
     outside = {said.payload for said in case.said
                if said.source == "proxy" and said.target != "client"}
-    altered = [said for said in case.said if said.kind == "ProxyRequest" and said.value
-               and not said.value.get("addChain") and said.value["message"] not in outside]
+    inside = {said.payload for said in case.said
+              if said.target == "proxy" and said.source != "client"}
+    altered = [said for said in case.said if said.value and (
+        (said.kind == "ProxyRequest" and not said.value.get("addChain")
+         and said.value["message"] not in outside)
+        or (said.kind == "ProxyReply" and said.value["message"] not in inside))]
     yield judged("the proxy passes messages on", [f"{len(altered)} were altered"] * bool(altered),
-                 "what the client wrapped is what the proxy sent, to the byte")
+                 "what the client wrapped is what the proxy sent, and what it got is what it "
+                 "wrapped for the client, to the byte")
 
 
 def _proxy_keys(case: Case, opened: Opened, walk: Walk) -> Iterator[CheckRecord]:

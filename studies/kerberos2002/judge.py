@@ -11,7 +11,7 @@ from measure import judging, messages, on_air
 from measure.errors import MeasureError
 from measure.messages import Traffic
 from studies import mobile
-from studies.kerberos2002 import design, evidence, network, prediction, said, timing
+from studies.kerberos2002 import design, evidence, guidelines, network, prediction, said, timing
 from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
@@ -89,7 +89,7 @@ def _measured(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
         retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
         transaction_times_s=responses, visits=list(_visits(case, len(rows))),
         messages=list(_messages(case, client)),
-        predicted=_predicted(case), **_phases(case, counted),
+        predicted=_predicted(case), counted=guidelines.counted(case), **_phases(case, counted),
         operations_here_s=timing.operations_s() if times_operations else {})
 
 

@@ -140,6 +140,7 @@ class Kerberos2002(Study):
         row = {**super().values(measured), **{
             f"demand_{party.replace('-', '_')}_s": measured.demand_s(party) for party in parties}}
         row |= {f"predicted_{name}": value for name, value in measured.predicted.items()}
+        row |= {f"counted_{name}": value for name, value in measured.counted.items()}
         row |= {f"here_{name}": value for name, value in measured.operations_here_s.items()}
         for visit in measured.visits:
             row[column("visits", visit.party, visit.name)] = visit.visits

@@ -42,8 +42,9 @@ _DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
 class LoginClient:
     """A user at a node, with tickets of its own."""
 
-    def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int) -> None:
-        self._site, self._node, self._number = site, node, number
+    def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int, *,
+                 curve: str) -> None:
+        self._site, self._node, self._number, self._curve = site, node, number, curve
         self._control = CONTROLS.get(site.fault, NOTHING)
         #: The node whose rendered settings it has.
         self._named = node if site.network.nodes[node].has(STATION) else _HOME
@@ -108,6 +109,9 @@ class LoginClient:
                       for name in ("rogue-ca", "ca")]
         if self._control.clock:
             lines.append("kdc_timesync = 0")
+        if self._mechanism.agreement == "ECDH":
+            # What a client asks for; the KDC takes any group that is no weaker than its own.
+            lines.append(f"pkinit_dh_min_bits = {self._curve}")
         if self._mechanism.is_proxied:
             shown = identity(self._pkinit, (self._control.certificate, self._control.key))
             lines.append(f"pkinit_identities = {shown}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from measure.judging import judged
 from measure.messages import Traffic
@@ -47,6 +48,7 @@ class LoginCase:
     addresses: Mapping[str, str]
     keys: Mapping[str, bytes]
     anchor: x509.Certificate
+    user_key: rsa.RSAPrivateKey
 
     def granted(self, kind: str) -> list[KerberosExchange]:
         """Requests of a kind that were granted, each once: one may be sent and answered twice."""
@@ -135,7 +137,8 @@ def _signatures(case: LoginCase) -> Iterator[str]:
     user = "" if case.mechanism.initial == "anonymous" else f"{USER}@{case.mechanism.realm}"
     for exchange in case.granted("AS-REQ"):
         if PKINIT_REQUEST in exchange.request.padata:
-            yield from pkinit.complaints(exchange, user, case.anchor)
+            yield from pkinit.complaints(exchange, user, anchor=case.anchor,
+                                         user_key=case.user_key)
 
 
 def _tickets(case: LoginCase) -> Iterator[str]:

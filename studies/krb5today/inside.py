@@ -24,12 +24,14 @@ from measure.services.mit_krb5 import (
 )
 from measure.workload import Service, Session, Site
 from studies.krb5today.clients import SERVER, LoginClient, lacking
-from studies.krb5today.mechanisms import MECHANISMS
+from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
 from topologies.model import Scenario, from_json
 from topologies.shapes import STAR_PORT
 
 _WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
 _KDCS = ("local", "remote", "app")
+#: Those that a client has nothing to do with that goes by the proxy.
+_PAST = ("local", "remote")
 #: And later fragments of datagrams, which have no ports.
 _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
 
@@ -55,11 +57,12 @@ class Workload:
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
         if raw["lacking"]:
             return
-        clients = [LoginClient(self._site, task["node"], mechanism, number)
+        clients = [LoginClient(self._site, task["node"], mechanism, number, curve=task["curve"])
                    for number in range(task["customers"])]
         for node in self._kdc.nodes():
             self._kdc.keys(node, out)
-        shutil.copy(clients[0].home / "pkinit" / "ca.pem", out)
+        for name in ("ca.pem", "user.key"):  # by the key, the judge reads what RSA mode hides
+            shutil.copy(clients[0].home / "pkinit" / name, out)
         with ExitStack() as stack:
             stay = stack.enter_context(self._air.connected(
                 from_json(Scenario, task["scenario"]), out, session,
@@ -69,8 +72,8 @@ class Workload:
             clients[0].once()  # what is read from disk and looked up for the first time
             clients[0].drain()
             stack.enter_context(capturing(
-                self._site.testbed, self._points(task["node"]), _WHOLE, part="logins", out=out,
-                logs=self._site.logs, summaries=raw["captures"]))
+                self._site.testbed, self._points(task["node"], mechanism), _WHOLE, part="logins",
+                out=out, logs=self._site.logs, summaries=raw["captures"]))
             before = self._work(task["node"])
             session.stamp("start")
             _all(clients, task["logins"], stay)
@@ -80,14 +83,25 @@ class Workload:
         raw["logins"] = [entry for client in clients for entry in client.logins]
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
-    def _points(self, client: str) -> list[Point]:
-        """Where logins show: at the client; of one on the air, where its tunnels have ended."""
+    def _points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
+        """Where logins show: at the client; of one on the air, where its tunnels have ended.
+
+        There, whoever is at home to talk to is the local KDC's node: only Kerberos is taken.
+        """
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, STAR_PORT, _KERBEROS) for node in nodes]
+            return [Point(node, node, STAR_PORT, self._shown(client, mechanism)) for node in nodes]
         address = self._site.network.nodes[client].address
         return [*asked_points(address, _KDCS, STAR_PORT, _KERBEROS),
                 *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
+
+    def _shown(self, client: str, mechanism: LoginMechanism) -> str:
+        """What is captured: Kerberos; by a proxy, all that client and KDCs say past it, too."""
+        if not mechanism.is_proxied:
+            return _KERBEROS
+        own, *kdcs = (self._site.network.nodes[node].address for node in (client, *_PAST))
+        past = " or ".join(f"ip host {kdc}" for kdc in kdcs)
+        return f"({_KERBEROS}) or (ip host {own} and ({past}))"
 
     def _introduce(self, node: str) -> None:
         """Have the client's node compute for nothing, where computing takes time at all.

@@ -9,6 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from measure import judging, messages, on_air
 from measure.errors import MeasureError
@@ -22,6 +24,8 @@ from studies.krb5today.mechanisms import MECHANISMS
 from studies.study import Judged, Repetition
 
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure", "parts")
+#: Keys of services, the authority's certificate, and the user's private key.
+_FILES = ("*.keytab", "*.pem", "*.key")
 #: KRB-ERRORs that belong to a login: more is asked for, or the reply does not fit a datagram.
 _MORE = {25, 52, 91}
 
@@ -32,7 +36,7 @@ def judge(repetition: Repetition) -> Judged:
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
         "captures": on_air.captures(raw), "elapsed_s": raw["elapsed_s"],
-        "files": [file.name for file in sorted((*out.glob("*.keytab"), *out.glob("*.pem")))],
+        "files": [file.name for kind in _FILES for file in sorted(out.glob(kind))],
         "raw": judging.kept(raw, _RECORDED_RAW)}
     if raw["failure"]:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
@@ -68,12 +72,15 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     try:
         keys = {name: key for file in out.glob("*.keytab")
                 for name, key in keytab.read(file).items()}
+        user_key = load_pem_private_key((out / "user.key").read_bytes(), None)
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
+    assert isinstance(user_key, rsa.RSAPrivateKey)
     return LoginCase(
         MECHANISMS[design.LOGINS.chosen(repetition.cell)], client, len(raw["logins"]), said,
         exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
-        addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()))
+        addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
+        user_key)
 
 
 def _measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Measured:

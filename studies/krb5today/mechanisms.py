@@ -23,13 +23,14 @@ class LoginMechanism:
     """A way to log in.
 
     `initial` is what the first ticket is got by. `realm` is whose KDC is asked for it, and `target`
-    the realm of the service that the client then authenticates to, "" for none. `needs` is what the
-    installed PKINIT must have in it, and `lacking` what is said where it has not.
+    the realm of the service that the client then authenticates to, "" for none. `agrees_by` is how
+    PKINIT makes the reply's key. `needs` is what the installed PKINIT must have in it, and
+    `lacking` what is said where it has not.
     """
 
     title: str
     initial: Literal["spake", "pkinit", "anonymous"]
-    is_rsa: bool = False
+    agrees_by: Literal["DH", "ECDH", "RSA"] = "DH"
     is_armoured: bool = False
     is_direct: bool = False
     is_proxied: bool = False
@@ -41,7 +42,7 @@ class LoginMechanism:
     @property
     def agreement(self) -> str:
         """How PKINIT makes the reply's key; "" without."""
-        return "" if self.initial == "spake" else "RSA" if self.is_rsa else "DH"
+        return "" if self.initial == "spake" else self.agrees_by
 
 
 MECHANISMS: Mapping[str, LoginMechanism] = {
@@ -49,13 +50,13 @@ MECHANISMS: Mapping[str, LoginMechanism] = {
     "fast": LoginMechanism("password in FAST, armour held", "spake", is_armoured=True),
     "pkinit-dh": LoginMechanism("PKINIT, DH", "pkinit"),
     "pkinit-rsa": LoginMechanism(
-        "PKINIT, RSA", "pkinit", is_rsa=True, needs=b"flag_RSA_PROTOCOL",
+        "PKINIT, RSA", "pkinit", agrees_by="RSA", needs=b"flag_RSA_PROTOCOL",
         lacking="this krb5 has no RSA mode (taken out in 1.22); choose pkinit-dh, or a machine "
         "with krb5 1.21 or before"),
     "pkinit-ecdh": LoginMechanism(
-        "PKINIT, ECDH", "pkinit", needs=b"P-256",
-        lacking="this krb5 has no ECDH in PKINIT (it came with 1.22); choose pkinit-dh, or a "
-        "machine with krb5 1.22"),
+        "PKINIT, ECDH", "pkinit", agrees_by="ECDH", needs=b"P-256",
+        lacking="this krb5 has no ECDH in PKINIT (it came with 1.22), and Debian's other KDC, "
+        "Heimdal, is built without it; choose pkinit-dh, or a machine with krb5 1.22"),
     "anonymous": LoginMechanism("anonymous PKINIT, DH", "anonymous"),
     "cross-realm": LoginMechanism("PKINIT, then another realm's service", "pkinit", target=REMOTE),
     "pktapp": LoginMechanism("PKTAPP: a KDC beside the application server", "pkinit",
@@ -63,6 +64,9 @@ MECHANISMS: Mapping[str, LoginMechanism] = {
     "iakerb": LoginMechanism("IAKERB: PKINIT through the application server", "pkinit",
                              is_proxied=True, target=LOCAL),
 }
+#: The curve that is at least as strong as the KDC's weakest group (MODP of so many bits), by which
+#: MIT's `pkinit_dh_min_bits` orders them.
+CURVES: Mapping[int, str] = {2048: "P-256", 4096: "P-384"}
 #: Those whose KDC is loaded: what is a login and nothing else.
 LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
 
@@ -75,7 +79,7 @@ def login(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], 
         return [*argv, "-n", f"@{mechanism.realm}"]
     if mechanism.initial == "pkinit":
         argv += ["-X", f"X509_user_identity={identity(pkinit, certificate)}"]
-        argv += ["-X", "flag_RSA_PROTOCOL=yes"] if mechanism.is_rsa else []
+        argv += ["-X", "flag_RSA_PROTOCOL=yes"] if mechanism.agrees_by == "RSA" else []
     argv += ["-T", armour] if mechanism.is_armoured else []
     argv += ["-S", service(mechanism.realm)] if mechanism.is_direct else []
     return [*argv, f"{USER}@{mechanism.realm}"]

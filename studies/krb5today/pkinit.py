@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from protocols.kerberos import messages
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE
@@ -14,37 +16,65 @@ from studies.krb5today import der, signed
 from studies.krb5today.exchange import PKINIT_REPLY, PKINIT_REQUEST, KerberosExchange
 
 _SIGNED_AUTH_PACK, _DH_SIGNED = 0x80, 0x80
-_AUTHENTICATOR, _PUBLIC_VALUE, _CHECKSUM = 0xA0, 0xA1, 0xA3
+_AUTHENTICATOR, _PUBLIC_VALUE, _SIGNED_AT, _CHECKSUM = 0xA0, 0xA1, 0xA1, 0xA3
+#: dhpublicnumber (RFC 3279) and id-ecPublicKey (RFC 5480).
+_ALGORITHMS = {bytes.fromhex("2a8648ce3e0201"): "DH", bytes.fromhex("2a8648ce3d0201"): "ECDH"}
+#: As much as Kerberos allows clocks to be apart (RFC 4120, 1.6), by MIT's default.
+MAX_SKEW_S = 300.0
 _DH_INFO, _ENCRYPTED_KEY = 0xA0, 0x81
 _BODY = 0xA4
 
 
 def agreement(exchange: KerberosExchange) -> str:
-    """DH or RSA where request and reply agree about it; else what each of them has."""
-    offers = any(part.tag == _PUBLIC_VALUE for part in _auth_pack(exchange).parts)
+    """DH, ECDH or RSA where request and reply agree about it; else what each of them has."""
+    asked = _offered(_auth_pack(exchange))
     reply = exchange.reply.padata.get(PKINIT_REPLY, b"\0")[0]
-    asked = "DH" if offers else "RSA"
     answered = {_DH_INFO: "DH", _ENCRYPTED_KEY: "RSA"}.get(reply, "nothing")
-    return asked if asked == answered else f"{asked} asked and {answered} answered"
+    is_one = asked == answered or (asked, answered) == ("ECDH", "DH")
+    return asked if is_one else f"{asked} asked and {answered} answered"
 
 
-def complaints(exchange: KerberosExchange, user: str, anchor: x509.Certificate) -> Iterator[str]:
+def _offered(auth_pack: der.DerValue) -> str:
+    """How a client asks for the reply's key: by a public value of which algorithm, or by none."""
+    for part in auth_pack.parts:
+        if part.tag == _PUBLIC_VALUE:
+            # SubjectPublicKeyInfo, AlgorithmIdentifier, OBJECT IDENTIFIER.
+            name = part.parts[0].parts[0].parts[0].content
+            return _ALGORITHMS.get(name, f"an unknown algorithm ({name.hex()})")
+    return "RSA"
+
+
+def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificate,
+               user_key: rsa.RSAPrivateKey) -> Iterator[str]:
     """What is wrong with the signatures of both; `user` is "" for nobody, who signs nothing."""
-    request = _signed_request(exchange)
+    request, at_s = _signed_request(exchange), exchange.request.at_s
     if not user:
         if request.signers or request.certificates:
             yield "who is to stay unknown signs"
-    elif wrong := request.complaint(anchor, user, CLIENT_PURPOSE):
+    elif wrong := request.complaint(anchor, user, CLIENT_PURPOSE, at_s):
         yield f"the client: {wrong}"
+    if (apart_s := abs(_signed_at_s(exchange) - at_s)) > MAX_SKEW_S:
+        yield f"the client: signed {apart_s:.0f} s from when it passed"
     if _body_checksum(exchange) != hashlib.sha1(_body(exchange)).digest():  # noqa: S324 - RFC 4556's
         yield "the client: another request is signed"
+    realm = exchange.reply.value["ticket"]["realm"]
+    try:
+        wrong = _signed_reply(exchange, user_key).complaint(
+            anchor, f"{messages.krbtgt(realm)}@{realm}", KDC_PURPOSE, exchange.reply.at_s)
+    except (ValueError, IndexError, StopIteration) as error:
+        wrong = f"what it signed cannot be read ({error})"
+    if wrong:
+        yield f"the KDC: {wrong}"
+
+
+def _signed_reply(exchange: KerberosExchange, user_key: rsa.RSAPrivateKey) -> signed.SignedContent:
+    """What the KDC signed, in RSA mode within what the user's key opens. Raises ValueError."""
     reply = der.first(exchange.reply.padata.get(PKINIT_REPLY, b"\0\0"))
-    if reply.tag == _DH_INFO:  # in RSA mode, the signature is within what only the client opens
-        realm = exchange.reply.value["ticket"]["realm"]
-        wrong = signed.read(reply.parts[0].tagged(_DH_SIGNED).content).complaint(
-            anchor, f"{messages.krbtgt(realm)}@{realm}", KDC_PURPOSE)
-        if wrong:
-            yield f"the KDC: {wrong}"
+    if reply.tag == _DH_INFO:
+        return signed.read(reply.parts[0].tagged(_DH_SIGNED).content)
+    if reply.tag == _ENCRYPTED_KEY:
+        return signed.opened(reply.content, user_key)
+    raise ValueError("no reply of PKINIT's")
 
 
 def armour(fast: bytes) -> Mapping[str, Any]:
@@ -63,6 +93,13 @@ def _signed_request(exchange: KerberosExchange) -> signed.SignedContent:
 
 def _auth_pack(exchange: KerberosExchange) -> der.DerValue:
     return der.first(_signed_request(exchange).content)
+
+
+def _signed_at_s(exchange: KerberosExchange) -> float:
+    """When the client says that it signs."""
+    authenticator = _auth_pack(exchange).tagged(_AUTHENTICATOR).parts[0]
+    said = authenticator.tagged(_SIGNED_AT).parts[0].content.decode()
+    return datetime.strptime(said, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _body_checksum(exchange: KerberosExchange) -> bytes:

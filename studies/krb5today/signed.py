@@ -1,14 +1,21 @@
-"""What PKINIT's parties sign (CMS SignedData, RFC 5652) is verified, up to the run's authority."""
+"""What PKINIT's parties sign (CMS SignedData, RFC 5652) is verified, up to the run's authority.
+
+In RSA mode, the KDC's is enveloped (EnvelopedData) for the client's key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
 from protocols.kerberos import messages
 from protocols.kerberos.certificates import PRINCIPAL_NAME, bound_name
@@ -16,12 +23,15 @@ from protocols.kerberos.errors import Refusal
 from studies.krb5today import der
 
 _SIGNED_DATA = bytes.fromhex("2a864886f70d010702")
+_ENVELOPED_DATA = bytes.fromhex("2a864886f70d010703")
 _MESSAGE_DIGEST = bytes.fromhex("2a864886f70d010904")
 _DIGESTS: dict[bytes, hashes.HashAlgorithm] = {
     bytes.fromhex("2b0e03021a"): hashes.SHA1(),  # noqa: S303 - what others chose is verified
     bytes.fromhex("608648016503040201"): hashes.SHA256(),
     bytes.fromhex("608648016503040202"): hashes.SHA384(),
     bytes.fromhex("608648016503040203"): hashes.SHA512()}
+_CIPHERS: dict[bytes, type[TripleDES] | type[AES]] = {
+    bytes.fromhex("2a864886f70d0307"): TripleDES, bytes.fromhex("60864801650304012a"): AES}
 _SEQUENCE, _SET, _OID, _OCTETS, _CONTEXT_0 = 0x30, 0x31, 0x06, 0x04, 0xA0
 
 
@@ -33,16 +43,17 @@ class SignedContent:
     certificates: Sequence[x509.Certificate]
     signers: Sequence[der.DerValue]
 
-    def complaint(self, anchor: x509.Certificate, name: str,
-                  purpose: x509.ObjectIdentifier) -> str:
-        """What is wrong with it as said by a principal, `NAME@REALM`; "" if nothing is."""
+    def complaint(self, anchor: x509.Certificate, name: str, purpose: x509.ObjectIdentifier,
+                  at_s: float) -> str:
+        """What is wrong with it as said then by a principal, `NAME@REALM`; "" if nothing is."""
         if len(self.signers) != 1:
             return f"{len(self.signers)} signatures"
         own = [certificate for certificate in self.certificates
                if certificate.issuer == anchor.subject and certificate.subject != anchor.subject]
         if not own:
             return "no certificate by the run's authority"
-        return _certificate_complaint(own[0], anchor, name, purpose) or self._signature(own[0])
+        return _certificate_complaint(own[0], anchor, name, purpose) or _time_complaint(
+            own[0], at_s) or self._signature(own[0])
 
     def _signature(self, certificate: x509.Certificate) -> str:
         key, fields = certificate.public_key(), self.signers[0].parts
@@ -70,7 +81,28 @@ def read(data: bytes) -> SignedContent:
     info = der.first(data)
     if info.parts[0].content != _SIGNED_DATA:
         raise ValueError("no SignedData")
-    fields = info.parts[1].parts[0].parts
+    return _signed_data(info.parts[1].parts[0])
+
+
+def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
+    """The SignedData in a ContentInfo of EnvelopedData. Raises ValueError for a wrong key."""
+    info = der.first(data)
+    if info.parts[0].content != _ENVELOPED_DATA:
+        raise ValueError("no EnvelopedData")
+    _, recipients, content = info.parts[1].parts[0].parts[:3]
+    sealed = recipients.parts[0].tagged(_OCTETS).content
+    _, algorithm, cipher = content.parts[:3]
+    name, vector = algorithm.parts[0].content, algorithm.parts[1].content
+    if name not in _CIPHERS:
+        raise ValueError("enveloped in a way that is not known here")
+    made = Cipher(_CIPHERS[name](key.decrypt(sealed, padding.PKCS1v15())), modes.CBC(vector))
+    decryptor = made.decryptor()
+    plain = decryptor.update(cipher.content) + decryptor.finalize()
+    return _signed_data(der.first(plain))
+
+
+def _signed_data(value: der.DerValue) -> SignedContent:
+    fields = value.parts
     inner = next(part for part in fields if part.tag == _SEQUENCE).parts
     content = inner[1].parts[0].content if len(inner) > 1 else b""
     certificates = [x509.load_der_x509_certificate(part.whole)
@@ -90,6 +122,12 @@ def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name
     if bound != said or realm not in realms:
         return f"its certificate is {bound}'s, of {', '.join(realms)}"
     return "" if purpose in purposes else "its certificate's key is for something else"
+
+
+def _time_complaint(own: x509.Certificate, at_s: float) -> str:
+    at = datetime.fromtimestamp(at_s, UTC)
+    is_valid = own.not_valid_before_utc <= at <= own.not_valid_after_utc
+    return "" if is_valid else "its certificate is not valid then"
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:

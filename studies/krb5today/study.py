@@ -12,6 +12,7 @@ from studies.krb5today import body, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.body import Measured
 from studies.krb5today.faults import FAULTS
+from studies.krb5today.mechanisms import CURVES
 from studies.study import Cell, Clock, Expected, Factor, Fault, Judged, Level, Metric, Repetition
 from studies.study import Study as AnyStudy
 from studies.study import TestbedSpec as Spec
@@ -68,7 +69,9 @@ class Krb5Today(AnyStudy):
         """Who logs in from where, how and how often."""
         customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
-        return {"mechanism": design.LOGINS.chosen(cell),
+        layer = cell.value("policy").layers.kerberos if on_air else None
+        group_bits = layer.group_bits if layer else asked.realm_dh_bits
+        return {"mechanism": design.LOGINS.chosen(cell), "curve": CURVES[group_bits],
                 "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],
                 "scenario": to_json(scenario) if scenario else None,
                 "has_port": on_air and cell.value("policy").uses_eap,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.kerberos import messages
+from protocols.kerberos import messages, rfc3962
 from protocols.kerberos.errors import Refusal, Undecipherable
 from protocols.kerberos.suites import SUITES
 from studies.krb5today import der
 
-_SUITE = SUITES["today"]
+#: What opens each encryption that a policy may ask of MIT krb5 (`encryption`), by its number.
+_DECRYPT: Mapping[int, Callable[[bytes, int, bytes], bytes]] = {
+    SUITES["today"].etype: SUITES["today"].decrypt, rfc3962.ETYPE: rfc3962.decrypt}
 _TICKET_USAGE, _AP_REQUEST_USAGE, _AP_REPLY_USAGE = 2, 11, 12
 _IF_RELEVANT, _CAMMAC, _INDICATOR = 1, 96, 97
 _PREAUTHENTICATED = 10
@@ -58,9 +60,10 @@ def proves(ticket: OpenedTicket, request: Mapping[str, Any], reply: Mapping[str,
 
 
 def _part(kind: str, key: bytes, usage: int, encrypted: Mapping[str, Any]) -> Any:
-    if encrypted["etype"] != _SUITE.etype:
+    decrypt = _DECRYPT.get(encrypted["etype"])
+    if decrypt is None:
         raise Undecipherable(f"encryption {encrypted['etype']} is not known here")
-    plain = _SUITE.decrypt(key, usage, encrypted["cipher"])
+    plain = decrypt(key, usage, encrypted["cipher"])
     try:
         return messages.decode(kind, plain)
     except Refusal as error:

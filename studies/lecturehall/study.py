@@ -94,7 +94,8 @@ class LectureHall(Study):
         Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
     faults: ClassVar[Mapping[str, Fault | str]] = {
         "hall-in-clear": Fault("nobody in the hall has the link's protection or a port",
-                               policy=_unprotected)}
+                               policy=_unprotected, on={"policy": "M2", "stations": "10"},
+                               fails=["each has keys of its own", "protected as the policy says"])}
     lab: ClassVar[Lab] = Lab(node=lambda _: network.station(1))
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[HallAsked]] = HallAsked

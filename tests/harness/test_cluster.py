@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import subprocess
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,10 @@ from click.testing import CliRunner
 from distributed import get_worker
 
 import made_up_measuring
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, Qop, wait_until
 from guest import image
 from guest.cache import cache_root
-from harness.cluster import checking, connection, measuring
+from harness.cluster import checking, connection, keys, measuring
 from harness.cluster.connection import WorkerLost
 from harness.cluster.received import WorkerIdentity
 from harness.cluster.shares import LOSSES, Backlog, how_many
@@ -313,6 +314,20 @@ async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch
     assert odd[0] not in script.measured
     assert [line for line in measured.told if odd[0] in line and "is left out: measures with other "
             "code" in line]
+
+
+def test_a_worker_ends_with_its_input(qop: Qop) -> None:
+    """Started over SSH it has its key from there, and leaves with the run that started it."""
+    lent = subprocess.Popen(
+        qop.argv("worker", "--scheduler", "tls://127.0.0.1:0"), cwd=qop.folder, text=True,
+        env=qop.environment() | {keys.VARIABLE: keys.FROM_INPUT}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert lent.stdin is not None and lent.stdout is not None
+    lent.stdin.write(f"{keys.ClusterKey.new()}\n")
+    lent.stdin.flush()
+    wait_until(lambda: lent.stdout.readline().startswith("worker at "))
+    lent.communicate(timeout=PATIENCE_S)  # its input ends
+    assert lent.returncode == 130 and qop.left_over() == []
 
 
 @pytest.mark.parametrize("where", ["", "tls://", "tls://host", "host:8786", "http://host:1", "tcp://host:1",

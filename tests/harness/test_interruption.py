@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conftest import PATIENCE_S, VIRTUAL, Qop, wait_until
@@ -34,7 +35,10 @@ def mounts(qop: Qop) -> list[str]:
 
 def guests(qop: Qop) -> list[int]:
     """Process ids of the running guests of this folder."""
-    return [int(line.split(":")[0]) for line in qop.left_over(0) if "mac80211_hwsim" in line]
+    named = {int(line.split(":")[0]) for line in qop.left_over(0) if "mac80211_hwsim" in line}
+    # Each address space in a guest is a process here, which has the kernel's name at first.
+    return [process.pid for process in psutil.process_iter(["ppid"])
+            if process.pid in named and process.info["ppid"] not in named]
 
 
 def started(qop: Qop) -> set[str]:

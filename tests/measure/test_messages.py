@@ -38,6 +38,15 @@ def test_a_message_in_pieces_is_one(tmp_path: Path) -> None:
     assert traffic.retransmitted == 1
 
 
+def test_who_said_anything_is_seen_whatever_it_was(tmp_path: Path) -> None:
+    """A packet of neither TCP nor UDP is of no message, but says who had to do with whom."""
+    tcp = frame((1000, 88), 99, b"", SYN)
+    ping = tcp[:14 + 9] + b"\1" + tcp[14 + 10:]
+    traffic = capture(tmp_path / "c.pcap", [ping, tcp[:14] + b"\0" + tcp[15:]])
+    assert traffic.pairs == {frozenset(("10.0.0.1", "10.0.0.2"))}
+    assert traffic.packets == traffic.messages == []
+
+
 def test_ports_used_again_are_another_connection(tmp_path: Path) -> None:
     """A second connection on the same ports does not end up in the first one's stream."""
     ports = (1000, 88)

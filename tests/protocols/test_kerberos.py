@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from secrets import token_bytes
 
 import pytest
 
 from kerberos_realms import Realms
-from protocols.kerberos import messages
+from protocols.kerberos import messages, rfc3962
 from protocols.kerberos.errors import Refusal, RefusalCode, Undecipherable
 from protocols.kerberos.suites import SUITES, Suite
 from studies.kerberos2002.variants import VARIANTS
@@ -102,6 +103,29 @@ def test_known_answer_of_rfc_8009() -> None:
     sealed = SUITES["today"].encrypt(key, 2, b"", lambda _: confounder)
     assert sealed.hex() == ("41f53fa5bfe7026d91faf9be959195a058707273a96a40f0"
                             "a01960621ac612748b9bbfbe7eb4ce3c")
+
+
+@pytest.mark.parametrize(("text", "size", "folded"), [
+    (b"kerberos", 16, "6b65726265726f737b9b5b2b93132b93"), (b"012345", 8, "be072631276b1955"),
+    (b"password", 7, "78a07b6caf85fa"),
+    (b"Q", 21, "518a54a215a8452a518a54a215a8452a518a54a215")])
+def test_known_foldings_of_rfc_3961(text: bytes, size: int, folded: str) -> None:
+    """The n-fold gives the RFC's own results, to more and to fewer bytes."""
+    assert rfc3962.folded(text, size).hex() == folded
+
+
+def test_known_answers_of_rfc_3962() -> None:
+    """A password's key is the RFC's; MIT's known cipher text of no text opens by its key alone."""
+    start = hashlib.pbkdf2_hmac("sha1", b"password", b"ATHENA.MIT.EDUraeburn", 1, 32)
+    assert rfc3962.derived(start, b"kerberos").hex() == (
+        "fe697b52bc0d3ce14432ba036a92e65bbb52280990a2fa27883998d72af30161")
+    key = bytes.fromhex("17f275f2954f2ed1f90c377ba7f4d6a369aa0136e0bf0c927ad6133c693759a9")
+    sealed = bytes.fromhex("e5094c55ee7b38262e2b044280b069379a95bf95bd8376fb3281b435")
+    assert rfc3962.decrypt(key, 0, sealed) == b""
+    for wrong, usage, data in ((key[::-1], 0, sealed), (key, 2, sealed), (key, 0, sealed[::-1]),
+                               (key, 0, sealed[:27])):
+        with pytest.raises(Undecipherable):
+            rfc3962.decrypt(wrong, usage, data)
 
 
 @pytest.mark.parametrize("suite", SUITES.values())

@@ -38,6 +38,8 @@ def test_every_cell_of_a_table_is_there_once() -> None:
     names = [one.name for one in rows]
     assert len(names) == len(set(names))
     assert {"-".join(design.ids(name)) for name in design.MOBILE} <= set(names)
+    assert {"-".join(design.ids(name, suite="today")) for name in VARIANTS} <= set(names)
+    assert {"-".join(design.ids(name, wire="2g")) for name in design.MOBILE} <= set(names)
     assert {"-".join(design.ids(name, customers=32)) for name in design.LOADED} <= set(names)
     assert {"-".join(design.ids("pktapp", servers=4, placement=place, customers=16))
             for place in ("one", "each")} <= set(names)
@@ -50,6 +52,21 @@ def test_levels_that_there_are_not_are_refused(factor: str, level: str) -> None:
     read = next(one for one in design.FACTORS if one.name == factor).read
     with pytest.raises(StudyError, match="no such level; choose from"):
         read([level], ())
+
+
+@pytest.mark.parametrize(("chosen", "says"), [
+    ({"servers": "2", "placement": "each"}, "servers 2 goes with placement one alone"),
+    ({"protocol": "mp-trusted", "wire": "slow"}, "mp-trusted goes with wire lan, 2g, 3g alone"),
+    ({"protocol": "mp-trusted", "speed": "10"}, "mp-trusted goes with speed 1 alone"),
+    ({"protocol": "m-standard", "suite": "today", "customers": "4"}, "customers 4 goes with suite"),
+])
+def test_levels_without_a_cell_are_refused(chosen: Mapping[str, str], says: str) -> None:
+    """Of levels that there are, those that do not go together are named, and what would."""
+    levels = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
+    for name, wish in chosen.items():
+        levels[name] = [level for level in levels[name] if level.id == wish]
+    with pytest.raises(StudyError, match=f"nothing of this can be measured: .*{says}"):
+        list(design.cells(levels))
 
 
 @pytest.mark.parametrize(("settings", "says"), [

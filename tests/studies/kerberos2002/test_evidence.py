@@ -16,7 +16,7 @@ from kerberos_realms import Realms, keys
 from measure.messages import Traffic
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Refusal
-from studies.kerberos2002 import evidence, expected
+from studies.kerberos2002 import evidence, expected, guidelines
 from studies.kerberos2002.controls import FAULTS
 from studies.kerberos2002.evidence import Case
 from studies.kerberos2002.opened import RunKeys
@@ -215,6 +215,35 @@ def test_a_proxy_that_alters_is_seen(tmp_path: Path) -> None:
     number = next(at for at, one in enumerate(judged.said) if one.source == "proxy")
     altered = _with(judged, number, lambda one: replace(one, payload=one.payload[:-1] + b"x"))
     assert "the proxy passes messages on" in failed(altered)
+
+
+def test_a_proxy_that_alters_a_reply_is_seen(tmp_path: Path) -> None:
+    """What the proxy wraps for the client has to be what it was answered, to the byte."""
+    judged = case(tmp_path, "mp-standard")
+    number = next(at for at, one in enumerate(judged.said) if one.target == "proxy"
+                  and one.source != "client")
+    altered = _with(judged, number, lambda one: replace(one, payload=one.payload[:-1] + b"x"))
+    assert "the proxy passes messages on" in failed(altered)
+
+
+@pytest.mark.parametrize(("protocol", "told", "own", "kdc_made", "holders"), [
+    ("m-standard", 0, 0, 1, 2), ("m-client-key", 0, 1, 0, 2), ("mp-standard", 0, 0, 1, 2),
+    ("mp-client-key", 0, 1, 0, 2), ("mp-trusted", 1, 1, 0, 3), ("mp-assist", 1, 1, 0, 3)])
+def test_the_four_guidelines_are_counted(protocol: str, told: int, own: int, kdc_made: int,
+                                         holders: int, tmp_path: Path) -> None:
+    """A proxy that passes on can read nothing, and a told one all but what services' keys seal."""
+    counts = guidelines.counted(case(tmp_path, protocol))
+    assert (counts["proxy_keys"], counts["own_messages"], counts["kdc_made"],
+            counts["key_holders"]) == (told, own, kdc_made, holders)
+    assert bool(counts["proxy_parts"]) is bool(told)
+    assert counts["proxy_parts"] < counts["parts"]
+
+
+def test_a_key_told_where_none_should_be_counts(tmp_path: Path) -> None:
+    """What is counted is what the messages have, not what the protocol's name says."""
+    counts = guidelines.counted(replace(case(tmp_path, "mp-trusted"),
+                                        variant=VARIANTS["mp-client-key"]))
+    assert (counts["proxy_keys"], counts["key_holders"]) == (1, 3)
 
 
 def test_a_chain_on_the_radio_is_seen(tmp_path: Path) -> None:

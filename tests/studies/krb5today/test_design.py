@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -63,8 +64,29 @@ def test_a_krb5_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         said[version] = [clients.lacking(MECHANISMS[name]).partition(";")[0]
                          for name in ("pkinit-rsa", "pkinit-ecdh", "pkinit-dh")]
     assert said == {
-        "1.20": ["", "this krb5 has no ECDH in PKINIT (it came with 1.22)", ""],
+        "1.20": ["", ("this krb5 has no ECDH in PKINIT (it came with 1.22), and Debian's other "
+                      "KDC, Heimdal, is built without it"), ""],
         "1.22": ["this krb5 has no RSA mode (taken out in 1.22)", "", ""]}
+
+
+@pytest.mark.parametrize(("group_bits", "curve"), [(2048, "P-256"), (4096, "P-384")])
+def test_ecdh_asks_for_a_curve_no_weaker_than_the_kdcs_group(
+        group_bits: Literal[2048, 4096], curve: str, tmp_path: Path) -> None:
+    """The client's own settings, which win, have the curve; those of DH's client have none."""
+    levels = {factor.name: factor.read([level], ())[0] for factor, level in zip(
+        design.FACTORS, design.ids("pkinit-ecdh"), strict=True)}
+    asked = Asked(realm_dh_bits=group_bits)
+    task = studies.load("krb5today").task(Cell(levels), asked)
+    assert task["curve"] == curve
+    site = SimpleNamespace(fault="", network=network.realms(), mount=tmp_path,
+                           run_folder=lambda _: tmp_path)
+    said = {}
+    for name in ("pkinit-ecdh", "pkinit-dh"):
+        client = clients.LoginClient(site, task["node"], MECHANISMS[name],  # type: ignore[arg-type]
+                                     0, curve=task["curve"])
+        first = client._environment()["KRB5_CONFIG"].partition(":")[0]
+        said[name] = Path(first).read_text().splitlines()[1:]
+    assert said == {"pkinit-ecdh": [f"pkinit_dh_min_bits = {curve}"], "pkinit-dh": []}
 
 
 def test_the_model_saturates_at_the_kdc() -> None:

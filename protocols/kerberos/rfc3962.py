@@ -1,0 +1,48 @@
+"""AES256-CTS-HMAC-SHA1-96 opens what realms still encrypt by RFC 3962, with RFC 3961's keys."""
+
+from __future__ import annotations
+
+import hmac
+import math
+
+from protocols.kerberos.ciphertext_stealing import BLOCK_BYTES, cbc, cts_decrypt
+from protocols.kerberos.errors import Undecipherable
+
+ETYPE = 18
+_TAG_BYTES = 12
+_ENCRYPTION, _INTEGRITY = 0xAA, 0x55
+
+
+def decrypt(key: bytes, usage: int, data: bytes) -> bytes:
+    """The text; raises Undecipherable where the key does not open it."""
+    if len(data) < BLOCK_BYTES + _TAG_BYTES:
+        raise Undecipherable("no AES256-CTS-HMAC-SHA1-96")
+    number = usage.to_bytes(4, "big")
+    plain = cts_decrypt(derived(key, number + bytes((_ENCRYPTION,))), data[:-_TAG_BYTES])
+    integrity = derived(key, number + bytes((_INTEGRITY,)))
+    due = hmac.digest(integrity, plain, "sha1")[:_TAG_BYTES]  # of the text, unlike RFC 8009
+    if not hmac.compare_digest(data[-_TAG_BYTES:], due):
+        raise Undecipherable("the key does not open it")
+    return plain[BLOCK_BYTES:]
+
+
+def derived(key: bytes, constant: bytes) -> bytes:
+    """The key that DK makes of another one and a constant (RFC 3961, 5.1)."""
+    made, block = b"", folded(constant, BLOCK_BYTES)
+    while len(made) < len(key):
+        block = cbc(key, block, encrypts=True)
+        made += block
+    return made[:len(key)]
+
+
+def folded(text: bytes, size: int) -> bytes:
+    """The n-fold of a text to so many bytes: copies, each rotated by 13 bits more, are added."""
+    total = math.lcm(len(text), size)
+    bits, number = 8 * len(text), int.from_bytes(text, "big")
+    copies = b"".join(
+        ((number >> turn | number << (bits - turn)) & ((1 << bits) - 1)).to_bytes(len(text), "big")
+        for turn in (13 * count % bits for count in range(total // len(text))))
+    # In ones' complement a carry goes round, which is arithmetic modulo all ones.
+    ones = (1 << 8 * size) - 1
+    added = sum(int.from_bytes(copies[at:at + size], "big") for at in range(0, total, size))
+    return ((added - 1) % ones + 1 if added else 0).to_bytes(size, "big")
