@@ -162,6 +162,8 @@ def _ahead(entries: list[Fields]) -> dict[str, list[str]]:
     ahead: dict[str, list[str]] = {}
     for entry in entries:
         host = entry.take("host", _name)
+        if host in ahead:
+            raise ConfigError(f"{entry.where}: a second {host}: name its owners in one list")
         ahead[host] = entry.take("owners", _names, [])
         entry.end()
     return ahead

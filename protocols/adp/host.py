@@ -6,7 +6,7 @@ and random bytes are passed in, what is to be done is returned. Both versions ha
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
@@ -51,8 +51,9 @@ class Host:
                            f"of {settings.bound_bytes}")
         if not 0 <= message.port <= 0xFFFF:
             raise AdpError(f"no port: {message.port}")
-        if message.max_delay_s is not None and not 0 <= message.max_delay_s < math.inf:
-            raise AdpError(f"a maximum delay from 0 on is needed, not {message.max_delay_s:g}")
+        # Whole numbers may be larger than what a time can be.
+        if message.max_delay_s is not None and not 0 <= message.max_delay_s <= sys.float_info.max:
+            raise AdpError(f"a maximum delay from 0 on is needed, not {message.max_delay_s!r:.40}")
         check_name(message.destination)
         return peer.send(message, now_s)
 

@@ -21,6 +21,7 @@ from protocols.adp.host import make
 from protocols.adp.network import Datagrams
 from protocols.fields import ConfigError
 
+_LONGEST_WAIT_S = 3600.0
 _COMMANDS = {"send", "open", "status", "stop"}
 _SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex", "urgent",
               "max_delay_s", "private"}
@@ -124,7 +125,8 @@ class Program:
         self._operations[operation] += 1
 
     def _command(self, command: object) -> None:
-        if not isinstance(command, dict) or command.get("do") not in _COMMANDS:
+        if not (isinstance(command, dict) and isinstance(command.get("do"), str)
+                and command["do"] in _COMMANDS):
             raise AdpError(f"do: {', '.join(sorted(_COMMANDS))}")
         now_s = time.monotonic()
         match command["do"]:
@@ -194,7 +196,9 @@ def _serve(program: Program, datagrams: Datagrams) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     while not program.ended:
-        for key, _ in selector.select(program.endpoint.wait_s()):
+        wait_s = program.endpoint.wait_s()
+        # No system waits for longer than it can count.
+        for key, _ in selector.select(None if wait_s is None else min(wait_s, _LONGEST_WAIT_S)):
             key.data()
         program.endpoint.tick()
 

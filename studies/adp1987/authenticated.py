@@ -9,6 +9,7 @@ from measure.observed import Check
 from measure.pcap import CapturedFrame
 from studies.adp1987 import opened, sniffed
 from studies.adp1987.opened import OpenedCapture
+from studies.adp1987.sniffed import SniffedHead
 
 OWNER = "xena"
 #: Of owners, what it takes to open and to verify a channel.
@@ -26,30 +27,45 @@ def captured(frames: Iterable[CapturedFrame], initiator: str, keys: Path,
     return opened.capture(sniffed.whole(frames), initiator, keys, secrets)
 
 
-def one_channel(seen: OpenedCapture) -> Check:
-    """One request for one channel, signed by both kernels' owners where they are to."""
+def one_channel(seen: OpenedCapture, later: Sequence[SniffedHead] = ()) -> Check:
+    """One request for one channel, signed by both kernels' owners where they are to.
+
+    `later` are heads of phases that follow: all on that channel, and none that asks for one.
+    """
     requests = sum(len(channel.requests) for channel in seen.channels)
     unsigned = sum(not channel.is_signed for channel in seen.channels)
+    asking = sum(head.asks for head in later)
+    strange = sniffed.sessions({head.channel for head in later},
+                               seen.by_number.keys() | {head.announced for head in later})
     return Check("channel", requests == len(seen.channels) == 1 and bool(seen.messages)
-                 and not unsigned, (
+                 and not (unsigned or asking or strange), (
         f"{requests} request for {len(seen.channels)} channel in the capture, "
-        f"{len(seen.messages)} messages on it"
+        f"{len(seen.messages)} messages on it; {strange} other channels and {asking} requests in "
+        f"the {len(later)} ADP messages of later phases"
         + f"; {unsigned} whose handshake the kernels' owners have not signed" * bool(unsigned)))
 
 
-def owner(seen: OpenedCapture, folder: Path) -> Check:
-    """One signature an owner and channel, right under its published key, and none once known."""
+def owner(seen: OpenedCapture, folder: Path, later: Sequence[SniffedHead] = ()) -> Check:
+    """One signature an owner and channel, right under its published key, and none once known.
+
+    Nor in `later` heads, as far as they are in the clear.
+    """
     key = folder / f"{OWNER}.pub.pem"
     counts = [len(channel.proofs.get(OWNER, ())) for channel in seen.channels]
     others = {name for channel in seen.channels for name in channel.proofs} - {OWNER}
     wrong = sum(not channel.is_signature(OWNER, signature, key) for channel in seen.channels
                 for signature in channel.proofs.get(OWNER, ()))
-    later = sum(0 <= channel.confirmed_after <= place for channel in seen.channels
+    after = sum(0 <= channel.confirmed_after <= place for channel in seen.channels
                 for place in channel.proof_places)
     unknown = sum(channel.confirmed_after < 0 for channel in seen.channels)
+    unread = sum(message.body is None for message in seen.messages)
     bearing = sum(len(channel.proof_places) for channel in seen.channels)
-    ok = bool(counts) and set(counts) == {1} and not (others or wrong or later or unknown)
+    again = sum(head.signatures for head in later)
+    ok = bool(counts) and set(counts) == {1} and not (
+        others or wrong or after or unknown or unread or again)
     return Check("owner", ok, (
         f"{sum(counts)} signature of {OWNER} on {len(counts)} channel, {wrong} of them wrong under "
-        f"the published key, in {bearing} of {len(seen.messages)} messages, {later} after it was "
-        f"confirmed, {unknown} never confirmed; {len(others)} of other owners"))
+        f"the published key, in {bearing} of {len(seen.messages)} messages ({unread} of them "
+        f"unreadable), {after} after it was confirmed, {unknown} never confirmed; {len(others)} of "
+        f"other owners"
+        + f"; {again} in the clear in the {len(later)} ADP messages of later phases" * bool(later)))

@@ -6,10 +6,13 @@ Of either version, with VLAN tags or without; what is in a tunnel counts as the 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from measure import fields
 from measure.errors import MeasureError
+from protocols.adp.packets import MAX_BOUND
 from studies.study import Level, StudyError
 
 #: The paper's length of a trace; what follows is left out.
@@ -19,7 +22,6 @@ _FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ipv6.plen", "tcp.fl
 _FILTER = "(ip or ipv6) and not icmp and not icmpv6"
 #: IPv6 says its length without its header.
 _IPV6_BYTES = 40
-_MAX_BYTES = 57_344
 _MIN_MESSAGES = 2
 
 
@@ -38,11 +40,24 @@ def level(path: Path) -> Level:
     if len(rows) < _MIN_MESSAGES or rows[-1][0] <= rows[0][0]:
         raise StudyError(f"--trace {path}: has no two packets of IP at different times (ICMP is "
                          "left out); give a longer capture")
+    _check(path, rows)
     start = rows[0][0]
-    messages = [(time - start, min(size, _MAX_BYTES), urgent) for time, size, urgent in rows]
+    messages = [(time - start, size, urgent) for time, size, urgent in rows]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Level(path.stem, f"{len(messages)} messages of {path.name}", value=messages,
                  content={"sha256": digest, "messages": len(messages)}, digest=digest)
+
+
+def _check(path: Path, rows: Sequence[tuple[float, int, bool]]) -> None:
+    """Refuse what no host can hand over as it is. Raises StudyError."""
+    largest = max(size for _, size, _ in rows)
+    if largest > MAX_BOUND:
+        raise StudyError(f"--trace {path}: has a packet of {largest} bytes, more than any queue "
+                         f"takes ({MAX_BOUND}); leave it out of the capture")
+    for number, (before, after) in enumerate(pairwise(rows), 2):
+        if after[0] < before[0]:
+            raise StudyError(f"--trace {path}: message {number} comes {before[0] - after[0]:g} s "
+                             "before the one that it follows; sort the capture with reordercap")
 
 
 def _outer_bytes(protocols: str, old: str, new: str) -> int:

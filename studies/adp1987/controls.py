@@ -67,6 +67,11 @@ ATTACKS: Mapping[str, Fault] = {
 FLOWING: Mapping[str, Fault] = {
     unprotected.SECOND_CHANNEL: Fault("the sender's kernel session ends, and its channel with it",
                                       on=_NOMINAL, fails=["channel"]),
+    unprotected.LATER_CHANNEL: Fault(
+        "the sender's kernel session ends after the first phase, and the owner signs again",
+        on=_NOMINAL, fails=["channel", "owner"]),
+    unprotected.BESIDE: Fault("a user message goes beside the channel, too, by UDP", on=_NOMINAL,
+                              fails=["nothing-else"]),
     unprotected.UNVERIFIED: Fault("the owner signs with a key that nobody has published, and the "
                                   "receiver takes it", on=_NOMINAL, fails=["owner"]),
     unprotected.CLEAR_BODY: Fault("the trailer alone is encrypted", on=_WHOLE, fails=["scope"]),

@@ -180,21 +180,21 @@ def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],
     return after.count == 1 and idle_s < setting.ship_s(rest, after.flags) / 2
 
 
-def is_due(dispatch: Dispatch, setting: SenderSetting, clock_s: float) -> bool:
-    """Whether an ADP message was shipped for a reason: urgent, full, alone, or its time was over.
+def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
+    """By how much an ADP message went before its time, unless urgent, full, or alone: then by zero.
 
-    And whether none before its last was one.
+    Below zero where its time was over; infinity where one before its last was a reason already.
     """
     batch = dispatch.batch
     if not setting.task["queue"]:
-        return len(batch) == 1
+        return 0.0 if len(batch) == 1 else math.inf
     if any(urgent for _, _, urgent in batch[:-1]):
-        return False
+        return math.inf
     full = sum(size for _, size, _ in batch) >= setting.task["bound_bytes"] or (
         dispatch.following is not None and _overflows(batch, dispatch.following, setting))
     if batch[-1][2] or full or (dispatch.overflowed and len(batch) == 1):
-        return True
-    return dispatch.latest_s - dispatch.taken_s[0] >= setting.timeout_s - clock_s
+        return 0.0
+    return setting.timeout_s - (dispatch.latest_s - dispatch.taken_s[0])
 
 
 def _overflows(batch: Sequence[Arrival], following: int, setting: SenderSetting) -> bool:

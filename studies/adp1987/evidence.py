@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from measure import pcap
 from measure.observed import Check
 from protocols.adp.packets import Frame
-from studies.adp1987 import authenticated, opened, sniffed, timing
+from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.authenticated import OWNER
 from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
 from studies.adp1987.logs import HostLogs
 from studies.adp1987.opened import OpenedCapture, OpenedMessage
 from studies.adp1987.payload import PIECE_BYTES, Payload
 from studies.adp1987.pieces import PieceSearch, ShownPieces
+from studies.adp1987.sniffed import SniffedHead
 from studies.adp1987.timing import WireTiming
 
 ALPHA = "10.9.0.1"
@@ -30,10 +32,15 @@ class Exhibit:
     """What captures and logs have of a repetition.
 
     `shown` says of each capture what its frames show of payloads; `phases` are in their order.
+    `channel` is what the first capture opens to, `whole` what all of them do where they have whole
+    frames; `later` are the heads of what follows the first one, `strangers` packets of others.
     """
 
     task: Mapping[str, Any]
     channel: OpenedCapture
+    whole: OpenedCapture
+    later: Sequence[SniffedHead]
+    strangers: Counter[int]
     logs: HostLogs
     payload: Payload
     keys: Path
@@ -49,21 +56,25 @@ def gather(out: Path, task: Mapping[str, Any], job: Mapping[str, Any], logs: Hos
     payload, setting = Payload(job["seed"]), SenderSetting.of_job(task, job)
     frames = {name: list(pcap.frames(out / name)) for name in (PROOF, TRAFFIC)
               if (out / name).exists()}
-    channel = opened.capture(sniffed.whole(frames[PROOF]), ALPHA, out, logs.secrets)
+    channel = authenticated.captured(frames[PROOF], ALPHA, out, logs.secrets)
+    # Encrypted whole, signatures show only where they are opened.
+    whole = channel if task["scope"] != "all" else authenticated.captured(
+        chain.from_iterable(frames.values()), ALPHA, out, logs.secrets)
     search = PieceSearch(payload)
-    heads = [head for name, each in frames.items()
-             for head in sniffed.heads(each, ALPHA, once=name == PROOF)]
-    return Exhibit(task, channel, logs, payload, out,
+    first = list(sniffed.heads(frames[PROOF], ALPHA, once=True))
+    later = list(sniffed.heads(frames.get(TRAFFIC, ()), ALPHA))
+    every = chain.from_iterable(frames.values())
+    return Exhibit(task, channel, whole, later, sniffed.strangers(every), logs, payload, out,
                    {name: search.seek(each) for name, each in frames.items()},
-                   timing.phases(out, stamps, heads), setting,
+                   timing.phases(out, stamps, [*first, *later]), setting,
                    timing.on_wire(frames[PROOF], ALPHA, job["wire"]))
 
 
 def checks(proof: Exhibit) -> list[Check]:
     """All that must hold of a repetition."""
-    return [authenticated.one_channel(proof.channel), authenticated.owner(
-        proof.channel, proof.keys), _impostors(proof), _scope(proof), _fresh(proof),
-        _intact(proof), _piggybacked(proof), _counted(proof),
+    return [authenticated.one_channel(proof.whole, proof.later), authenticated.owner(
+        proof.whole, proof.keys, proof.later), _impostors(proof), _scope(proof),
+        _nothing_else(proof), _fresh(proof), _intact(proof), _piggybacked(proof), _counted(proof),
         timing.in_time(proof.phases, proof.setting),
         timing.on_the_wire(proof.wire, proof.logs, is_quick=proof.task["is_quick"])]
 
@@ -82,7 +93,7 @@ def _scope(proof: Exhibit) -> Check:
     Otherwise pieces do, and prove the search.
     """
     messages = proof.channel.messages
-    trailers = sum(message.frame.sealed[-8:] == message.frame.channel for message in messages)
+    trailers = sum(message.is_bare for message in messages)
     showing = sum(shown.showing for shown in proof.shown.values())
     cut = sum(shown.cut for shown in proof.shown.values())
     shows = all(shown.showing for shown in proof.shown.values())
@@ -94,6 +105,14 @@ def _scope(proof: Exhibit) -> Check:
     return Check("scope", ok and bool(messages), (
         f"{PIECE_BYTES} bytes of a payload in {frames}; a trailer in the clear in {trailers} of "
         f"{len(messages)} messages, with '{proof.task['scope']}' encrypted"))
+
+
+def _nothing_else(proof: Exhibit) -> Check:
+    """The wire has the protocol's messages and no other packet of IP, where whole frames show."""
+    kinds = ", ".join(f"{count} of protocol {kind}" for kind, count in proof.strangers.items())
+    return Check("nothing-else", not proof.strangers, (
+        f"{proof.strangers.total()} packets captured that are no ADP messages"
+        + f" ({kinds})" * bool(kinds)))
 
 
 def _fresh(proof: Exhibit) -> Check:
@@ -144,13 +163,13 @@ def _piggybacked(proof: Exhibit) -> Check:
     data = _read(proof)
     strange = sum(part is not None and len(part) != size
                   for part, size in zip(data, expected, strict=False))
-    early, total = timing.early(proof.phases, proof.setting)
+    early = timing.early(proof.phases, proof.setting)
     count = len(list(_once(proof.channel.messages)))
     return Check("piggybacked", len(data) == len(expected) and not strange
-                 and early <= timing.RARELY * total, (
+                 and all(each.is_seldom for each in early.values()), (
         f"{len(data)} user messages in {count} ADP messages "
         f"of the decrypted capture, {strange} of another size than the trace's {len(expected)}; "
-        f"{early} of {total} ADP messages of all phases went before they had to"))
+        f"ADP messages that went before they had to: {timing.said(early)}"))
 
 
 def _counted(proof: Exhibit) -> Check:

@@ -98,9 +98,14 @@ class Workload:
                     sender.do("establish")
                 session.stamp("proof")
                 sender.do("proof")
+                if fault == unprotected.BESIDE:
+                    sender.do("beside")
             # Where nothing may show, all of each frame is kept, to be searched.
             detail = _IN_FULL if hosts.task["scope"] == "all" else _HEADERS
             with self._captured(detail, "traffic", out, session):
+                if fault == unprotected.LATER_CHANNEL:
+                    sender.do("crash")
+                    sender.do("establish")
                 for phase in hosts.phases[1:]:
                     session.stamp(phase)
                     sender.do(phase)
@@ -111,7 +116,8 @@ class Workload:
 
     @contextmanager
     def _captured(self, detail: Detail, part: str, out: Path, session: Session) -> Iterator[None]:
-        expression = FIRST_FRAGMENTS if detail is _HEADERS else f"ip proto {PROTOCOL}"
+        # What is captured whole shows what goes beside, too.
+        expression = FIRST_FRAGMENTS if detail is _HEADERS else "ip"
         with capturing(self._site.testbed, [Point("alpha", "alpha", "to-beta", expression)], detail,
                        part=part, out=out, logs=self._site.logs,
                        summaries=session.raw["captures"]):
@@ -166,6 +172,7 @@ class HostPrograms:
             "config": str(self.config(host)), "owner": OWNER,
             "work": self.site.devices[self.nodes[host]]["work"], "rsa_bits": self.task["rsa_bits"],
             "wire": self.task["wire"], "stamps": self._stamps(host), "peer": _PEERS[host],
+            "peer_address": self.address(_PEERS[host]),
             "peer_stamps": self._stamps(_PEERS[host]), **changes})
 
     def _written(self, role: str, job: Mapping[str, Any]) -> Path:

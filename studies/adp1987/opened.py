@@ -27,13 +27,17 @@ _Read = tuple[int, ProtectedBody | None, bool]
 
 @dataclass(frozen=True)
 class OpenedMessage:
-    """A message whose sealed part was read: `body` is None where only its program could read it."""
+    """A message whose sealed part was read: `body` is None where only its program could read it.
+
+    `is_bare`: its trailer was as right before anything was decrypted.
+    """
 
     sniffed: SniffedMessage
     frame: Frame
     sequence: int
     body: ProtectedBody | None
     is_right: bool
+    is_bare: bool
 
 
 @dataclass
@@ -169,7 +173,8 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
     for proof in body.proofs if body is not None and not is_again else ():
         channel.proofs.setdefault(proof.name, set()).add(proof.signature)
         channel.proof_places.append(len(channel.messages))
-    channel.messages.append(OpenedMessage(message, frame, sequence, body, is_right))
+    is_bare = frame.version == 1 and _is_trailer(frame, frame.sealed, channel.secret)
+    channel.messages.append(OpenedMessage(message, frame, sequence, body, is_right, is_bare))
 
 
 def _read(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:
@@ -191,7 +196,20 @@ def _read_1987(frame: Frame, secret: bytes) -> _Read:
     if frame.flags & Flag.TRAILER and not frame.flags & Flag.ALL:
         trailer = _decrypt(secret, trailer)
     sequence = int.from_bytes(trailer[:8]) & ~(1 << 63)
-    return (sequence, packets.parse_body(body, frame.count, _BLOCK), trailer[8:] == frame.channel)
+    return (sequence, packets.parse_body(body, frame.count, _BLOCK),
+            _is_trailer(frame, body + trailer, secret))
+
+
+def _is_trailer(frame: Frame, opened: bytes, secret: bytes) -> bool:
+    """Whether the end of a message of 1987 is right: its channel, or its checksum."""
+    text, check = opened[:-_BLOCK], opened[-_BLOCK:]
+    if not frame.flags & Flag.CHECKSUM:
+        return check == frame.channel
+    text = frame.clear() + text
+    # A CBC-MAC, with the length in front, under the variant of the key that docs/adp.md names.
+    padded = len(text).to_bytes(_BLOCK) + text + bytes(-len(text) % _BLOCK)
+    encryptor = _des(bytes(byte ^ 0xF0 for byte in secret)).encryptor()
+    return check == encryptor.update(padded)[-_BLOCK:]
 
 
 def _read_modern(frame: Frame, key: ChaCha20Poly1305 | None) -> _Read:
@@ -223,5 +241,9 @@ def _key(request: bytes, owner: Path) -> bytes:
 
 
 def _decrypt(key: bytes, data: bytes) -> bytes:
-    decryptor = Cipher(TripleDES(key * 3), modes.CBC(bytes(_BLOCK))).decryptor()
+    decryptor = _des(key).decryptor()
     return decryptor.update(data) + decryptor.finalize()
+
+
+def _des(key: bytes) -> Cipher[modes.CBC]:
+    return Cipher(TripleDES(key * 3), modes.CBC(bytes(_BLOCK)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from studies.adp1987.unprotected import FALSE_LOG
 #: What is under way has arrived by then; virtual time makes waiting free.
 _QUIET_S = 3.0
 _ESTABLISH_S = 20.0
+_BESIDE_BYTES = 64
 
 
 class TraceReplay:
@@ -81,6 +83,12 @@ class TraceReplay:
         """A negative control's: the kernel session ends, and the next one begins."""
         self.endpoint.begin_anew()
 
+    def beside(self) -> None:
+        """A negative control's: the first user message goes to the other host once more, by UDP."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.sendto(self._payload.of(0, _BESIDE_BYTES), (self._job["peer_address"], 7))
+        time.sleep(_QUIET_S)
+
     def falsify(self) -> None:
         """A negative control's: the log has two ADP messages of the second phase as one."""
         shipped = self.log["phases"]["latency"]["shipped"]
@@ -122,7 +130,7 @@ def main(path: str) -> int:
     job = read_job(path)
     sender = TraceReplay(job)
     commands = {"establish": sender.establish, "again": sender.again, "lure": sender.lure,
-                "rest": sender.rest, "crash": sender.crash}
+                "rest": sender.rest, "crash": sender.crash, "beside": sender.beside}
     print("ready", flush=True)
     for line in sys.stdin:
         name = line.strip()

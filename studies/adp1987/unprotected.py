@@ -15,9 +15,10 @@ from topologies import wires
 
 CLEAR_BODY, UNQUEUED, LONGER_TIMEOUT = "clear-body", "unqueued", "longer-timeout"
 UNVERIFIED, SECOND_CHANNEL = "unverified-owner", "second-channel"
+LATER_CHANNEL, BESIDE = "later-channel", "beside-wire"
 FALSE_LOG, FASTER_WIRE = "false-log", "faster-wire"
-ON_WIRES = (CLEAR_BODY, UNQUEUED, LONGER_TIMEOUT, UNVERIFIED, SECOND_CHANNEL, FALSE_LOG,
-            FASTER_WIRE)
+ON_WIRES = (CLEAR_BODY, UNQUEUED, LONGER_TIMEOUT, UNVERIFIED, SECOND_CHANNEL,
+            LATER_CHANNEL, BESIDE, FALSE_LOG, FASTER_WIRE)
 #: A timeout that is longer than the policy's.
 _LONGER = 1.5
 _PORT = ("alpha", "to-beta")

@@ -124,6 +124,31 @@ def test_two_processes_over_udp(key_folder):
         assert receiver.process.wait() == 0
 
 
+@pytest.mark.parametrize("key_folder", ["adp"], indirect=True)
+def test_a_command_that_cannot_be_done_loses_nothing(key_folder):
+    """What waits goes on waiting, for longer than a system call can, and goes with the next one."""
+    _, folder = key_folder
+    network = {"kind": "udp", "port": free_port()}
+    slow = {"network": network, "timeout_s": 1e7}
+    alpha = write(folder, "alpha.json", configuration(**slow))
+    beta = write(folder, "beta.json", others(**slow))
+    message = {"do": "send", "source": "xena", "host": "beta", "destination": "bob"}
+    with Running(beta) as receiver, Running(alpha) as sender:
+        receiver.until("ready")
+        sender.command(do="open", host="beta", owners=["xena"])
+        assert receiver.until("authenticated")["owner"] == "xena"
+        sender.command(**message, text="first")
+        sender.command(**message, text="second", max_delay_s=2e7)
+        sender.command(do=["send"])
+        assert sender.until("error")["reason"] == "command: do: open, send, status, stop"
+        sender.command(**message, text="never", max_delay_s=10 ** 400)
+        assert sender.until("error")["reason"].startswith(
+            "command: a maximum delay from 0 on is needed, not 1000")
+        sender.command(**message, text="third", urgent=True)
+        delivered = [bytes.fromhex(receiver.until("delivered")["data_hex"]) for _ in range(3)]
+        assert delivered == [b"first", b"second", b"third"]
+
+
 @pytest.fixture
 def namespace():
     """What to put before a command for it to run in a network of its own, as its root."""
@@ -219,6 +244,8 @@ OWNERS = configuration()["owners"]
     ({"network": {"kind": "udp"}}, "network: port is missing"),
     ({"ahead": [{"host": "gamma"}]}, "ahead: no other host gamma"),
     ({"ahead": [{"host": "beta", "owners": ["bob"]}]}, "ahead: bob: no private key here"),
+    ({"ahead": [{"host": "beta", "owners": ["xena"]}, {"host": "beta"}]},
+     "ahead[1]: a second beta: name its owners in one list"),
     ({"timeout": 1}, "unknown: timeout"),
 ])
 def test_bad_configurations(key_folder, changes, complaint):

@@ -6,16 +6,14 @@ both programs' logs and both captures have to say alike.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measure import esp, on_air, pcap
 from measure.observed import Check
-from protocols.adp.packets import HEADER, Flag
 from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.phases import AirPhases
@@ -25,7 +23,7 @@ from studies.adp1987.payload import Payload
 from studies.adp1987.pieces import PieceSearch, ShownPieces
 from studies.adp1987.realtime.carriers import PORT
 from studies.adp1987.realtime.evidence import private
-from studies.adp1987.sniffed import PROTOCOL
+from studies.adp1987.sniffed import PROTOCOL, SniffedHead
 
 _TCP, _UDP = 6, 17
 
@@ -36,7 +34,7 @@ class AirTraffic:
 
     `shown` says by capture what its frames show of payloads: the first phase's are whole, later
     ones are heads. `channel` is what alpha's capture of the first phase opens to, `phases` are
-    those in which the trace goes in its own time, by her capture.
+    those in which the trace goes in its own time, by her capture, `later` what follows the first.
     """
 
     protocol: str
@@ -47,6 +45,7 @@ class AirTraffic:
     channel: OpenedCapture = field(default_factory=OpenedCapture)
     keys: Path = Path()
     phases: Sequence[PhaseTraffic] = ()
+    later: Sequence[SniffedHead] = ()
     setting: SenderSetting | None = None
 
     def own(self, datagram: HostDatagram) -> bool:
@@ -70,7 +69,7 @@ class AirTraffic:
     def shaking(self) -> list[HostDatagram]:
         """Both ends' that ask for the channel or acknowledge it, at alpha."""
         return [] if self.protocol == "none" else [
-            one for one in self.at_alpha if self.own(one) and _establishes(one)]
+            one for one in self.at_alpha if self.own(one) and sniffed.establishes(one.head)]
 
     def messages(self, datagrams: Sequence[HostDatagram]) -> int:
         """User messages in datagrams: what an ADP message's header counts, or one in each."""
@@ -91,11 +90,12 @@ def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], logged: A
              for part, frames in (("proof", proof), ("later", later)) for host in hosts}
     if task["protocol"] == "none":
         return AirTraffic("none", at_alpha, at_beta, hosts["alpha"], shown)
-    heads = list(sniffed.heads([*proof["alpha"], *later["alpha"]], hosts["alpha"]))
-    paced = [phase for phase in timing.phases(out, raw["stamps"], heads) if phase.is_paced]
+    first, rest = (list(sniffed.heads(part["alpha"], hosts["alpha"])) for part in (proof, later))
+    every = timing.phases(out, raw["stamps"], [*first, *rest])
+    paced = [phase for phase in every if phase.is_paced]
     channel = authenticated.captured(proof["alpha"], hosts["alpha"], out, logged.secrets)
     return AirTraffic(task["protocol"], at_alpha, at_beta, hosts["alpha"], shown, channel, out,
-                      paced, SenderSetting.of_job(task, job))
+                      paced, rest, SenderSetting.of_job(task, job))
 
 
 def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
@@ -111,10 +111,6 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
     if seen.protocol != "none":
         yield from _channel(seen, phases)
     yield private(seen.shown, is_open=scope != "all")
-
-
-def _establishes(datagram: HostDatagram) -> bool:
-    return bool(datagram.head[1] & (Flag.REQUEST | Flag.ACKNOWLEDGE))
 
 
 def _is_beside(datagram: HostDatagram) -> bool:
@@ -154,13 +150,26 @@ def _channel(seen: AirTraffic, phases: AirPhases) -> Iterator[Check]:
     yield Check("handshake", len(seen.shaking) > 1 and not later, (
         f"{len(seen.shaking)} packets with a request or an acknowledgement captured, {len(later)} "
         "of them after the first phase"))
-    channels = {one.head[4:12] for one in seen.at_beta if seen.own(one)}
+    heads = [one.head for one in seen.at_beta if seen.own(one)]
+    channels = sniffed.sessions(set(map(sniffed.channel_of, heads)),
+                                set(map(sniffed.announced, heads)))
     # In 1987 the number is at the end, encrypted.
-    numbers = [int.from_bytes(one.head[HEADER:HEADER + 8]) for one in seen.sent
-               if not _establishes(one)] if seen.protocol == "adp" else []
-    again = sum(after <= before for before, after in itertools.pairwise(numbers))
-    yield Check("sessions", len(channels) == 1 and not again, (
-        f"{len(channels)} channel captured, {again} sequence numbers that did not rise"))
-    yield authenticated.owner(seen.channel, seen.keys)
+    again = _used_again(one.head for one in seen.sent) if seen.protocol == "adp" else 0
+    yield Check("sessions", channels == 1 and not again, (
+        f"{channels} channel captured, {again} sequence numbers that did not rise"))
+    yield authenticated.owner(seen.channel, seen.keys, seen.later)
     if seen.setting is not None:
         yield timing.in_time(seen.phases, seen.setting)
+
+
+def _used_again(heads: Iterable[bytes]) -> int:
+    """Sequence numbers that did not rise, under each key for itself."""
+    last: dict[bytes, int] = {}
+    again = 0
+    for head in heads:
+        if not sniffed.establishes(head):
+            place, key = sniffed.sealed_at(head), sniffed.channel_of(head)
+            number = int.from_bytes(head[place:place + 8])
+            again += number <= last.get(key, -1)
+            last[key] = number
+    return again

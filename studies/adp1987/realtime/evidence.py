@@ -10,7 +10,7 @@ from typing import Any
 
 from measure import pcap, wireguard
 from measure.observed import Check
-from studies.adp1987 import authenticated
+from studies.adp1987 import authenticated, sniffed
 from studies.adp1987.evidence import ALPHA
 from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import PIECE_BYTES, Payload
@@ -107,7 +107,8 @@ def _esp(seen: packets.HostTraffic, states: Mapping[str, Any],
 def _adp(seen: packets.HostTraffic, proof: RealEvidence) -> Iterator[Check]:
     yield Check("handshake", seen.shaking > 1, (
         f"{seen.shaking} packets with a request or an acknowledgement captured"))
-    yield Check("sessions", len(seen.sessions) == 1 and not seen.repeated, (
-        f"{len(seen.sessions)} channel captured, {seen.repeated} sequence numbers that did not "
+    channels = sniffed.sessions(seen.sessions, seen.announced)
+    yield Check("sessions", channels == 1 and not seen.repeated, (
+        f"{channels} channel captured, {seen.repeated} sequence numbers that did not "
         "rise"))
     yield authenticated.owner(proof.channel, proof.keys)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from measure.pcap import FRAGMENT_OFFSET, CapturedFrame
-from protocols.adp.packets import HEADER, Flag
+from protocols.adp.packets import Flag
+from studies.adp1987 import sniffed
 from studies.adp1987.sniffed import PROTOCOL
 
 _IPV4, _UDP, _ESP = 0x0800, 17, 50
@@ -19,13 +20,15 @@ _OWN = {"adp": {PROTOCOL}, "esp": {_ESP}, "none": {_UDP}}
 class HostTraffic:
     """What a capture at one end of the wire holds.
 
-    `sessions` are channels or SPIs, and `repeated` packets of theirs whose sequence number did not
-    rise; `shaking` are packets that establish them; `strangers` belong to nothing of this.
+    `sessions` are channels or SPIs, `announced` numbers that a channel has with its next keys, and
+    `repeated` packets of theirs whose sequence number did not rise; `shaking` are packets that
+    establish them; `strangers` belong to nothing of this.
     """
 
     protocol: str
     packets: int = 0
     sessions: set[bytes] = field(default_factory=set)
+    announced: set[bytes] = field(default_factory=set)
     repeated: int = 0
     shaking: int = 0
     strangers: Counter[str] = field(default_factory=Counter)
@@ -60,11 +63,14 @@ class HostTraffic:
             self._adp(at_s, source, data)
 
     def _adp(self, at_s: float, source: bytes, data: bytes) -> None:
-        flags = data[1]
-        if flags & (Flag.REQUEST | Flag.ACKNOWLEDGE):
+        if following := sniffed.announced(data):
+            self.announced.add(following)
+        if sniffed.establishes(data):
             self._shake(at_s)
-        elif flags & Flag.SEALED:
-            self._numbered(source, data[4:12], int.from_bytes(data[HEADER:HEADER + 8]))
+        elif data[1] & Flag.SEALED:
+            place = sniffed.sealed_at(data)
+            self._numbered(source, sniffed.channel_of(data),
+                           int.from_bytes(data[place:place + 8]))
 
     def _shake(self, at_s: float) -> None:
         self.shaking += 1

@@ -29,7 +29,9 @@ _CAVEAT = ("Virtual time on modelled processors: operations take what the device
            "packets what the wire or the air says, and nothing else takes any.")
 _SPLIT = ("The costs of sun3-50 are fitted to the throughputs of Table 3 alone, that of its DES "
           "routine to ALL's in Table 5; the traces' burstiness and urgent shares are chosen by "
-          "Tables 2 and 3. Tables 4 and 6, ND in Table 5 and the utilisations are predictions.")
+          "Tables 2 and 3. Predicted are Tables 4 and 6, ND in Table 5 and the utilisations, but "
+          "for what Tables 2 and 3 have, too: ND's latency with its trailer encrypted and queueing "
+          "(Tables 4 and 5), and U3 (Table 6).")
 
 
 def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:

@@ -17,6 +17,7 @@ from analysis.table import Quantity
 from studies.adp1987.body import LATENCIES, LATENCY, SHARES, THROUGHPUT
 from studies.adp1987.design import RATES, TIMEOUTS_MS, ids
 from studies.adp1987.published import PaperValues
+from studies.adp1987.report import overloaded
 from studies.adp1987.traces import TRACES
 
 _BINS = 40
@@ -63,12 +64,14 @@ def _figure_3(cells: Cells) -> Figure | None:
 
 
 def _figure_4(cells: Cells, paper: PaperValues) -> Figure | None:
-    panels = []
+    panels, places = [], []
     for trace in ("ALL", "ND"):
         series = []
         for queue in ("ON", "OFF"):
             row = [(rate, ids(trace, rate=f"{rate:g}", queue=queue, timeout="40"))
                    for rate in RATES]
+            places += [(f"{trace}, queueing {queue.lower()}, at {rate:g}", cell)
+                       for rate, cell in row]
             points = _points(cells, [(rate, (LATENCY.name, *cell)) for rate, cell in row])
             if points:
                 series.append(Series(f"queueing {queue.lower()}", points))
@@ -81,14 +84,16 @@ def _figure_4(cells: Cells, paper: PaperValues) -> Figure | None:
                                        Axis(LATENCY.title, "ms", 1e3, is_log=True)))
     return _figure("4", "latency by the rate of arrivals, with and without queueing",
                    "Latency of urgent messages at a timeout of 40 ms, trailers encrypted; "
-                   "published: Tables 3 and 4, at nominal timeouts.", panels)
+                   "published: Tables 3 and 4, at nominal timeouts."
+                   + overloaded.said(cells, places), panels)
 
 
 def _by_timeout(cells: Cells, paper: PaperValues, name: str, metric: Metric) -> Figure | None:
-    series = []
+    series, places = [], []
     for trace in ("ALL", "TCP", "ND"):
         row = [(float(value), (metric.name, *ids(trace, timeout=str(value))))
                for value in TIMEOUTS_MS]
+        places += [(f"{trace} at {at:g} ms", key[1:]) for at, key in row]
         if points := _points(cells, row):
             series.append(Series(trace, points))
             printed = paper.all.get((metric.name, *ids(trace)))
@@ -99,7 +104,8 @@ def _by_timeout(cells: Cells, paper: PaperValues, name: str, metric: Metric) -> 
                            _axis(metric))] if series else []
     return _figure(name, f"{metric.title} by the timeout",
                    f"{metric.sentence} over the timeout of messages that are not urgent; "
-                   "published: Table 2, at nominal timeouts.", panels)
+                   "published: Table 2, at nominal timeouts."
+                   + (overloaded.said(cells, places) if metric is LATENCY else ""), panels)
 
 
 def _figure_7(cells: Cells, paper: PaperValues) -> Figure | None:

@@ -17,9 +17,11 @@ from studies.adp1987.body import (
 )
 from studies.adp1987.design import SCOPES, URGENCY, ids
 from studies.adp1987.published import QUEUES, PaperValues, scope_ids
+from studies.adp1987.report import overloaded
 from studies.adp1987.traces import TRACES
 
 _SOURCE = "the 1987 paper"
+_CHOSEN = " ND's latency with trailer encrypted and queueing is Table 2's, which chose its trace."
 #: A value, its cell, and the paper's table that has it.
 Place = tuple[Metric, Ids]
 _NOTE = ("Overloaded: the trace offers more than the cell's throughput, or keeps its sender busy "
@@ -36,12 +38,6 @@ def tables(cells: Cells, paper: PaperValues) -> Iterator[Table]:
             yield table
 
 
-def is_overloaded(cells: Cells, cell: Ids) -> bool:
-    """Whether any repetition of a cell was."""
-    value = cells.value("overloaded", cell)
-    return isinstance(value, Observation) and value.estimate.mean > 0
-
-
 def placed(cells: Cells, paper: PaperValues, table: str, place: Place) -> Entry:
     """What was measured in a cell, with what a table of the paper has."""
     metric, cell = place
@@ -49,9 +45,9 @@ def placed(cells: Cells, paper: PaperValues, table: str, place: Place) -> Entry:
     if not isinstance(value, Observation):
         return NOTHING
     made = entry(value.estimate, records=value.records)
-    overloaded = metric is LATENCY and is_overloaded(cells, cell)
+    is_overloaded = metric is LATENCY and overloaded.is_overloaded(cells, cell)
     return Entry(made.text, made.number, paper.tables.get(table, {}).get((metric.name, *cell)),
-                 made.marks, made.records, detail="overloaded" if overloaded else "")
+                 made.marks, made.records, detail=overloaded.WORD if is_overloaded else "")
 
 
 def column(metric: Metric, ending: str = "", title: str = "", group: str = "") -> Column:
@@ -84,7 +80,7 @@ def _scopes(cells: Cells, paper: PaperValues, name: str, trace: str, split: str)
             *(column(metric, queue.lower(), f"queueing {queue.lower()}", metric.title)
               for metric, queue in places)]
     return _table(cells, name, f"Table {name}: encryption and queueing, {trace} trace", head, rows,
-                  f"Throughput and latency; of the throughputs, {split}.")
+                  f"Throughput and latency; of the throughputs, {split}.{_CHOSEN * (name == '4')}")
 
 
 def _table_5(cells: Cells, paper: PaperValues) -> Table:
@@ -95,7 +91,8 @@ def _table_5(cells: Cells, paper: PaperValues) -> Table:
     head = [Column("trace", "Trace"), *(column(metric, technology.lower(), technology, metric.title)
                                         for metric, technology in places)]
     return _table(cells, "5", "Table 5: DES chip and DES routine", head, rows,
-                  "The routine's cost is fitted to ALL's 50 kB/s; ND's is a prediction.")
+                  "The routine's cost is fitted to ALL's 50 kB/s; ND's is a prediction."
+                  + _CHOSEN)
 
 
 def _table_6(cells: Cells, paper: PaperValues) -> Table:
@@ -105,8 +102,8 @@ def _table_6(cells: Cells, paper: PaperValues) -> Table:
                for metric in metrics)] for urgency, share in URGENCY.items()]
     return _table(cells, "6", "Table 6: urgent messages, ALL trace",
                   [Column("urgency", "Urgent"), *map(column, metrics)], rows,
-                  "All are predictions. Which messages are urgent the paper does not say; here, "
-                  "any.")
+                  "All but U3, which is of Table 3, are predictions. Which messages are urgent the "
+                  "paper does not say; here, any.")
 
 
 def _utilisation(cells: Cells, paper: PaperValues) -> Table:

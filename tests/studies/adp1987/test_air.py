@@ -17,6 +17,7 @@ from harness.errors import UserError
 from measure.pcap import CapturedFrame
 from measure.record import CheckRecord, Record, StudyRecord
 from protocols.adp.packets import HEADER, Flag
+from studies.adp1987 import sniffed
 from studies.adp1987.air import BESIDE, LONGER_TIMEOUT, phases
 from studies.adp1987.air.datagrams import HostDatagram, between
 from studies.adp1987.air.evidence import AirTraffic, checks
@@ -25,6 +26,7 @@ from studies.adp1987.body import Measured
 from studies.adp1987.controls import ON_AIR
 from studies.adp1987.payload import Payload
 from studies.adp1987.pieces import ShownPieces
+from studies.adp1987.realtime.packets import HostTraffic
 from studies.adp1987.sniffed import PROTOCOL
 
 STUDY = studies.load("adp1987")
@@ -125,6 +127,45 @@ def test_each_check_fails_where_it_should() -> None:
     assert failed(seen, made, "trailer") == {"private"}
     assert failed(seen, replace(made, wrong=1)) == {"intact"}
     assert failed(replace(seen, at_alpha=sent[:3]), made) == {"accounted", "carried"}
+
+
+def with_next_keys(seen: AirTraffic) -> AirTraffic:
+    """After two minutes: the exchange inside the channel, and a message under what comes of it."""
+    def asks(number: int, flag: int, source: str) -> HostDatagram:
+        made = datagram(number, 0, flag | Flag.REKEY | Flag.SEALED, source=source)
+        about = (40).to_bytes(2) + b"follower" + bytes(32)
+        return replace(made, head=made.head[:HEADER] + about + made.head[HEADER:])
+
+    rekey = [asks(5, Flag.REQUEST, ALPHA), asks(6, Flag.ACKNOWLEDGE, BETA)]
+    following = datagram(1, 0)
+    following = replace(following, number=7,
+                        head=following.head[:4] + b"follower" + following.head[12:])
+    return replace(seen, at_alpha=[*seen.at_alpha, *rekey, following],
+                   at_beta=[*seen.at_beta, *rekey, following])
+
+
+def test_next_keys_are_of_the_same_channel() -> None:
+    """No second handshake, and numbers that begin anew; one that nobody announced is another's."""
+    seen, made = example()
+    assert failed(with_next_keys(seen), made) == set()
+    silent = with_next_keys(seen)
+    silent = replace(silent, at_beta=[one for one in silent.at_beta if one.number not in (5, 6)])
+    assert "sessions" in failed(silent, made)
+    again = with_next_keys(seen)
+    repeated = replace(again.at_alpha[-1], number=8)
+    assert failed(replace(again, at_alpha=[*again.at_alpha, repeated],
+                          at_beta=[*again.at_beta, repeated]), made) == {"sessions"}
+
+
+def test_next_keys_are_no_handshake_in_real_time() -> None:
+    """Its time, C, is of the first exchange; the channel is one."""
+    for seen, channels in ((example()[0], 1), (with_next_keys(example()[0]), 1)):
+        traffic = HostTraffic("adp")
+        for one in seen.at_alpha:
+            traffic.take(one.at_s, b"\x45" + bytes(8) + bytes((PROTOCOL, 0, 0)) + bytes(map(
+                int, one.source.split("."))) + bytes(4) + one.head)
+        assert traffic.handshake_s == 1.0 and not traffic.repeated
+        assert sniffed.sessions(traffic.sessions, traffic.announced) == channels
 
 
 def cells(**levels: list[str]) -> list[Mapping[str, str]]:

@@ -124,8 +124,8 @@ def test_controls_are_the_studys() -> None:
     assert set(ATTACKS) == {"forged-owner", "stale-channel", "replayed", "altered",
                             "unprotected-body", "relayed-owner"}
     assert {check for fault in (*ATTACKS.values(), *FLOWING.values()) for check in fault.fails} == {
-        "channel", "owner", "impostors", "scope", "fresh", "intact", "piggybacked", "counted",
-        "in-time", "on-the-wire"}
+        "channel", "owner", "impostors", "scope", "nothing-else", "fresh", "intact", "piggybacked",
+        "counted", "in-time", "on-the-wire"}
     assert set(FAULTS) == {*ATTACKS, *FLOWING, *ON_AIR, "beside-tunnel"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])

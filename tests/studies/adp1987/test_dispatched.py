@@ -46,7 +46,7 @@ def lateness_ms(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> list[fl
 
 def early(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> int:
     """How many went without a reason."""
-    return timing.early([seen], setting)[0]
+    return sum(len(each.by_s) for each in timing.early([seen], setting).values())
 
 
 WAITING: Sequence[Arrival] = [(0.01, 100, False), (0.02, 100, False)]
@@ -106,16 +106,50 @@ def test_without_a_queue_each_goes_alone() -> None:
     assert early(together, setting) == 1 and max(lateness_ms(together, setting)) > 9
 
 
-def test_one_in_twenty_may_be_a_tick_late() -> None:
-    """The machine's clock jumps after idleness: once by 2 ms in forty, not thrice, not by 12."""
-    def of(*late_s: float) -> bool:
+def test_a_checksum_costs_what_des_does() -> None:
+    """On every device that has DES; an ADP message with one is made for longer by that."""
+    work = {"user-message-send": {"seconds": 0.00025}, "adp-message-send": {"seconds": 0.002},
+            "des-operation": {"seconds": 0.0002}, "des": {"bytes_per_s": 1e6}}
+    setting = SenderSetting.of_job(TASK, {"work": work, "rsa_bits": 512, "wire": WIRE})
+    plain, checked = (setting.ship_s(WAITING, flags) for flags in (
+        Flag.TRAILER, Flag.TRAILER | Flag.CHECKSUM))
+    assert checked - plain == pytest.approx(0.0002 + setting.bytes(WAITING) / 1e6)
+
+
+def test_few_may_be_a_tick_late() -> None:
+    """The machine's clock jumps after idleness: three times by 9 ms, not four, not by 12."""
+    def of(*late_s: float) -> PhaseTraffic:
         batches = [([(place * 0.2, 40, True)], place * 0.2 + TAKE_S + later)
                    for place, later in enumerate(late_s)]
-        return timing.in_time([phase(*batches)], SETTING).ok
+        return phase(*batches)
 
-    assert of(*[0.0] * 39, 0.002)
-    assert not of(*[0.0] * 37, 0.002, 0.002, 0.002)
-    assert not of(*[0.0] * 39, 0.012)
+    def is_kept(*late_s: float) -> bool:
+        return timing.in_time([of(*late_s)], SETTING).ok
+
+    assert is_kept(*[0.0] * 37, *[0.009] * 3)
+    assert not is_kept(*[0.0] * 36, *[0.009] * 4)
+    assert not is_kept(*[0.0] * 39, 0.012) and not is_kept(*[0.003] * 40)
+    assert is_kept(*[0.0] * 1996, *[0.009] * 4) and not is_kept(*[0.0] * 1995, *[0.009] * 5)
+    # Messages of another phase, in which nothing waits, are no excuse.
+    others = replace(of(*[0.0] * 4000), name="throughput")
+    assert not timing.in_time([of(*[0.0] * 36, *[0.009] * 4), others], SETTING).ok
+
+
+@pytest.mark.parametrize(("sooner_s", "number", "is_seldom"), [
+    (0.009, 3, True), (0.009, 4, False), (0.012, 1, False)])
+def test_few_may_be_a_tick_early(sooner_s: float, number: int, is_seldom: bool) -> None:
+    """Three by 9 ms, not four, not one by 12: a shorter timeout is seen."""
+    batches = [([(place * 0.2, 40, False)], place * 0.2 + TAKE_S + SETTING.timeout_s
+                - sooner_s * (place < number)) for place in range(40)]
+    [off] = timing.early([phase(*batches)], SETTING).values()
+    assert len(off.by_s) == number and off.is_seldom is is_seldom
+
+
+def test_one_with_two_reasons_is_never_excused() -> None:
+    """The first urgent message is a reason to go, at once: no clock explains the second one."""
+    both: Sequence[Arrival] = [(0.01, 40, True), (0.011, 40, True)]
+    [off] = timing.early([phase((both, 0.011 + TAKE_S))], SETTING).values()
+    assert not off.is_seldom
 
 
 def test_a_message_that_nobody_captured_is_missed() -> None:

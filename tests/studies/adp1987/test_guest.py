@@ -28,8 +28,8 @@ in_one_machine = pytest.mark.asyncio(loop_scope="module")
 
 STUDY = studies.load("adp1987")
 #: What every repetition is proven by.
-CHECKS = {"channel", "owner", "impostors", "scope", "fresh", "intact", "piggybacked", "in-time",
-          "counted", "on-the-wire"}
+CHECKS = {"channel", "owner", "impostors", "scope", "nothing-else", "fresh", "intact",
+          "piggybacked", "in-time", "counted", "on-the-wire"}
 OLD, MODERN = "1987", "modern"
 DISSECTOR = PROJECT / "protocols" / "adp" / "dissector.lua"
 

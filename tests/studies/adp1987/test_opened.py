@@ -6,16 +6,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import (
+    RSAPrivateKey,
+    RSAPrivateNumbers,
+    RSAPublicNumbers,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
-from adp_hosts import KEYS, MODERN, World, message
+from adp_hosts import KEYS, MODERN, OLD, World, message
+from measure.pcap import CapturedFrame
 from protocols.adp import packets
 from protocols.adp.context import Settings
+from protocols.adp.crypto import RsaPrivate
 from protocols.adp.effects import Scope
 from protocols.adp.packets import HEADER, Flag
-from studies.adp1987 import authenticated, opened, transcript
+from protocols.adp.suite import PrivateKey
+from studies.adp1987 import authenticated, opened, sniffed, transcript
 from studies.adp1987.opened import OpenedCapture
-from studies.adp1987.sniffed import SniffedMessage
+from studies.adp1987.sniffed import SniffedHead, SniffedMessage
 
 TEXTS = [b"first", b"second", b"third"]
 
@@ -40,9 +54,10 @@ class Talk:
                                           packets.parse(bytes(payload)))
 
 
-def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5) -> Talk:
+def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5,
+           version: str = MODERN, checksum: bool = False) -> Talk:
     """The key log is of `host`; `rests_s` before the last message."""
-    world = World(MODERN, Settings(scope=scope, queue=False))
+    world = World(version, Settings(scope=scope, queue=False, checksum=checksum))
     secrets: dict[bytes, bytes] = {}
     world.hosts[host].log_keys(secrets.__setitem__)
     for place, text in enumerate(TEXTS):
@@ -53,12 +68,24 @@ def talked(folder: Path, scope: Scope, host: str = "beta", *, rests_s: float = 5
     world.wait(5)
     assert world.texts("beta") == TEXTS
     for name in ("xena", "yuri", "alice", "bob"):
-        key = KEYS[MODERN][name].public_key()  # type: ignore[union-attr]
+        key = loaded(KEYS[version][name])
+        (folder / f"{name}.pem").write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         (folder / f"{name}.pub.pem").write_bytes(
-            key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+            key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return Talk([SniffedMessage(shipped.at_s, shipped.host, shipped.effect.payload,
                                 packets.parse(shipped.effect.payload))
                  for shipped in world.shipped], secrets, folder)
+
+
+def loaded(key: PrivateKey) -> RSAPrivateKey | Ed25519PrivateKey:
+    """A key that can be written to a file."""
+    if not isinstance(key, RsaPrivate):
+        return key
+    public, d = key.public, pow(key.exponent, -1, (key.p - 1) * (key.q - 1))
+    return RSAPrivateNumbers(
+        key.p, key.q, d, d % (key.p - 1), d % (key.q - 1), pow(key.q, -1, key.p),
+        RSAPublicNumbers(public.exponent, public.modulus)).private_key()
 
 
 def said(capture: OpenedCapture) -> list[bytes]:
@@ -96,6 +123,66 @@ def test_a_channel_goes_on_with_its_next_keys(tmp_path: Path) -> None:
     assert len(seen.channels[0].keys) == 2
 
 
+def last_of_alphas(talk: Talk) -> int:
+    """The place of her last message with user data."""
+    return max(at for at, each in enumerate(talk.sent) if each.source == "alpha" and each.frame
+               and each.frame.count)
+
+
+def later(talk: Talk, start: int) -> list[SniffedHead]:
+    """Heads of what alpha sent from a place on, as a capture has them."""
+    header = b"\x45" + bytes(8) + bytes((sniffed.PROTOCOL, 0, 0, 10, 9, 0, 1)) + bytes(4)
+    frames = [CapturedFrame(0.0, bytes(12) + b"\x08\x00" + header + each.payload,
+                            34 + len(each.payload))
+              for each in talk.sent[start:] if each.source == "alpha"]
+    return list(sniffed.heads(frames, "10.9.0.1"))
+
+
+@pytest.mark.parametrize("scope", [Scope.ALL, Scope.TRAILER])
+@pytest.mark.parametrize("rests_s", [5, 200])
+def test_later_phases_stay_on_their_channel(tmp_path: Path, scope: Scope, rests_s: float) -> None:
+    """With its next keys, too, which it announces; not on another one, nor with another request."""
+    talk = talked(tmp_path, scope, rests_s=rests_s)
+    first = max(places(talk, Flag.ACKNOWLEDGE) if rests_s == 5 else [
+        place for place in places(talk, Flag.ACKNOWLEDGE)
+        if place not in places(talk, Flag.REKEY)]) + 4
+    seen = replace(talk, sent=talk.sent[:first]).opened()
+    heads = later(talk, first)
+    assert heads and any(head.announced for head in heads) is (rests_s == 200)
+    assert len({head.channel for head in heads}) == (2 if rests_s == 200 else 1)
+    assert authenticated.one_channel(seen, heads).ok
+    assert authenticated.owner(seen, tmp_path, heads).ok
+    for other in (replace(heads[-1], channel=bytes(8)), replace(heads[-1], flags=Flag.REQUEST)):
+        assert not authenticated.one_channel(seen, [*heads, other]).ok
+
+
+@pytest.mark.parametrize(("scope", "is_seen"), [(Scope.TRAILER, True), (Scope.ALL, False)])
+def test_a_later_signature_is_seen_where_it_is_in_the_clear(tmp_path: Path, scope: Scope,
+                                                            is_seen: bool) -> None:
+    """Encrypted whole, only the opened capture has it."""
+    talk = talked(tmp_path, scope)
+    assert bool(sum(head.signatures for head in later(talk, 0))) is is_seen
+    assert authenticated.owner(talk.opened(), tmp_path, later(talk, 0)).ok is not is_seen
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_channel_of_1987_opens_with_either_trailer(tmp_path: Path, scope: Scope,
+                                                     checksum: bool) -> None:
+    """Its judge computes checksums anew: under one, another body shows, under a number it does not.
+
+    A trailer shows as it is where nothing is encrypted alone.
+    """
+    talk = talked(tmp_path, scope, version=OLD, checksum=checksum)
+    seen = talk.opened()
+    assert said(seen) == TEXTS and seen.spoilt == 0
+    assert authenticated.one_channel(seen).ok and authenticated.owner(seen, tmp_path).ok
+    assert {each.is_bare for each in seen.messages} == {scope is Scope.NONE}
+    if scope is not Scope.ALL:
+        talk.change(last_of_alphas(talk), -1 - 16)
+        assert talk.opened().spoilt == checksum
+
+
 @pytest.mark.parametrize(("flag", "at"), [
     (Flag.REQUEST, HEADER + 2 + 40), (Flag.ACKNOWLEDGE, HEADER + 2 + 40)])
 def test_a_handshake_that_nobody_signed_is_seen(tmp_path: Path, flag: int, at: int) -> None:
@@ -120,8 +207,6 @@ def test_without_its_keys_nothing_opens(tmp_path: Path) -> None:
     assert said(replace(talk, secrets={}).opened()) == []
     other = dict.fromkeys(talk.secrets, bytes(range(32)))
     assert said(replace(talk, secrets=other).opened()) == []
-    last = max(at for at, each in enumerate(talk.sent) if each.source == "alpha" and each.frame
-               and each.frame.count)
-    talk.change(last, -1)
+    talk.change(last_of_alphas(talk), -1)
     seen = talk.opened()
     assert said(seen) == TEXTS[:-1] and seen.spoilt == 1

@@ -31,7 +31,8 @@ def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
     return Measured(
         **fields, latency_median_s=0.010 * hair, latency_deviation_s=0.00608 * hair,
         establishment_s=PAPER.establishment_s * hair, latencies_s=[0.007, 0.010, 0.017, 0.024],
-        overloaded=cell == design.ids("ALL", scope="FE", queue="OFF"),
+        overloaded=cell in (design.ids("ALL", scope="FE", queue="OFF"),
+                            design.ids("ALL", rate="2")),
         prefixes=[PrefixRecord(messages=round(share * 1000), latency_s=0.011,
                                throughput_bytes_per_s=7.5e5) for share in SHARES])
 
@@ -120,6 +121,17 @@ def test_overloaded_cells_are_marked(made: Report) -> None:
     marked = [entry for row in table.rows for entry in row if entry.detail == "overloaded"]
     assert len(marked) == 1
     assert "overloaded" in terminal.text(table, 200)
+
+
+def test_the_runs_table_and_figure_4_mark_them(made: Report) -> None:
+    """One row of the run's says so, and the figure's caption names its point."""
+    [run] = [table for section in made.sections for table in section.tables if table.id == "run"]
+    place = [column.key for column in run.columns].index("load")
+    assert sum(row[place].text == "overloaded" for row in run.rows) == 2
+    captions = {figure.id: figure.caption for section in made.sections
+                for figure in section.figures}
+    assert "trace's length: ALL, queueing on, at 2." in captions["fig-paper-4"]
+    assert "Overloaded" not in captions["fig-paper-6"]
 
 
 def test_all_figures_are_drawn_and_the_page_is_whole(made: Report) -> None:

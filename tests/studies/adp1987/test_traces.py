@@ -102,6 +102,30 @@ def test_both_versions_are_messages_with_tags_or_without(tmp_path: Path) -> None
         for kind in kinds if kind not in ("icmpv6", "arp")]
 
 
+def test_a_trace_whose_times_go_back_is_refused(tmp_path: Path) -> None:
+    """Nobody can hand over a message before the start."""
+    with pytest.raises(StudyError, match=r"message 2 comes 0\.5 s before .*; sort the"):
+        captured.level(capture_of([1.0, 0.5, 2.0], tmp_path / "back.pcap"))
+
+
+def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
+    """The largest one is a message as it is, a byte more is refused, and none is cut."""
+    def sized(size: int) -> Path:
+        packet = IPV4[:2] + size.to_bytes(2) + IPV4[4:20] + bytes(size - 20)
+        file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
+        for at_s in (1, 2):
+            file += struct.pack("<IIII", at_s, 0, size + 14, size + 14)
+            file += bytes(12) + b"\x08\x00" + packet
+        path = tmp_path / f"{size}.pcap"
+        path.write_bytes(file)
+        return path
+
+    level = captured.level(sized(57_344))
+    assert isinstance(level.value, list) and level.value[0][1] == 57_344
+    with pytest.raises(StudyError, match="a packet of 57345 bytes, more than any queue takes"):
+        captured.level(sized(57_345))
+
+
 @pytest.mark.parametrize(("content", "word"), [
     (b"no capture", "is no capture"), (None, "no such file"), ("short", "no two packets of IP")])
 def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word: str,

@@ -1,0 +1,35 @@
+"""Overloaded cells are marked where their latencies are: those grow with the trace's length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analysis import run_table
+from analysis.cells import Cells, Ids, Observation
+from analysis.numbers import NOTHING
+from analysis.run_table import Further
+from analysis.table import Column, Entry, Table
+from studies.adp1987.body import LATENCY
+
+WORD = "overloaded"
+
+
+def is_overloaded(cells: Cells, cell: Ids) -> bool:
+    """Whether any repetition of a cell was."""
+    value = cells.value("overloaded", cell)
+    return isinstance(value, Observation) and value.estimate.mean > 0
+
+
+def said(cells: Cells, places: Iterable[tuple[str, Ids]]) -> str:
+    """A sentence with those of a figure's points, by their names, that are; none for none."""
+    names = [name for name, cell in places if is_overloaded(cells, cell)]
+    listed = "; ".join(names)
+    return f" Overloaded, so that latency grows with the trace's length: {listed}." if names else ""
+
+
+def table(cells: Cells) -> Table:
+    """The run's table, with a word behind the latencies of such cells where there are some."""
+    column = Further(Column("load", "load"), lambda cell: (
+        Entry(WORD) if is_overloaded(cells, cell) else NOTHING), LATENCY.name)
+    is_any = any(is_overloaded(cells, cell) for cell in cells.results.cells)
+    return run_table.table(cells, [column] * is_any)
