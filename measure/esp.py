@@ -13,6 +13,7 @@ from typing import Any
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from measure import pcap
 from measure.pcap import CapturedFrame
 
 _ETHERNET_BYTES, _IPV4 = 14, 0x0800
@@ -29,10 +30,11 @@ def opened(frames: Iterable[CapturedFrame],
            keys: Sequence[Mapping[str, str]]) -> Iterator[CapturedFrame]:
     """Every frame; ESP that a key of `kernel.xfrm_keys` fits as the frame that it holds.
 
-    What no key opens comes as it is.
+    What no key opens comes as it is. An ESP packet in fragments is put together first: of a
+    fragment that was cut short, the first one's head is opened alone.
     """
     by_spi = {int(key["spi"], 16): key for key in keys}
-    for frame in frames:
+    for frame in pcap.joined(frames, _ESP):
         packet = frame.payload
         if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _ESP:
             yield frame

@@ -97,6 +97,39 @@ def packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPack
             yield IpPacket(frame.at_s, source, so_far + data)
 
 
+def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFrame]:
+    """Frames in order; fragments of an IPv4 packet of a protocol are one, where the first was.
+
+    What was cut short, or lacks a fragment, comes as it is.
+    """
+    frames_there: list[CapturedFrame | None] = list(captured)
+    begun: dict[bytes, tuple[list[int], bytes]] = {}
+    for place, frame in enumerate(frames_there):
+        packet = frame.payload if frame is not None and frame.kind == _IPV4 else b""
+        if len(packet) < _IP_BYTES or packet[9] != protocol:
+            continue
+        start, end = (packet[0] & 15) * 4, int.from_bytes(packet[2:4], "big")
+        flags = int.from_bytes(packet[6:8], "big")
+        key, offset = packet[4:6] + packet[12:20], (flags & FRAGMENT_OFFSET) * 8
+        places, so_far = begun.pop(key, ([], b"")) if offset else ([], b"")
+        if not flags & (MORE_FRAGMENTS | FRAGMENT_OFFSET) or len(packet) < end or (
+                len(so_far) != offset):
+            continue
+        places, so_far = [*places, place], so_far + packet[start:end]
+        if flags & MORE_FRAGMENTS:
+            begun[key] = places, so_far
+            continue
+        parts = [part for at in places if (part := frames_there[at]) is not None]
+        header = bytearray(parts[0].payload[:start])
+        header[2:4], header[6:8] = (start + len(so_far)).to_bytes(2, "big"), b"\0\0"
+        for at in places:
+            frames_there[at] = None
+        frames_there[places[0]] = CapturedFrame(
+            parts[0].at_s, parts[0].data[:_ETHERNET_BYTES] + bytes(header) + so_far,
+            sum(part.wire_bytes for part in parts))
+    return [frame for frame in frames_there if frame is not None]
+
+
 def datagrams(file: Path) -> Iterator[UdpFrame]:
     """All UDP datagrams of IPv4 in a capture that are in one piece. Raises MeasureError."""
     for frame in frames(file):

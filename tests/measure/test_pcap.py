@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,24 @@ def test_a_packet_that_lacks_a_fragment_is_none(tmp_path: Path, lost: int) -> No
     file = fragmented(tmp_path / "x.pcap", [4000, 2000], lost=lost)
     assert [len(packet.payload) for packet in pcap.packets(pcap.frames(file), 253)] == [
         2000 if lost < 3 else 4000]
+
+
+def test_fragments_are_joined_where_the_first_one_was(tmp_path: Path) -> None:
+    """One frame with all of a packet, at its first one's time and with the bytes of all."""
+    file = fragmented(tmp_path / "x.pcap", [9, 1481, 4000])
+    apart, joined = list(pcap.frames(file)), pcap.joined(pcap.frames(file), 253)
+    assert [frame.at_s for frame in joined] == [0.0, 1.0, 3.0]
+    assert [packet.payload for packet in pcap.packets(joined, 253)] == [
+        packet.payload for packet in pcap.packets(apart, 253)]
+    assert [frame.wire_bytes for frame in joined] == [60, 1514 + 60, 2 * 1514 + 34 + 4000 - 2960]
+    assert pcap.joined(apart, 17) == apart
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_what_lacks_a_fragment_is_not_joined(tmp_path: Path, lost: int) -> None:
+    """It stays as it was captured, and so does one that was cut short."""
+    file = fragmented(tmp_path / "x.pcap", [4000], lost=lost)
+    assert pcap.joined(pcap.frames(file), 253) == list(pcap.frames(file))
+    cut = [replace(frame, data=frame.data[:128])
+           for frame in pcap.frames(fragmented(tmp_path / "y.pcap", [4000]))]
+    assert pcap.joined(cut, 253) == cut
