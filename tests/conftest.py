@@ -25,10 +25,11 @@ PROJECT = Path(__file__).parent.parent
 os.environ["QOP_BUILDER"] = "mininet"
 # What waited for the processor is right all the same; measured once more, it would only be slower.
 KEEP_FLAGGED = {"QOP_FLAGGED": "keep"}
-# No test bounds a time: not that of an example, nor that of making one. Every run draws other
-# examples, so that what fifty pass over is found by a later run.
-settings.register_profile("qop", deadline=None, max_examples=50,
-                          suppress_health_check=[HealthCheck.too_slow])
+# No test bounds a time: not that of an example, nor that of making one, whatever was thrown away
+# for it. Every run draws other examples: what fifty pass over is found by a later run.
+settings.register_profile("qop", deadline=None, max_examples=50, suppress_health_check=[
+    HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
+    HealthCheck.function_scoped_fixture])
 settings.load_profile("qop")
 
 

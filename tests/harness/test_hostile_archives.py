@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UserError
@@ -209,8 +209,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
     return gzip.decompress(packed(place).read_bytes()), place
 
 
-@settings(max_examples=75, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None)
 @given(at=st.floats(0, 1, exclude_max=True), value=st.integers(1, 255))
 def test_flipped_octets_in_the_tar(whole: tuple[bytes, Path], at: float, value: int) -> None:
     """A changed octet anywhere in the tar itself: never a traceback, never an altered file."""

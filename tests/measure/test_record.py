@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import plans
@@ -99,7 +99,6 @@ def test_every_field_is_documented() -> None:
             assert f"`{shown}`" in text, shown
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(records)
 def test_round_trip(tmp_path: Path, made: Record) -> None:
     """Whatever a record holds (finite numbers), reading gives back what was written."""
@@ -210,7 +209,6 @@ def test_junk_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     assert len(refusal(file)) < 400 + len(str(file))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.binary(max_size=200) | plain.map(lambda value: json.dumps(value).encode()))
 def test_any_junk_is_refused(tmp_path: Path, content: bytes) -> None:
     """No file of any content ends in anything but a RecordError."""

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adp_hosts import KEYS, MODERN, OLD, World, message, reply
@@ -379,7 +379,7 @@ def test_messages_that_can_never_be_sent(changes, complaint):
 
 
 @BOTH
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None)
 @given(sends=st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from([0.0, 0.01, None]),
                                 st.integers(0, 3000), st.floats(0, 0.05)), max_size=30),
        bound=st.integers(3000, 9000))

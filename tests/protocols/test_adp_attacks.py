@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adp_hosts import KEYS, MODERN, OLD, Packet, World, message, reply
@@ -191,7 +191,7 @@ def test_unprotected_body_fails(version, checksum):
 @pytest.mark.parametrize(("version", "choice"), [
     (OLD, Settings(checksum=True)), (OLD, Settings(checksum=True, scope=Scope.ALL)),
     (MODERN, Settings()), (MODERN, Settings(scope=Scope.ALL))])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_altered_messages(version, choice, data):
     """Whatever bit is changed, of whatever part: nothing is delivered but what was sent."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adp_hosts import MODERN, OLD, Packet, World, message, reply
@@ -82,7 +82,7 @@ def test_any_bytes_as_a_body(data, count, padding):
 
 
 @BOTH
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None)
 @given(data=st.lists(st.binary(max_size=300), max_size=5),
        source=st.sampled_from(["beta", "alpha", "nowhere"]), frame=frames())
 def test_any_bytes_at_a_host(version, data, source, frame):
@@ -107,7 +107,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
 
 
 @BOTH
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_mutilated_datagrams(version, data):
     """Cut, extended, spliced or overwritten traffic: nothing is raised, nothing false delivered."""
@@ -179,7 +179,7 @@ JSON = st.recursive(
     max_leaves=30)
 
 
-@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75)
 @given(value=JSON)
 def test_any_json_as_a_configuration(value, tmp_path):
     """One line that names the file, whatever it is."""
@@ -189,7 +189,7 @@ def test_any_json_as_a_configuration(value, tmp_path):
         config.load(file)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50)
 @given(data=st.binary(max_size=100))
 def test_any_bytes_as_a_configuration(data, tmp_path):
     """One line that names the file, also if it is no JSON and no text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -130,5 +130,4 @@ def test_whatever_the_network_does(version, choice):
     machine = type("Machine", (AdpNetwork,), {"version": version, "choice": choice})
     from hypothesis.stateful import run_state_machine_as_test
     run_state_machine_as_test(machine, settings=settings(
-        max_examples=40, stateful_step_count=40, deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]))
+        max_examples=40, stateful_step_count=40, deadline=None))

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from authenticast_ends import DATA, ED, MS, START_NS, Ends, adds_up, key, passes, wish
@@ -38,7 +38,7 @@ def bad_wire(loss: float, late: float, twice: float):
     return wire
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None)
 @given(wished=st.sampled_from(EVERY), seed=st.integers(0, 2 ** 32), loss=st.floats(0, 0.4),
        late=st.floats(0, 0.5), twice=st.floats(0, 0.5))
 @example(wished=EVERY[4], seed=979, loss=0.3125, late=0.125, twice=0.4375)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.mobile_ip import packets, replay
@@ -706,7 +706,7 @@ FUZZ = st.one_of(
     REPLIES.map(lambda m: packets.authenticate(m, ExtensionType.MOBILE_HOME, PEER).encode()))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None)
 @given(payload=FUZZ, source=ADDRESSES, ttl=st.sampled_from([1, 64, 254, 255]))
 def test_fuzz(payload, source, ttl):
     """500 packets without the key, replays among them: no crash, and nobody's state changes.
