@@ -79,22 +79,8 @@ def packets(captured: Iterable[CapturedFrame], protocol: int) -> Iterator[IpPack
 
     Fragments come in order, as they do on a wire.
     """
-    begun: dict[bytes, bytes] = {}
-    for frame in captured:
-        packet = frame.payload
-        if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != protocol:
-            continue
-        data = packet[(packet[0] & 15) * 4:int.from_bytes(packet[2:4], "big")]
-        flags = int.from_bytes(packet[6:8], "big")
-        key, offset = packet[4:6] + packet[12:20], (flags & FRAGMENT_OFFSET) * 8
-        so_far = begun.pop(key, b"") if offset else b""
-        if len(so_far) != offset:
-            continue  # one before it is missing
-        if flags & MORE_FRAGMENTS:
-            begun[key] = so_far + data
-        else:
-            source = str(ipaddress.IPv4Address(packet[12:16]))
-            yield IpPacket(frame.at_s, source, so_far + data)
+    for _, last, data in _assembled(captured, protocol):
+        yield IpPacket(last.at_s, str(ipaddress.IPv4Address(last.payload[12:16])), data)
 
 
 def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFrame]:
@@ -102,32 +88,41 @@ def joined(captured: Iterable[CapturedFrame], protocol: int) -> list[CapturedFra
 
     What was cut short, or lacks a fragment, comes as it is.
     """
-    frames_there: list[CapturedFrame | None] = list(captured)
-    begun: dict[bytes, tuple[list[int], bytes]] = {}
-    for place, frame in enumerate(frames_there):
-        packet = frame.payload if frame is not None and frame.kind == _IPV4 else b""
-        if len(packet) < _IP_BYTES or packet[9] != protocol:
+    there = list(captured)
+    taken: dict[int, CapturedFrame | None] = {}
+    for places, last, data in _assembled(there, protocol):
+        is_whole = len(last.payload) >= int.from_bytes(last.payload[2:4], "big")
+        if len(places) == 1 or not is_whole:
             continue
-        start, end = (packet[0] & 15) * 4, int.from_bytes(packet[2:4], "big")
+        first = there[places[0]]
+        header = bytearray(first.payload[:(first.payload[0] & 15) * 4])
+        header[2:4], header[6:8] = (len(header) + len(data)).to_bytes(2, "big"), b"\0\0"
+        taken |= dict.fromkeys(places) | {places[0]: CapturedFrame(
+            first.at_s, first.data[:_ETHERNET_BYTES] + bytes(header) + data,
+            sum(there[at].wire_bytes for at in places))}
+    placed = (taken.get(place, frame) for place, frame in enumerate(there))
+    return [frame for frame in placed if frame is not None]
+
+
+def _assembled(captured: Iterable[CapturedFrame],
+               protocol: int) -> Iterator[tuple[list[int], CapturedFrame, bytes]]:
+    """Of packets with all fragments: their frames' places, the last frame, and what they carry."""
+    begun: dict[bytes, tuple[list[int], bytes]] = {}
+    for place, frame in enumerate(captured):
+        packet = frame.payload
+        if frame.kind != _IPV4 or len(packet) < _IP_BYTES or packet[9] != protocol:
+            continue
+        data = packet[(packet[0] & 15) * 4:int.from_bytes(packet[2:4], "big")]
         flags = int.from_bytes(packet[6:8], "big")
         key, offset = packet[4:6] + packet[12:20], (flags & FRAGMENT_OFFSET) * 8
         places, so_far = begun.pop(key, ([], b"")) if offset else ([], b"")
-        if not flags & (MORE_FRAGMENTS | FRAGMENT_OFFSET) or len(packet) < end or (
-                len(so_far) != offset):
-            continue
-        places, so_far = [*places, place], so_far + packet[start:end]
+        if len(so_far) != offset:
+            continue  # one before it is missing
+        places.append(place)
         if flags & MORE_FRAGMENTS:
-            begun[key] = places, so_far
-            continue
-        parts = [part for at in places if (part := frames_there[at]) is not None]
-        header = bytearray(parts[0].payload[:start])
-        header[2:4], header[6:8] = (start + len(so_far)).to_bytes(2, "big"), b"\0\0"
-        for at in places:
-            frames_there[at] = None
-        frames_there[places[0]] = CapturedFrame(
-            parts[0].at_s, parts[0].data[:_ETHERNET_BYTES] + bytes(header) + so_far,
-            sum(part.wire_bytes for part in parts))
-    return [frame for frame in frames_there if frame is not None]
+            begun[key] = places, so_far + data
+        else:
+            yield places, frame, so_far + data
 
 
 def datagrams(file: Path) -> Iterator[UdpFrame]:
