@@ -99,22 +99,20 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
 
 def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
-    whole = [p for p in seen.air if seen.mac in (p.transmitter, p.receiver) and p.is_decryptable]
-    closed = [p for p in whole if not _is_open(p)]
-    return Check("frames open with the keys in force", bool(whole) and not closed,
-                 f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt "
-                 f"with the keys of its negotiations{_first(closed)}")
+    is_open, detail = _open([p for p in seen.air if seen.mac in (p.transmitter, p.receiver)],
+                            "the keys of its negotiations")
+    return Check("frames open with the keys in force", is_open, detail)
 
 
-def _is_open(packet: Packet) -> bool:
-    """Whether a protected frame could be read."""
-    return packet.protected and packet.has_llc
-
-
-def _first(closed: Sequence[Packet]) -> str:
-    """Where to look in the capture, if there is a frame that could not be read."""
-    return (f"; the first that does not: {closed[0].length} bytes at {closed[0].time_s:.6f} s"
-            if closed else "")
+def _open(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
+    """Whether all that were wholly captured could be read, which were protected; and in words."""
+    whole = [p for p in frames if p.is_decryptable]
+    closed = [p for p in whole if not (p.protected and p.has_llc)]
+    first = (f"; the first that does not: {closed[0].length} bytes at {closed[0].time_s:.6f} s"
+             if closed else "")
+    return bool(whole) and not closed, (
+        f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt with "
+        f"{keys}{first}")
 
 
 def _vector(cipher: str, packet: Packet) -> str:
@@ -133,11 +131,9 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield Check("keys delivered by EAPOL-Key", min(late) >= 2,
                     f"{listed(late)} EAPOL-Key frames after EAP-Success")
         return
-    whole = [p for p in seen.air if p.is_decryptable]
-    closed = [p for p in whole if not _is_open(p)]
-    yield Check("static WEP key in use", bool(whole) and not closed and not any(keys),
-                f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt "
-                f"with the policy's key{_first(closed)}, {sum(map(len, keys))} EAPOL-Key frames")
+    is_open, detail = _open(seen.air, "the policy's key")
+    yield Check("static WEP key in use", is_open and not any(keys),
+                f"{detail}, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _success_times(seen: Observed) -> list[float]:
@@ -198,7 +194,7 @@ def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[P
     """
     first = next((p for p in stay if p.transmitter == seen.mac
                   and p.subtype == dissect.AUTHENTICATION_SUBTYPE), None)
-    if first is None or not seen.raw.get("roaming"):
+    if first is None or not seen.roaming:
         return stay
     others = seen.cells - {first.receiver}
     return [p for p in stay if p.time_s >= first.time_s and p.transmitter not in others]

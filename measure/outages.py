@@ -70,9 +70,9 @@ def find(raw: Mapping[str, Any]) -> dict[str, Outage]:
     pulses, stamps = raw.get("pulses"), raw["stamps"]
     if not pulses or "handoff" not in stamps or "foreign_first_packet" not in stamps:
         return {}
-    found = {way: outage(pulses[way]["arrivals"], stamps["handoff"], stamps["foreign_first_packet"])
-             for way in (UP, DOWN)}
-    return {way: seen for way, seen in found.items() if seen is not None}
+    left_s, back_s = stamps["handoff"], stamps["foreign_first_packet"]
+    return {way: seen for way in (UP, DOWN)
+            if (seen := outage(pulses[way]["arrivals"], left_s, back_s)) is not None}
 
 
 def outage(arrivals: Sequence[tuple[int, float]], left_s: float,
