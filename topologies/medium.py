@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from topologies import dcf, model
 from topologies.signal import distance_m
 from topologies.sizetable import set_size_table
+from topologies.timing import QUEUE_FRAMES
 
 if TYPE_CHECKING:  # Mininet is on machines only
     from mininet.node import Node
@@ -30,9 +31,6 @@ _RATE = f"{round(8e6 / UNIT_US)}bit"
 _ETHERNET_BYTES = 14
 _LLC_BYTES = 8
 _LONGEST_BYTES = 2304 + _ETHERNET_BYTES
-# A driver's transmit queue; ath5k's holds 50 frames. At 2 ms a frame that is 100 ms, more than any
-# window needs on a path without delay, and no more than people endure.
-_QUEUE_FRAMES = 50
 # Airtime that the channel may make up for after the machine was late. Only several transmitters
 # together can overdraw it, and only when they start.
 _SLACK_US = 20_000
@@ -131,7 +129,7 @@ class Air:
         if medium.air == model.DCF:
             self._dcf = dcf.DcfChannel(
                 medium, transmitters.last, transmitters.on(channel),
-                cipher_bytes, _QUEUE_FRAMES, self._seeded(seed), frequency_mhz(channel),
+                cipher_bytes, QUEUE_FRAMES, self._seeded(seed), frequency_mhz(channel),
                 received_dbm=transmitters.received_dbm(medium, channel),
                 links=transmitters.links(medium, channel),
                 addresses=transmitters.addresses if medium.management else {})
@@ -187,7 +185,7 @@ class Air:
             # What is within a class's own rate comes before the others' turns: it has next to none.
             lines += [
                 f"{add_class} 1:1 classid 1:{number:x} htb rate 8kbit burst 1 {shared}",
-                f"{add_queue} 1:{number:x} netem limit {_QUEUE_FRAMES} rate {_RATE}{lost}"]
+                f"{add_queue} 1:{number:x} netem limit {QUEUE_FRAMES} rate {_RATE}{lost}"]
         return lines
 
     def _detour(self, number: int, receiver: int = 0) -> str:

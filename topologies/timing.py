@@ -11,8 +11,10 @@ from topologies.signal import Signal
 #: Who lets stations take turns on the air: contention as in 802.11, or a queue.
 DCF, QUEUE = "dcf", "queue"
 _WINDOW_LIMIT = 0xFFFF
-#: What a station's queue holds, and so the most that can go together.
-_QUEUED_FRAMES = 50
+#: A driver's transmit queue; ath5k's holds 50 frames. At 2 ms a frame that is 100 ms, more than any
+#: window needs on a path without delay, and no more than people endure. It is the most that can go
+#: together, too.
+QUEUE_FRAMES = 50
 _BLOCK_ACK_BYTES = 32
 #: Before each frame of an aggregate, which is padded to as many.
 _DELIMITER_BYTES = 4
@@ -81,8 +83,8 @@ class Medium(Strict):
         if self.air != DCF and (self.signal or self.management or self.beacon_bytes
                                 or self.aggregate > 1):
             raise ValueError(f"signal, management, beacon_bytes and aggregate need air: {DCF}")
-        if not 1 <= self.aggregate <= _QUEUED_FRAMES:
-            raise ValueError(f"aggregate must be from 1 to {_QUEUED_FRAMES}")
+        if not 1 <= self.aggregate <= QUEUE_FRAMES:
+            raise ValueError(f"aggregate must be from 1 to {QUEUE_FRAMES}")
         if self.beacon_bytes and self.beacon_interval_ms <= 0:
             raise ValueError("beacon_interval_ms must be above 0")
 
