@@ -46,8 +46,7 @@ class Access:
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         return [self._freeradius, self._charon, self._agents, self._registrations,
-                self._supplicants, self._hostapd,
-                self._wireguard,
+                self._supplicants, self._hostapd, self._wireguard,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property

@@ -34,7 +34,7 @@ from topologies.model import ACCESS_POINT, Scenario
 
 def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
-    tunnel = wireguard_in_force.verify(seen.folder, seen) if policy.uses_wireguard else ()
+    tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
     return [*evidence.layers(policy, seen), *tunnel, *counting.verify(seen),
             *mobility.verify(policy.layers.ipsec is not None, seen)]
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from measure import dissect
+from measure import dissect, wireguard
 from measure.dissect import Packet
-from measure.wireguard import PORT as WIREGUARD_PORT
 
-#: Messages of WireGuard's handshake with the headers of Ethernet, IPv4 and UDP.
-_INITIATION_BYTES, _RESPONSE_BYTES = (size + 42 for size in (148, 92))
+#: Headers of Ethernet, IPv4 and UDP.
+_HEADERS_BYTES = 42
 #: What a phase of the visited network is called, beside its name at home.
 FOREIGN = "foreign_"
 
@@ -140,9 +139,10 @@ def _registration(packets: Sequence[Packet], start: float) -> Phase | None:
 
 def _wireguard(packets: Sequence[Packet]) -> list[Packet]:
     """A handshake: from its initiation to its response, which two lengths tell."""
-    ours = [p for p in packets if WIREGUARD_PORT in (p.udp_src, p.udp_dst)]
-    begun = next((i for i, p in enumerate(ours) if p.length == _INITIATION_BYTES), None)
-    ended = next((i for i, p in enumerate(ours) if p.length == _RESPONSE_BYTES), None)
+    ours = [p for p in packets if wireguard.PORT in (p.udp_src, p.udp_dst)]
+    begun, ended = (next((i for i, p in enumerate(ours) if p.length == _HEADERS_BYTES + size), None)
+                    for size in (wireguard.LENGTHS[wireguard.INITIATION],
+                                 wireguard.LENGTHS[wireguard.RESPONSE]))
     return ours[begun:ended + 1] if begun is not None and ended is not None else []
 
 

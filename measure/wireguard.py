@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from measure.observed import Check
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, MORE_FRAGMENTS, CapturedFrame
 
 #: The port that its documentation has.
 PORT = 51820
@@ -21,7 +21,8 @@ INITIATION, RESPONSE, COOKIE, TRANSPORT = 1, 2, 3, 4
 _NAMES = {INITIATION: "initiations", RESPONSE: "responses", COOKIE: "cookies",
           TRANSPORT: "transport"}
 _IPV4, _UDP = 0x0800, 17
-_LENGTHS = {INITIATION: 148, RESPONSE: 92, COOKIE: 64}
+#: Bytes of messages of a fixed length.
+LENGTHS = {INITIATION: 148, RESPONSE: 92, COOKIE: 64}
 #: Header of a transport message (type, receiver, counter), and its tag.
 _TRANSPORT_BYTES, _TAG_BYTES = 16, 16
 _HEAD = struct.Struct("<B3xI")
@@ -64,7 +65,7 @@ class WireGuardTraffic:
         kind, index = _HEAD.unpack_from(message)
         if kind == TRANSPORT:
             self._transport(index, _COUNTER.unpack_from(message, 8)[0], size)
-        elif size != _LENGTHS.get(kind):
+        elif size != LENGTHS.get(kind):
             return False
         else:
             self._handshake(at_s, kind, index)
@@ -94,7 +95,7 @@ def traffic(frames: Iterable[CapturedFrame], ports: Collection[int]) -> WireGuar
         if frame.kind != _IPV4 or len(packet) < 20:
             continue
         start = (packet[0] & 15) * 4
-        is_whole = not int.from_bytes(packet[6:8], "big") & 0x3FFF
+        is_whole = not int.from_bytes(packet[6:8], "big") & (MORE_FRAGMENTS | FRAGMENT_OFFSET)
         if packet[9] == _UDP and is_whole and len(packet) >= start + 8:
             _, target, length = struct.unpack_from("!HHH", packet, start)
             if target in ports and seen.take(frame.at_s, packet[start + 8:start + length],

@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from measure import iperf, pcap, wireguard
+from measure import dissect, iperf, mobility, pcap, wireguard
 from measure.observed import Check, Observed
 from measure.pcap import CapturedFrame
 from measure.points import AUTH, MOVE, TRAFFIC
 
-_UDP, _ICMP, _MOBILE_IP = 17, 1, 434
-_DISCOVERY = frozenset({9, 10})
+_UDP, _ICMP = 17, 1
 
 
-def verify(out: Path, seen: Observed) -> Iterator[Check]:
+def verify(seen: Observed) -> Iterator[Check]:
     """Handshake, sessions, and that nothing of the mobile node's goes beside the tunnel."""
-    traffic = wireguard.traffic(_frames(out, seen), {wireguard.PORT})
+    traffic = wireguard.traffic(_frames(seen), {wireguard.PORT})
     for check in wireguard.checks(traffic, _streamed_bytes(seen)):
         yield replace(check, check=f"WireGuard: {check.check}")
     states = seen.raw["kernel"].get("wireguard", {})
@@ -35,12 +34,12 @@ def _streamed_bytes(seen: Observed) -> int:
     return max(1, round(sum(said)))
 
 
-def _frames(out: Path, seen: Observed) -> list[CapturedFrame]:
+def _frames(seen: Observed) -> list[CapturedFrame]:
     """The mobile node's packets behind the access point in use, in order, but for Mobile IP."""
     moved = seen.moved_s
     taken: list[CapturedFrame] = []
     for part in (AUTH, MOVE, TRAFFIC):
-        home, away = out / f"{part}-wire.pcap", out / f"{part}-foreign.pcap"
+        home, away = (seen.folder / f"{part}-{point}.pcap" for point in ("wire", "foreign"))
         # A part that begins after the move has one capture, behind the access point in use then.
         has_both = away.exists()
         taken += [frame for frame in _of(home) if frame.at_s < moved or not has_both]
@@ -62,6 +61,6 @@ def _is_mobile_ip(frame: CapturedFrame) -> bool:
         return False
     start = (packet[0] & 15) * 4
     if packet[9] == _ICMP:
-        return packet[start] in _DISCOVERY
+        return packet[start] in (dissect.AGENT_ADVERTISEMENT, dissect.AGENT_SOLICITATION)
     ports = {int.from_bytes(packet[start + at:start + at + 2], "big") for at in (0, 2)}
-    return packet[9] == _UDP and _MOBILE_IP in ports
+    return packet[9] == _UDP and mobility.PORT in ports
