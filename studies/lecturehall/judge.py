@@ -6,22 +6,26 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from measure import fields
+from measure import dissect, fields, judging
 from measure.record import CheckRecord
 from policies import Policy
 from studies.lecturehall import network
 from studies.lecturehall.study import HallMeasured
 from studies.study import Judged, Repetition
-from topologies.model import Network
+from topologies.model import STATION, Network
 
-_SUCCESS = "3"
+_RECORDED_RAW = ("stamps", "failure")
 
 
 def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     """The body of the record, and evidence of it. Raises MeasureError."""
+    about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
+                             "raw": judging.kept(raw, _RECORDED_RAW)}
+    if raw["failure"]:
+        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
     policy: Policy = repetition.cell.value("policy")
     hall = network.hall(int(repetition.cell.ids["stations"]))
-    names = [name for name in hall.nodes if hall.nodes[name].has("station")]
+    names = hall.of_duty(STATION)
     handshakes = _handshakes(repetition)
     took = [times[-1] - times[0] for mac in _macs(hall, names) if (times := handshakes.get(mac))]
     begun, all_on, end = (raw["stamps"][name] for name in ("start", "all_on", "end"))
@@ -34,13 +38,10 @@ def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     evidence = [*_let_in(policy, _macs(hall, names), raw["let_in"], repetition),
                 _on_the_air(policy, _macs(hall, names), repetition),
                 _streams(names, rates)]
-    return Judged(
-        HallMeasured(handshakes_s=took, streams_bps=rates,
-                     admissions_s=[raw["on_s"][name] - begun for name in names]),
-        evidence, captures=raw["captures"], raw={"stamps": raw["stamps"]},
-        status="ok" if all(check.ok for check in evidence) else "failed",
-        reason="; ".join(f"not proven: {check.check} ({check.detail})"
-                         for check in evidence if not check.ok))
+    reasons = [*judging.unproven(evidence), *judging.lost(raw)]
+    measured = HallMeasured(handshakes_s=took, streams_bps=rates,
+                            admissions_s=[raw["on_s"][name] - begun for name in names])
+    return Judged(measured, evidence, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
 def _macs(hall: Network, names: Sequence[str]) -> list[str]:
@@ -76,7 +77,7 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
     capture = repetition.out / "hall-ap.pcap"
     if policy.uses_eap:
         passed = {target for (target,) in fields.read(capture, ("eth.dst",),
-                                                      f"eap.code == {_SUCCESS}")}
+                                                      f"eap.code == {dissect.EAP_SUCCESS}")}
         checks.append(CheckRecord(check="each authenticated", ok=set(macs) <= passed,
                                   detail=f"{len(passed & set(macs))} of {len(macs)} stations got "
                                   "an EAP-Success"))

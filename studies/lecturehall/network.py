@@ -8,8 +8,6 @@ ACCESS_POINT, AGENT = "ap", "server"
 _SEATS_A_ROW = 10
 #: Between seats and between rows (m); the access point hangs above the middle of the first row.
 _SEAT_M, _ROW_M, _HEIGHT_M = 1.0, 1.5, 3.0
-#: What fits one subnet's addresses, from the tenth on.
-MAX_STATIONS = 50
 _FIRST_HOST = 10
 
 

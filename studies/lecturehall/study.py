@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -144,8 +145,8 @@ class LectureHall(Study):
         took: Sequence[float] = measured.handshakes_s
         squares = sum(rate ** 2 for rate in rates)
         return {"all_admitted_s": max(waits, default=None),
-                "admission_mean_s": sum(waits) / len(waits) if waits else None,
-                "handshake_mean_s": sum(took) / len(took) if took else None,
+                "admission_mean_s": fmean(waits) if waits else None,
+                "handshake_mean_s": fmean(took) if took else None,
                 "streams_total_bps": sum(rates), "stream_worst_bps": min(rates, default=None),
                 "stream_fairness": sum(rates) ** 2 / len(rates) / squares if squares else None}
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import studies
+from harness.engine.request import RunRequest, plan
 from studies import mobile
 from studies.lecturehall import network
+from studies.lecturehall.judge import judge
 from studies.lecturehall.study import HallMeasured
-from studies.study import StudyError
+from studies.study import Repetition, StudyError
 from topologies import checks
 from topologies.loader import load_medium
 from topologies.signal import distance_m
@@ -50,3 +54,13 @@ def test_values_of_a_hall() -> None:
     assert values == {"all_admitted_s": 1.5, "admission_mean_s": 1.0,
                       "handshake_mean_s": pytest.approx(0.2), "streams_total_bps": 4e6,
                       "stream_worst_bps": 1e6, "stream_fairness": pytest.approx(0.8)}
+
+
+def test_what_broke_off_says_why(tmp_path: Path) -> None:
+    """The machine's own words are the record's, not what its captures lack for want of an end."""
+    cell = plan(RunRequest(STUDY, levels={"policy": ["M2"], "stations": ["10"]}), {}).cells[0]
+    raw = {"captures": [], "elapsed_s": 60.0, "stamps": {"start": 1.0},
+           "failure": {"stage": "link", "reason": "s3: not on after 60 s, with 9 of 10"}}
+    judged = judge(Repetition(cell, STUDY.asked(), tmp_path, {}), raw)
+    assert (judged.status, judged.reason) == ("failed", "s3: not on after 60 s, with 9 of 10")
+    assert judged.measured is None and judged.raw["failure"] == raw["failure"]
