@@ -38,6 +38,7 @@ _NEVER = 1 << 31
 #: has a frame of its own at least; of those that wait for others, two messages of ADP fit.
 _ALONE, _REPORT_ALONE = (16, 24_576), (8, 8192)
 _QUEUED = (WINDOW[0], 49_152)
+_REASSEMBLY_S = 1
 #: Of tunnels, enough for the heads of what they hold.
 _HEADS = Detail(snap_bytes=320, buffer_kib=4096, in_blocks=True)
 
@@ -49,6 +50,10 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
     fault = task.get("fault", site.fault)
     if fault and (fault not in CONTROLS or task["protocol"] not in VERSIONS):
         raise MeasureError("testbed", f"--fault {fault}: is not for {task['protocol']} on the air")
+    # Of a datagram that lacks a fragment its receiver tells the sender once it gives it up, quoting
+    # what it has: not half a minute later, amid a repetition whose payloads nobody is to read.
+    for node in hosts.nodes.values():
+        site.testbed.run(node, ["sysctl", "-qw", f"net.ipv4.ipfrag_time={_REASSEMBLY_S}"])
     with ExitStack() as stack:
         stay = stack.enter_context(air.connected(scenario, hosts.out, session,
                                                  has_port=task["has_port"]))
