@@ -71,7 +71,8 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
         if len(content) < HEADER:
             continue
         is_again = once and content in known
-        known.add(content)
+        if once:
+            known.add(content)
         count = 0 if is_again else int.from_bytes(content[2:4])
         yield SniffedHead(frame.at_s, int.from_bytes(packet[2:4]), count, content[1], is_again,
                           channel_of(content), announced(content), _signatures(content))

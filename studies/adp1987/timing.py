@@ -86,11 +86,11 @@ def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
     Allowed beside are taking one message, in the middle of which a timer may ring, and the clock;
     of each phase's 3 in all, or 1 in 500, may go by a tick of the machine's late, none by more.
     """
-    waits = [(wait_s, urgent) for phase in every
-             for dispatch in dispatched.dispatches(phase, setting)
-             for wait_s, urgent in dispatch.waits_s()]
-    late = {phase.name: _off_time(dispatched.lateness_s(dispatch, setting) for dispatch in
-                                  dispatched.dispatches(phase, setting)) for phase in every}
+    went = {phase.name: list(dispatched.dispatches(phase, setting)) for phase in every}
+    waits = [wait for dispatches in went.values() for dispatch in dispatches
+             for wait in dispatch.waits_s()]
+    late = {name: _off_time(dispatched.lateness_s(dispatch, setting) for dispatch in dispatches)
+            for name, dispatches in went.items()}
     is_kept = all(each.is_seldom for each in late.values())
     missing = sum(abs(len(phase.arrivals) - phase.count) for phase in every)
     longest_s = max((wait_s for wait_s, urgent in waits if not urgent), default=0.0)
