@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from measure import pcap
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, CapturedFrame
 from protocols.adp import packets
 from protocols.adp.errors import PacketError
 from protocols.adp.packets import HEADER, Flag, Frame
 
 PROTOCOL = 253
-_OFFSET, _IPV4 = 0x1FFF, 0x0800
+_IPV4 = 0x0800
 _NUMBER_BYTES = 8
 
 
@@ -65,7 +65,7 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
     for frame in frames:
         packet = frame.payload
         if (frame.kind != _IPV4 or packet[9] != PROTOCOL or packet[12:16] != sender
-                or int.from_bytes(packet[6:8]) & _OFFSET):
+                or int.from_bytes(packet[6:8]) & FRAGMENT_OFFSET):
             continue
         content = packet[(packet[0] & 15) * 4:]
         if len(content) < HEADER:
