@@ -109,6 +109,12 @@ def sealed_at(content: bytes) -> int:
     return place
 
 
+def sequence_of(content: bytes) -> int:
+    """A message's sequence number, where it is in the clear: with the modern protocol."""
+    place = sealed_at(content)
+    return int.from_bytes(content[place:place + _NUMBER_BYTES])
+
+
 def sessions(numbers: Set[bytes], following: Set[bytes]) -> int:
     """How many channels have these numbers, without those that follow one: of its next keys."""
     return len(numbers - following)
