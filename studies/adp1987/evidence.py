@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 from measure import pcap
 from measure.observed import Check
-from protocols.adp.packets import Frame
 from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.authenticated import OWNER
 from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
@@ -141,13 +140,9 @@ def _intact(proof: Exhibit) -> Check:
         f"delivered; of those captured whole, {altered} other ones, {spoilt} ADP messages spoilt"))
 
 
-def _once(messages: Sequence[OpenedMessage]) -> Iterator[OpenedMessage]:
+def _once(messages: Sequence[OpenedMessage]) -> list[OpenedMessage]:
     """Those with user messages, each once: that none is sent again is another check's."""
-    known: set[Frame] = set()
-    for message in messages:
-        if message.frame.count and message.frame not in known:
-            known.add(message.frame)
-            yield message
+    return [message for message in messages if message.frame.count and not message.is_again]
 
 
 def _read(proof: Exhibit) -> list[bytes | None]:
@@ -164,7 +159,7 @@ def _piggybacked(proof: Exhibit) -> Check:
     strange = sum(part is not None and len(part) != size
                   for part, size in zip(data, expected, strict=False))
     early = timing.early(proof.phases, proof.setting)
-    count = len(list(_once(proof.channel.messages)))
+    count = len(_once(proof.channel.messages))
     return Check("piggybacked", len(data) == len(expected) and not strange
                  and all(each.is_seldom for each in early.values()), (
         f"{len(data)} user messages in {count} ADP messages "

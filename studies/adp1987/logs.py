@@ -21,13 +21,12 @@ class LoggedMessage:
     """A user message; times in ns after the phase's start, None where it did not arrive.
 
     `due_ns` is when its process had it, `handed_ns` when the host had taken it, `sent_ns` when the
-    ADP message with it went to the network, which is number `shipment`.
+    ADP message with it went to the network.
     """
 
     due_ns: int
     handed_ns: int
     sent_ns: int
-    shipment: int
     delivered_ns: int | None
     bytes: int
     urgent: bool
@@ -101,13 +100,12 @@ def read(out: Path) -> HostLogs:
 def _phase(phase: Mapping[str, Any], arrivals: Sequence[Any],
            arrived: Sequence[Any]) -> LoggedPhase:
     shipments = tuple(LoggedShipment(*entry) for entry in phase["shipped"])
-    places = [number for number, shipment in enumerate(shipments)
-              for _ in range(shipment.messages)]
+    sent_ns = [shipment.sent_ns for shipment in shipments for _ in range(shipment.messages)]
     # The channel keeps the order; where something is lost, what follows does not count as arrived.
-    rows = itertools.zip_longest(zip(arrivals, phase["handed_ns"], places, strict=False), arrived)
+    rows = itertools.zip_longest(zip(arrivals, phase["handed_ns"], sent_ns, strict=False), arrived)
     messages = tuple(
-        LoggedMessage(handed[0], handed[1], shipments[place].sent_ns, place,
+        LoggedMessage(handed[0], handed[1], at_ns,
                       got[0] - phase["start_ns"] if got else None, arrival[1], arrival[_URGENT],
                       got[2] if got else None)
-        for (arrival, handed, place), got in (row for row in rows if row[0] is not None))
+        for (arrival, handed, at_ns), got in (row for row in rows if row[0] is not None))
     return LoggedPhase(messages, shipments, phase["busy_ns"], phase["lasted_ns"])

@@ -29,14 +29,15 @@ _Read = tuple[int, ProtectedBody | None, bool]
 class OpenedMessage:
     """A message whose sealed part was read: `body` is None where only its program could read it.
 
-    `is_bare`: its trailer was as right before anything was decrypted.
+    `is_again`: it was there before, byte for byte; `is_bare`: its trailer was as right before
+    anything was decrypted.
     """
 
     sniffed: SniffedMessage
     frame: Frame
     sequence: int
     body: ProtectedBody | None
-    is_right: bool
+    is_again: bool
     is_bare: bool
 
 
@@ -174,7 +175,7 @@ def _take(opened: OpenedCapture, message: SniffedMessage, frame: Frame, folder: 
         channel.proofs.setdefault(proof.name, set()).add(proof.signature)
         channel.proof_places.append(len(channel.messages))
     is_bare = frame.version == 1 and _is_trailer(frame, frame.sealed, channel.secret)
-    channel.messages.append(OpenedMessage(message, frame, sequence, body, is_right, is_bare))
+    channel.messages.append(OpenedMessage(message, frame, sequence, body, is_again, is_bare))
 
 
 def _read(channel: OpenedChannel, frame: Frame, *, by_initiator: bool) -> _Read:

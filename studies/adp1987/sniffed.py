@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from measure import pcap
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, CapturedFrame
 from protocols.adp import packets
 from protocols.adp.errors import PacketError
 from protocols.adp.packets import HEADER, Flag, Frame
 
 PROTOCOL = 253
-_OFFSET, _IPV4 = 0x1FFF, 0x0800
+_IPV4 = 0x0800
 _NUMBER_BYTES = 8
 
 
@@ -65,13 +65,14 @@ def heads(frames: Iterable[CapturedFrame], source: str, *,
     for frame in frames:
         packet = frame.payload
         if (frame.kind != _IPV4 or packet[9] != PROTOCOL or packet[12:16] != sender
-                or int.from_bytes(packet[6:8]) & _OFFSET):
+                or int.from_bytes(packet[6:8]) & FRAGMENT_OFFSET):
             continue
         content = packet[(packet[0] & 15) * 4:]
         if len(content) < HEADER:
             continue
         is_again = once and content in known
-        known.add(content)
+        if once:
+            known.add(content)
         count = 0 if is_again else int.from_bytes(content[2:4])
         yield SniffedHead(frame.at_s, int.from_bytes(packet[2:4]), count, content[1], is_again,
                           channel_of(content), announced(content), _signatures(content))
@@ -106,6 +107,12 @@ def sealed_at(content: bytes) -> int:
         if content[1] & flag:
             place += 2 + int.from_bytes(content[place:place + 2])
     return place
+
+
+def sequence_of(content: bytes) -> int:
+    """A message's sequence number, where it is in the clear: with the modern protocol."""
+    place = sealed_at(content)
+    return int.from_bytes(content[place:place + _NUMBER_BYTES])
 
 
 def sessions(numbers: Set[bytes], following: Set[bytes]) -> int:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from measure.observed import Check
-from measure.pcap import CapturedFrame
+from measure.pcap import FRAGMENT_OFFSET, CapturedFrame
 from studies.adp1987 import dispatched
 from studies.adp1987.dispatched import PhaseTraffic, SenderSetting
 from studies.adp1987.logs import HostLogs
@@ -28,7 +28,7 @@ _FEW, _SELDOM = 3, 0.002
 _RARELY = 0.05
 #: A capture has microseconds, and reads the clock up to some of them after the frame.
 _ROUNDING_S = 6e-6
-_IPV4, _OFFSET = 0x0800, 0x1FFF
+_IPV4 = 0x0800
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ def in_time(every: Sequence[PhaseTraffic], setting: SenderSetting) -> Check:
     Allowed beside are taking one message, in the middle of which a timer may ring, and the clock;
     of each phase's 3 in all, or 1 in 500, may go by a tick of the machine's late, none by more.
     """
-    waits = [(wait_s, urgent) for phase in every
-             for dispatch in dispatched.dispatches(phase, setting)
-             for wait_s, urgent in dispatch.waits_s()]
-    late = {phase.name: _off_time(dispatched.lateness_s(dispatch, setting) for dispatch in
-                                  dispatched.dispatches(phase, setting)) for phase in every}
+    went = {phase.name: list(dispatched.dispatches(phase, setting)) for phase in every}
+    waits = [wait for dispatches in went.values() for dispatch in dispatches
+             for wait in dispatch.waits_s()]
+    late = {name: _off_time(dispatched.lateness_s(dispatch, setting) for dispatch in dispatches)
+            for name, dispatches in went.items()}
     is_kept = all(each.is_seldom for each in late.values())
     missing = sum(abs(len(phase.arrivals) - phase.count) for phase in every)
     longest_s = max((wait_s for wait_s, urgent in waits if not urgent), default=0.0)
@@ -128,7 +128,7 @@ def on_wire(frames: Iterable[CapturedFrame], source: str,
         takes_s = (frame.wire_bytes + wire["overhead_bytes"]) * 8 / wire["rate_bps"]
         gap_s = frame.at_s - before.at_s
         sooner += gap_s < takes_s - _ROUNDING_S
-        if int.from_bytes(frame.payload[6:8]) & _OFFSET:
+        if int.from_bytes(frame.payload[6:8]) & FRAGMENT_OFFSET:
             following += 1
             late += gap_s > takes_s + CLOCK_S
     return WireTiming(len(own), sooner, following, late)

@@ -168,8 +168,7 @@ def _used_again(heads: Iterable[bytes]) -> int:
     again = 0
     for head in heads:
         if not sniffed.establishes(head):
-            place, key = sniffed.sealed_at(head), sniffed.channel_of(head)
-            number = int.from_bytes(head[place:place + 8])
+            key, number = sniffed.channel_of(head), sniffed.sequence_of(head)
             again += number <= last.get(key, -1)
             last[key] = number
     return again

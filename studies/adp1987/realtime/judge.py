@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import judging
-from measure.record import CheckRecord
+from measure.observed import Check
 from studies.adp1987 import authenticated, latencies
 from studies.adp1987.authenticated import KEY_FILES
 from studies.adp1987.body import Measured
@@ -51,9 +51,8 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
     phases, secrets = _read(out)
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
     seen = evidence.gather(out, task["protocol"], raw, payload, secrets)
-    checks = [_intact(phases, payload), *(
-        CheckRecord(check=check.check, ok=check.ok, detail=check.detail)
-        for check in evidence.checks(seen, _carried(phases)))]
+    checks = judging.recorded([_intact(phases, payload),
+                               *evidence.checks(seen, _carried(phases))])
     reasons = [*judging.unproven(checks), *judging.lost(raw)]
     busy_s = repetition.processor_s("throughput-begins", "throughput-ends")
     return Judged(_measured(phases, raw, seen, busy_s), checks, "; ".join(reasons),
@@ -79,7 +78,7 @@ def _carried(phases: Mapping[str, RealPhase]) -> int:
     return sum(phases[name].user_bytes for name in ("proof", "latency"))
 
 
-def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> CheckRecord:
+def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> Check:
     wrong = count = 0
     for phase in phases.values():
         count += len(phase.arrivals)
@@ -87,7 +86,7 @@ def _intact(phases: Mapping[str, RealPhase], payload: Payload) -> CheckRecord:
         wrong += sum([size, checksum] != [arrival[1], payload.checksum(number, arrival[1])]
                      for number, (arrival, (_, size, checksum)) in enumerate(
                          zip(phase.arrivals, phase.delivered, strict=False)))
-    return CheckRecord(check="intact", ok=not wrong, detail=(
+    return Check("intact", not wrong, (
         f"{count} messages handed over, {wrong} not delivered as they were"))
 
 

@@ -68,9 +68,7 @@ class HostTraffic:
         if sniffed.establishes(data):
             self._shake(at_s)
         elif data[1] & Flag.SEALED:
-            place = sniffed.sealed_at(data)
-            self._numbered(source, sniffed.channel_of(data),
-                           int.from_bytes(data[place:place + 8]))
+            self._numbered(source, sniffed.channel_of(data), sniffed.sequence_of(data))
 
     def _shake(self, at_s: float) -> None:
         self.shaking += 1

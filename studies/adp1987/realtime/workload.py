@@ -94,7 +94,7 @@ def _counters(site: Site) -> Mapping[str, int]:
 
 def _program(hosts: HostPrograms, role: str, host: str) -> HostProgram:
     task = hosts.task
-    beside = task.get("fault", hosts.site.fault) == BESIDE
+    beside = hosts.fault == BESIDE
     ends = addresses(hosts.site, task["protocol"], beside=beside)
     here, there = ends if host == "alpha" else ends[::-1]
     counts = [len(json.loads((hosts.out / f"{phase}.json").read_text())["messages"])

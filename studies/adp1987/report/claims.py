@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about
+from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about, first
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample
 from studies.adp1987 import published
@@ -106,14 +106,14 @@ def _urgency() -> Iterator[Question]:
 
 def _establishment() -> Iterator[Question]:
     yield Question("C", [(ESTABLISHMENT.name, *ids("ALL"))],
-                   about(published.load().establishment_s), _MS, _first)
+                   about(published.load().establishment_s), _MS, first)
 
 
 def _distribution() -> Iterator[Question]:
     said = published.load().figure_7_ms
     for name, key in ((L, "mean"), ("latency_median_s", "median"),
                       ("latency_deviation_s", "deviation")):
-        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, _first)
+        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, first)
 
 
 def _utilisation() -> Iterator[Question]:
@@ -127,7 +127,3 @@ def _utilisation() -> Iterator[Question]:
 
 def _keys(metric: str, cells: Sequence[Ids]) -> list[Key]:
     return [(metric, *cell) for cell in cells]
-
-
-def _first(means: Sample) -> Any:
-    return means[..., 0]

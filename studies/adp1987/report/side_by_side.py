@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.blocks import ratio
 from analysis.cells import Cells, Ids, Observation
 from analysis.claims import verdict
-from analysis.claims.finding import TIMES, Band, Question, Unit
+from analysis.claims.finding import TIMES, Band, Question, Unit, first
 from analysis.claims.verdict import Claim, Verdict, judge
 from analysis.metrics import Metric
 from analysis.numbers import NOTHING, entry
-from analysis.statistics import Sample
 from analysis.table import Column, Entry, Table
 from studies.adp1987 import design
 from studies.adp1987.body import ESTABLISHMENT, LATENCY, RATE, THROUGHPUT, WIRE_BYTES, WORK
@@ -99,7 +97,7 @@ def _verdicts(cells: Cells, traces: Sequence[str]) -> list[Verdict]:
 
 def _rate(trace: str) -> Iterator[Question]:
     yield Question(f"{trace}: messages a second of the processor",
-                   [(WORK.name, *_of(trace, "modern"))], Band(low=_RATE_ASKED), Unit("/s"), _first)
+                   [(WORK.name, *_of(trace, "modern"))], Band(low=_RATE_ASKED), Unit("/s"), first)
 
 
 def _throughput(trace: str) -> Iterator[Question]:
@@ -118,7 +116,3 @@ def _beside(trace: str, metric: Metric, band: Band) -> Question:
     return Question(f"{trace}: {metric.title}, of WireGuard's",
                     [(metric.name, *_of(trace, "modern"))], band, TIMES,
                     below=[(metric.name, *_of(trace, _REFERENCE))])
-
-
-def _first(means: Sample) -> Any:
-    return means[..., 0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
+from analysis.claims.finding import MORE, TIMES, Band, Question, Unit, first
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
@@ -108,7 +108,7 @@ def _certificates() -> Iterator[Question]:
 def _aka() -> Iterator[Question]:
     for load in TABLE_1:
         yield Question(f"service time at {load}/s", [_key(ids(load=str(load)))],
-                       Band(high=_AKA_S), _MS, _first)
+                       Band(high=_AKA_S), _MS, first)
 
 
 def _at_once() -> Iterator[Question]:
@@ -131,10 +131,6 @@ def _slope(words: str, keys: Sequence[Key], apart_ms: float, *, trips: int) -> Q
 
 def _key(row: Ids) -> Key:
     return (SERVICE.name, *row)
-
-
-def _first(means: Sample) -> Any:
-    return means[..., 0]
 
 
 def _more(means: Sample) -> Any:

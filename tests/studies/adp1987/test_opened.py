@@ -123,6 +123,17 @@ def test_a_channel_goes_on_with_its_next_keys(tmp_path: Path) -> None:
     assert len(seen.channels[0].keys) == 2
 
 
+@pytest.mark.parametrize("version", [OLD, MODERN])
+def test_what_is_there_again_says_so(tmp_path: Path, version: str) -> None:
+    """All that was sent is sent once more: it opens as before, and no signature counts twice."""
+    talk = talked(tmp_path, Scope.ALL, version=version)
+    seen = replace(talk, sent=[*talk.sent, *talk.sent]).opened()
+    assert said(seen) == TEXTS * 2
+    half = len(seen.messages) // 2
+    assert [each.is_again for each in seen.messages] == [False] * half + [True] * half
+    assert authenticated.owner(seen, tmp_path).ok
+
+
 def last_of_alphas(talk: Talk) -> int:
     """The place of her last message with user data."""
     return max(at for at, each in enumerate(talk.sent) if each.source == "alpha" and each.frame

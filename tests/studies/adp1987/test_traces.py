@@ -74,9 +74,14 @@ KINDS = {"ipv4": b"\x08\x00" + IPV4, "ipv6": b"\x86\xdd" + IPV6,
 
 def capture_of(times_s: list[float], path: Path, kinds: Sequence[str] = ()) -> Path:
     """A capture with packets of these kinds, or UDP of IPv4, at these times."""
+    return written(times_s, [KINDS[kind] for kind in kinds or ["ipv4"] * len(times_s)], path)
+
+
+def written(times_s: list[float], packets: Sequence[bytes], path: Path) -> Path:
+    """A capture with these packets, each from its EtherType on, at these times."""
     file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
-    for time_s, kind in zip(times_s, kinds or ["ipv4"] * len(times_s), strict=True):
-        frame = bytes(12) + KINDS[kind]
+    for time_s, packet in zip(times_s, packets, strict=True):
+        frame = bytes(12) + packet
         file += struct.pack("<IIII", int(time_s), round(time_s % 1 * 1e6), len(frame), len(frame))
         file += frame
     path.write_bytes(file)
@@ -111,14 +116,8 @@ def test_a_trace_whose_times_go_back_is_refused(tmp_path: Path) -> None:
 def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
     """The largest one is a message as it is, a byte more is refused, and none is cut."""
     def sized(size: int) -> Path:
-        packet = IPV4[:2] + size.to_bytes(2) + IPV4[4:20] + bytes(size - 20)
-        file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
-        for at_s in (1, 2):
-            file += struct.pack("<IIII", at_s, 0, size + 14, size + 14)
-            file += bytes(12) + b"\x08\x00" + packet
-        path = tmp_path / f"{size}.pcap"
-        path.write_bytes(file)
-        return path
+        packet = b"\x08\x00" + IPV4[:2] + size.to_bytes(2) + IPV4[4:20] + bytes(size - 20)
+        return written([1.0, 2.0], [packet] * 2, tmp_path / f"{size}.pcap")
 
     level = captured.level(sized(57_344))
     assert isinstance(level.value, list) and level.value[0][1] == 57_344
