@@ -48,7 +48,8 @@ def judge(repetition: Repetition) -> Judged:
                       captures=raw.get("captures", ()), raw=kept)
     seen = list(at_the_supplicant(out / "auth-mn.pcap"))
     journal = _journal(out / "open.json")
-    settings = Asked.model_validate(repetition.asked.model_dump())
+    settings = repetition.asked
+    assert isinstance(settings, Asked)
     asked = settings.model_dump()
     ended_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     if journal:
