@@ -235,10 +235,10 @@ class Workload:
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
         # Hostapd answers from the address that is nearest to who asks, FreeRADIUS from its own.
-        is_hostapd = site.having(EapServer.file)
-        beside = (nodes[network.SERVER].interfaces[network.LOAD_WIRE].address or "").partition("/")
+        is_hostapd, server = site.having(EapServer.file), nodes[network.SERVER]
         target.write_text(json.dumps({
-            "server": beside[0] if is_hostapd else nodes[network.SERVER].address,
+            "server": (server.interfaces[network.LOAD_WIRE].ip if is_hostapd
+                       else server.address),
             "address": nodes[network.LOAD].address,
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))
