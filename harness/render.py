@@ -64,14 +64,10 @@ def _access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
                   for other in (network.nodes[name] for name in network.of_duty("access_point"))
                   if other.agent == node.agent and other is not node]
     return {"interface": node.radio_interface, "bridge": bridge,
-            "address": _bridge_address(node, bridge),
+            "address": node.interfaces[bridge or ""].ip,
             "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
             "channel": node.channel, "hw_mode": "b",
             **({"neighbours": neighbours} if neighbours else {})}
-
-
-def _bridge_address(node: Node, bridge: str | None) -> str:
-    return (node.interfaces[bridge or ""].address or "").partition("/")[0]
 
 
 def _radius_client(_network: Network, node: Node, _name: str) -> dict[str, Any]:

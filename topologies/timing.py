@@ -169,9 +169,14 @@ class Medium(Strict):
         """
         return self._own_airtime_us(msdu_bytes) / (1 - self.loss_percent / 100)
 
+    def subframe_bytes(self, msdu_bytes: float) -> int:
+        """What a frame adds to an aggregate: itself, filled up, and the delimiter before it."""
+        filled = math.ceil((self.mac_bytes + msdu_bytes) / _DELIMITER_BYTES) * _DELIMITER_BYTES
+        return filled + _DELIMITER_BYTES
+
     def _own_airtime_us(self, msdu_bytes: float) -> float:
         """A frame's part of the air where as many as can go together do; alone, all of it."""
-        padded_bytes = math.ceil((self.mac_bytes + msdu_bytes) / 4) * 4 + _DELIMITER_BYTES
+        padded_bytes = self.subframe_bytes(msdu_bytes)
         together = min(self.aggregate, int(self.aggregate_bytes // padded_bytes))
         if together < 2:
             return self.airtime_us(msdu_bytes)

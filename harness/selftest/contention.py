@@ -30,7 +30,6 @@ HERE = Path(__file__).parent
 NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
 SOURCE = Path(__file__).parents[2] / "guest" / "dcf" / "trial.c"
 _BISECTIONS = 60
-_DELIMITER_BYTES = 4
 #: By sender and listener, in the units of the trial's `senses`; what is not there is 0.
 Powers = Mapping[tuple[int, int], int]
 
@@ -51,9 +50,8 @@ def cell(medium: Medium, payload_bytes: int) -> dict[str, int]:
 
 def aggregated(medium: Medium, payload_bytes: int) -> dict[str, float]:
     """The same of a medium whose frames go together, with what each adds to others (bits)."""
-    frame_bytes = medium.mac_bytes + payload_bytes + HEADER_BYTES
-    padded_bytes = -(-frame_bytes // _DELIMITER_BYTES) * _DELIMITER_BYTES
-    return {**cell(medium, payload_bytes), "frame_bits": 8 * (padded_bytes + _DELIMITER_BYTES),
+    return {**cell(medium, payload_bytes),
+            "frame_bits": 8 * medium.subframe_bytes(payload_bytes + HEADER_BYTES),
             "preamble_ns": round((medium.preamble_us + medium.extension_us) * 1e3),
             "rate_bps": medium.rate_bps, "symbol_ns": round(medium.symbol_us * 1e3),
             "symbol_bits": round(medium.rate_bps * medium.symbol_us / 1e6),

@@ -25,9 +25,9 @@ def do(generator: LoadGenerator, command: dict[str, Any],
     if command["do"] == "prime":
         return time.monotonic(), generator.prime(command["stations"])
     if command["do"] == "closed":
-        generator.reads_anew = command.get("reads_anew", False)
         return generator.closed_loop(command["customers"], command["count"],
-                                     command.get("pause_s", 0.0))
+                                     command.get("pause_s", 0.0),
+                                     reads_anew=command.get("reads_anew", False))
     arrivals = poisson(command["rate_per_s"], command["seed"], stations=command["stations"],
                        offering_share=command["offering_share"])
     print("open", flush=True)

@@ -119,8 +119,6 @@ class LoadGenerator:
         self._target = target
         self._secret = target.secret.encode()
         self._tls = self._context()
-        #: Whether each authentication reads key and certificates anew, as hostap's peer does.
-        self.reads_anew = False
         self._sessions: dict[int, ssl.SSLSession] = {}
         self._ports = [self._port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
@@ -134,8 +132,8 @@ class LoadGenerator:
     def __enter__(self) -> LoadGenerator:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._instants.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._instants.close()
         for port in self._ports:
             port.socket.close()
 
@@ -166,11 +164,12 @@ class LoadGenerator:
             due_s, arrival = scheduled.take()
             self._begin(arrival, due_s)
 
-    def closed_loop(self, customers: int, count: int,
-                    pause_s: float = 0.0) -> tuple[float, list[LoadAttempt]]:
+    def closed_loop(self, customers: int, count: int, pause_s: float = 0.0, *,
+                    reads_anew: bool = False) -> tuple[float, list[LoadAttempt]]:
         """So many authentications, `customers` of them at a time, each a full one.
 
-        Before each there is a pause, in which one customer alone leaves the server in peace.
+        Before each there is a pause, in which one customer alone leaves the server in peace. Each
+        may read key and certificates anew, as hostap's peer does.
         """
         began_s = time.monotonic()
         self._ended, begun = [], 0
@@ -179,7 +178,8 @@ class LoadGenerator:
                 if pause_s:
                     time.sleep(pause_s)
                 self._now_s = time.monotonic()
-                self._begin(ScheduledArrival(0.0, begun, offers_session=False), self._now_s)
+                self._begin(ScheduledArrival(0.0, begun, offers_session=False), self._now_s,
+                            reads_anew=reads_anew)
                 begun += 1
             for descriptor in self._wait(None, None):
                 self._receive(self._by_descriptor[descriptor])
@@ -202,11 +202,11 @@ class LoadGenerator:
         made.settimeout(0)
         return _Port(made)
 
-    def _begin(self, arrival: ScheduledArrival, due_s: float) -> None:
+    def _begin(self, arrival: ScheduledArrival, due_s: float, *, reads_anew: bool = False) -> None:
         session = self._sessions.get(arrival.station) if arrival.offers_session else None
         if session is not None and self._target.version == "1.3":
             del self._sessions[arrival.station]  # a ticket is for one use (RFC 8446, C.4)
-        peer = EapTlsPeer(self._context if self.reads_anew else lambda: self._tls,
+        peer = EapTlsPeer(self._context if reads_anew else lambda: self._tls,
                           self._target.identity, session)
         attempt = LoadAttempt(self._started, due_s, self._now_s, arrival.station,
                               self._started % SOCKETS, peer)

@@ -10,7 +10,6 @@ import ctypes
 import os
 import select
 from collections.abc import Collection
-from types import TracebackType
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _NS = 1_000_000_000
@@ -24,7 +23,7 @@ class _Instant(ctypes.Structure):
 
 
 class InstantTimer:
-    """Waits for descriptors until an instant of the monotonic clock. A context manager."""
+    """Waits for descriptors until an instant of the monotonic clock, until it is closed."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -33,11 +32,8 @@ class InstantTimer:
             raise OSError(ctypes.get_errno(), "there is no timer")
         self._armed_ns = 0
 
-    def __enter__(self) -> InstantTimer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Give the timer back."""
         os.close(self._timer)
 
     def wait(self, descriptors: Collection[int], until_s: float) -> list[int]:

@@ -118,10 +118,15 @@ def _check_link(party: Party, below: x509.Certificate, above: x509.Certificate) 
 
 
 def _check_periods(party: Party, chain: Sequence[x509.Certificate]) -> None:
-    now = datetime.fromtimestamp(party.now_ns() / 1e9, UTC)
-    for certificate in chain:
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            raise Refusal(RefusalCode.INVALID_CERTIFICATE, "it is not valid now")
+    now_s = party.now_ns() / 1e9
+    if not all(is_valid_at(certificate, now_s) for certificate in chain):
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "it is not valid now")
+
+
+def is_valid_at(certificate: x509.Certificate, at_s: float) -> bool:
+    """Whether a moment is in the period that a certificate says."""
+    at = datetime.fromtimestamp(at_s, UTC)
+    return certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
 
 
 def _has_purpose(certificate: x509.Certificate, purpose: x509.ObjectIdentifier) -> bool:

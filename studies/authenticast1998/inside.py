@@ -18,6 +18,7 @@ from typing import Any
 from measure import beacons
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
+from measure.neighbours import introduce
 from measure.over_air import OverAir, Stay
 from measure.process import Daemon
 from measure.services.launcher import Launcher, environment
@@ -64,7 +65,7 @@ class Workload:
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
         self._air = OverAir(site) if site.network.has_radios else None
         if self._air is None:
-            self._introduce()
+            introduce(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -213,18 +214,6 @@ class Workload:
             (self._folder / f"{name}.pem").write_bytes(key.encode())
             (self._folder / f"{name}.pub.pem").write_bytes(key.public.encode())
             self._public[name] = key.public.encode().decode()
-
-    def _introduce(self) -> None:
-        """Have both ends of each wire know the other, for good: nobody asks amid a stream."""
-        network = self._site.network
-        for link in network.links:
-            ends = [end.split("/") for end in link.ends]
-            for (node, port), (other, its_port) in (ends, ends[::-1]):
-                address = network.nodes[other].interfaces[its_port].address or ""
-                hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
-                self._testbed.run(node, ["ip", "neigh", "replace", address.partition("/")[0],
-                                         "lladdr", hardware.strip(), "dev", port, "nud",
-                                         "permanent"])
 
     def _address(self, name: str) -> str:
         return self._site.network.nodes[self._nodes[name]].address

@@ -94,8 +94,8 @@ class Workload:
                     time.sleep(asked["steady_s"])
                 session.stamp("steady")
                 loaded = self._charged()
-                strike = self._strike(generator, repetition)
-                raw["refused"] = self._authenticate_all(task, seed, strike)
+                raw["refused"] = self._authenticate_all(
+                    task, seed, self._strike(generator, repetition))
                 raw["charged_under_load"] = _difference(self._charged(), loaded)
                 session.stamp("measured")
                 if rate:
@@ -134,7 +134,7 @@ class Workload:
     # --- the supplicant ----------------------------------------------------------------------
 
     def _authenticate_all(self, task: Mapping[str, Any], seed: int,
-                          strike: Callable[[], AbstractContextManager[None]]) -> list[str]:
+                          strike: AbstractContextManager[None]) -> list[str]:
         """So often as asked; of an overloaded server as long as asked, and who was refused."""
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
         count, refused = task["asked"]["authentications"], []
@@ -144,7 +144,7 @@ class Workload:
                 break
             time.sleep(rng.uniform(0, _PAUSE_S))
             try:
-                with strike() if number == count // 2 else nullcontext():
+                with strike if number == count // 2 else nullcontext():
                     self._authenticate()
             except MeasureError as error:
                 self._server.check_alive()
@@ -183,24 +183,20 @@ class Workload:
         self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
         self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
 
-    def _strike(self, generator: LoadProgram,
-                repetition: int) -> Callable[[], AbstractContextManager[None]]:
+    @contextmanager
+    def _strike(self, generator: LoadProgram, repetition: int) -> Iterator[None]:
         """What the repetition's fault does to the authentication in the middle."""
-        @contextmanager
-        def strike() -> Iterator[None]:
-            fault, server = self._site.fault, [network.SERVER]
-            if fault == "server-stopped":
-                with self._server.silent(server):
-                    time.sleep(_STOPPED_S)
-            elif (fault, repetition) == ("killed", 1):
-                generator.kill()
-            elif (fault, repetition) == ("killed", 2):
-                self._server.kill(network.SERVER)
-            down = self._subscribers.nodes() if fault == "hss-down" else ()
-            with self._subscribers.silent(down):
-                yield
-
-        return strike
+        fault = self._site.fault
+        if fault == "server-stopped":
+            with self._server.silent([network.SERVER]):
+                time.sleep(_STOPPED_S)
+        elif (fault, repetition) == ("killed", 1):
+            generator.kill()
+        elif (fault, repetition) == ("killed", 2):
+            self._server.kill(network.SERVER)
+        down = self._subscribers.nodes() if fault == "hss-down" else ()
+        with self._subscribers.silent(down):
+            yield
 
     # --- around it ---------------------------------------------------------------------------
 
@@ -239,10 +235,10 @@ class Workload:
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
         # Hostapd answers from the address that is nearest to who asks, FreeRADIUS from its own.
-        is_hostapd = site.having(EapServer.file)
-        beside = (nodes[network.SERVER].interfaces[network.LOAD_WIRE].address or "").partition("/")
+        is_hostapd, server = site.having(EapServer.file), nodes[network.SERVER]
         target.write_text(json.dumps({
-            "server": beside[0] if is_hostapd else nodes[network.SERVER].address,
+            "server": (server.interfaces[network.LOAD_WIRE].ip if is_hostapd
+                       else server.address),
             "address": nodes[network.LOAD].address,
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))

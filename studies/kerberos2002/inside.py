@@ -16,6 +16,7 @@ from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
+from measure.neighbours import introduce
 from measure.over_air import OverAir, asked_points
 from measure.services.launcher import Launcher
 from measure.workload import Service, Session, Site
@@ -44,7 +45,7 @@ class Workload:
         self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run"})
         self._air = OverAir(site) if site.network.has_radios else None
         if self._air is None:
-            self._introduce()
+            introduce(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -130,17 +131,6 @@ class Workload:
 
     def _address(self, node: str) -> str:
         return self._site.network.nodes[node].address
-
-    def _introduce(self) -> None:
-        """Have both ends of each wire know the other, for good: nobody asks amid a transaction."""
-        nodes = self._site.network.nodes
-        for link in self._site.network.links:
-            ends = [end.split("/") for end in link.ends]
-            for (node, port), (other, its_port) in (ends, ends[::-1]):
-                address = nodes[other].interfaces[its_port].ip
-                hardware = self._testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
-                self._testbed.run(node, ["ip", "neigh", "replace", address, "lladdr",
-                                         hardware.strip(), "dev", port, "nud", "permanent"])
 
 
 def _place(party: str, task: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from protocols.kerberos import messages
+from protocols.kerberos.certificates import (
+    CLIENT_PURPOSE,
+    KDC_PURPOSE,
+    PRINCIPAL_NAME,
+    is_valid_at,
+)
 from protocols.kerberos.errors import Refusal, Undecipherable
 from protocols.kerberos.suites import SUITES, Suite
 from studies.kerberos2002.said import Spoken
 
-_PURPOSES = {"client": "1.3.6.1.5.2.3.4", "KDC": "1.3.6.1.5.2.3.5"}
-_PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.5.2.2")
+_PURPOSES = {"client": CLIENT_PURPOSE, "KDC": KDC_PURPOSE}
 
 
 @dataclass(frozen=True)
@@ -179,17 +183,16 @@ def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
     if not all(above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
                for above in [*path[1:], anchor]):
         yield "an issuer is no authority"
-    at = datetime.fromtimestamp(holder.at_s, UTC)
-    if not all(each.not_valid_before_utc <= at <= each.not_valid_after_utc for each in path):
+    if not all(is_valid_at(each, holder.at_s) for each in path):
         yield "a certificate is not valid then"
     extensions = path[0].extensions
     usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    if _PURPOSES[holder.purpose] not in [said.dotted_string for said in usage]:
+    if _PURPOSES[holder.purpose] not in usage:
         yield f"the certificate is not a {holder.purpose}'s"
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     bound = [messages.decode("KRB5PrincipalName", name.value)
              for name in names.get_values_for_type(x509.OtherName)
-             if name.type_id == _PRINCIPAL_NAME]
+             if name.type_id == PRINCIPAL_NAME]
     if [(messages.name_of(name["principalName"]), name["realm"]) for name in bound] != [
             (holder.name, holder.realm)]:
         yield f"the certificate is not of {holder.name} of {holder.realm}"

@@ -8,20 +8,21 @@ from typing import Any
 
 from protocols.kerberos import messages
 from studies.kerberos2002.opened import Holder, Opened, ticket_service
+from studies.kerberos2002.pki import LOCAL, REMOTE, USER
 from studies.kerberos2002.said import Spoken
 
 #: Key usages (RFC 4120, 7.5.1), and those of packs, as the protocol's page has them.
 (_TICKET, _AS_PART, _TGS_AUTHENTICATOR, _TGS_PART, _AP_AUTHENTICATOR, _AP_PART, _REPLY_PACK,
  _RANDOM_PACK, _PROOF) = 2, 3, 7, 8, 11, 12, 1025, 1026, 1027
-_LABELS = {"client": "alice", "proxy": "alice", "kdc-l": "kdc L.TEST", "kdc-r": "kdc R.TEST"}
+_LABELS = {"client": USER, "proxy": USER, "kdc-l": f"kdc {LOCAL}", "kdc-r": f"kdc {REMOTE}"}
 _MAX_SKEW_S = 300
-_REALMS = {"kdc-l": "L.TEST", "kdc-r": "R.TEST"}
+_REALMS = {"kdc-l": LOCAL, "kdc-r": REMOTE}
 
 
 def _asker(said: Spoken) -> Holder:
     """Who has to sign a request: the principal that it names, which is of the local realm."""
     return Holder("KDC" if said.source.startswith("kdc") else "client",
-                  messages.name_of(said.value["req-body"]["cname"]), _REALMS["kdc-l"], said.at_s)
+                  messages.name_of(said.value["req-body"]["cname"]), LOCAL, said.at_s)
 
 
 def _asked(said: Spoken) -> Holder:

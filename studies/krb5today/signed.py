@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
 from protocols.kerberos import messages
-from protocols.kerberos.certificates import PRINCIPAL_NAME, bound_name
+from protocols.kerberos.certificates import PRINCIPAL_NAME, bound_name, is_valid_at
 from protocols.kerberos.errors import Refusal
 from studies.krb5today import der
 
@@ -52,8 +51,10 @@ class SignedContent:
                if certificate.issuer == anchor.subject and certificate.subject != anchor.subject]
         if not own:
             return "no certificate by the run's authority"
-        return _certificate_complaint(own[0], anchor, name, purpose) or _time_complaint(
-            own[0], at_s) or self._signature(own[0])
+        wrong = _certificate_complaint(own[0], anchor, name, purpose)
+        if not wrong and not is_valid_at(own[0], at_s):
+            wrong = "its certificate is not valid then"
+        return wrong or self._signature(own[0])
 
     def _signature(self, certificate: x509.Certificate) -> str:
         key, fields = certificate.public_key(), self.signers[0].parts
@@ -122,12 +123,6 @@ def _certificate_complaint(own: x509.Certificate, anchor: x509.Certificate, name
     if bound != said or realm not in realms:
         return f"its certificate is {bound}'s, of {', '.join(realms)}"
     return "" if purpose in purposes else "its certificate's key is for something else"
-
-
-def _time_complaint(own: x509.Certificate, at_s: float) -> str:
-    at = datetime.fromtimestamp(at_s, UTC)
-    is_valid = own.not_valid_before_utc <= at <= own.not_valid_after_utc
-    return "" if is_valid else "its certificate is not valid then"
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, list[str]]:

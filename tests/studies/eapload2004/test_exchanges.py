@@ -11,9 +11,12 @@ import pytest
 
 from conftest import PROJECT
 from measure import pcap
+from measure.errors import MeasureError
+from measure.load.generator import FIRST_PORT
+from studies.eapload2004 import judge
 from studies.eapload2004.body import OverloadRecord, ReferenceRecord
 from studies.eapload2004.evidence import ObservedLoad, evidence
-from studies.eapload2004.exchanges import at_the_supplicant, exchanges
+from studies.eapload2004.exchanges import RoundTrip, at_the_supplicant, exchanges
 from studies.eapload2004.study import STUDY
 
 RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
@@ -144,6 +147,37 @@ def test_an_overload_that_is_none_is_seen(observed: ObservedLoad) -> None:
     assert broken(replace(overloaded, overload=still)) == {"overloaded"}
     rested = {**raw, "charged_under_load": {"busy_s": 0.2}}
     assert broken(replace(overloaded, raw=rested)) == {"overloaded"}
+
+
+def test_where_time_goes_is_told_by_who_got_answers(observed: ObservedLoad, tmp_path: Path) -> None:
+    """Whoever an overloaded server left without its last answer has no time there."""
+    seen, asked = list(at_the_supplicant(RECORDED / "full-mn.pcap")), {"steady_s": 0.0}
+    stamps = dict.fromkeys(("begin", "steady"), 0.0) | dict.fromkeys(("measured", "end"), 10.0)
+    observed = replace(observed, raw={**observed.raw, "seed": 1, "stamps": stamps})
+    last = observed.supplicant[-1]
+    cut = replace(last, is_accepted=False, trips=[
+        *last.trips[:2], RoundTrip(last.trips[2].asked_s)])
+    refused = replace(observed, supplicant=[*observed.supplicant, cut],
+                      server=[cut, *observed.server])
+    usual, those = (judge._measured(each, seen, {}, asked, tmp_path)
+                    for each in (observed, refused))
+    assert those.split == usual.split
+    assert those.round_trips == usual.round_trips == 5
+
+
+def test_a_driver_is_told_by_whole_authentications(observed: ObservedLoad, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that had no answer is none of those that were to be, and its time is nobody's."""
+    (tmp_path / "auth-reference.pcap").touch()
+    theirs = [*observed.server] * 5
+    ours = [replace(exchange, port=FIRST_PORT) for exchange in theirs]
+    cut = replace(ours[0], is_accepted=False, trips=[RoundTrip(1.0)])
+    monkeypatch.setattr(judge, "exchanges", lambda _: [cut, *ours, *theirs])
+    made = judge._reference(tmp_path, len(ours))
+    assert made["ours"] == made["eapol_test"]
+    monkeypatch.setattr(judge, "exchanges", lambda _: [cut, *ours[1:], *theirs])
+    with pytest.raises(MeasureError, match="19 authentications by ours are in the capture, 20"):
+        judge._reference(tmp_path, len(ours))
 
 
 @pytest.mark.parametrize(("requests", "factor", "is_alike"), [

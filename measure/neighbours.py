@@ -1,0 +1,22 @@
+"""Neighbours know each other before anything is measured, so that nobody asks amid it.
+
+Standard library only: this runs inside the machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+
+def introduce(testbed: Testbed) -> None:
+    """Have both ends of each wire know the other, for good."""
+    nodes = testbed.network.nodes
+    for link in testbed.network.links:
+        ends = [end.split("/") for end in link.ends]
+        for (node, port), (other, its_port) in (ends, ends[::-1]):
+            hardware = testbed.run(other, ["cat", f"/sys/class/net/{its_port}/address"])
+            testbed.run(node, ["ip", "neigh", "replace", nodes[other].interfaces[its_port].ip,
+                               "lladdr", hardware.strip(), "dev", port, "nud", "permanent"])
