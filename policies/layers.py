@@ -9,8 +9,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -22,6 +24,8 @@ from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
 from policies.upper import UpperLayers
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
+#: Layers that a policy says even where it has none: those that there were at first.
+_ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 
 
 class IpsecLayer(BaseModel):
@@ -75,6 +79,13 @@ class Layers(UpperLayers):
     wireguard: WireGuardLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent by WireGuard; absent: "
         "none.")
+
+    @model_serializer(mode="wrap")
+    def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Policies without those that came later say, render and digest what they always did.
+        said: dict[str, Any] = handler(self)
+        return {name: value for name, value in said.items()
+                if name in _ALWAYS_SAID or value is not None}
 
     @model_validator(mode="after")
     def _has_one_tunnel(self) -> Self:

@@ -6,15 +6,13 @@ A study says which of them it runs, and refuses the others. Of these, daemons ar
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -187,11 +185,3 @@ class UpperLayers(BaseModel):
     def upper(self) -> list[str]:
         """The names of those that are switched on."""
         return [name for name in UpperLayers.model_fields if getattr(self, name) is not None]
-
-    @model_serializer(mode="wrap")
-    def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Policies without them say, render and digest what they always did.
-        said: dict[str, Any] = handler(self)
-        later = {*UpperLayers.model_fields, "wireguard"}
-        return {name: value for name, value in said.items()
-                if name not in later or value is not None}

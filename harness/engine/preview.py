@@ -32,7 +32,7 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
     if not steps:
         return
     click.echo(f"Expected time: {lasting(expected_s(plan, steps, processors))} on {processors} "
-               f"processors ({lasting(_waited_s(plan, steps))} one after the other)")
+               f"processors ({lasting(_START_S + _alone_s(plan, steps))} one after the other)")
     kept_bytes = 0.0 if captures != "all" else sum(
         plan.expected(step.cell).capture_bytes for step in steps)
     free = shutil.disk_usage(next(p for p in (folder, *folder.parents, Path()) if p.exists())).free
@@ -41,14 +41,15 @@ def show(plan: Plan, folder: Path, captures: str) -> None:
 
 def expected_s(plan: Plan, steps: Sequence[Step], processors: int) -> float:
     """About how long `steps` take in all, in seconds."""
-    if not plan.settings.waits:
-        return _START_S + sum(plan.expected(step.cell).processor_s for step in steps) / processors
-    at_once = min(len(plan.testbeds), _SIDE_BY_SIDE * processors)
-    return _START_S + _waited_s(plan, steps) / at_once
+    at_once = min(len(plan.testbeds), _SIDE_BY_SIDE * processors) if plan.settings.waits else \
+        processors
+    return _START_S + _alone_s(plan, steps) / at_once
 
 
-def _waited_s(plan: Plan, steps: Sequence[Step]) -> float:
-    return sum(plan.expected(step.cell).duration_s for step in steps)
+def _alone_s(plan: Plan, steps: Sequence[Step]) -> float:
+    """One after the other: where waiting takes no time, computing is what lasts."""
+    expected = [plan.expected(step.cell) for step in steps]
+    return sum(each.duration_s if plan.settings.waits else each.processor_s for each in expected)
 
 
 def _show_order(steps: Sequence[Step]) -> None:

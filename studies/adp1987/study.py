@@ -102,7 +102,7 @@ class Adp1987(Study):
         if mobile.is_on_air(cell):
             count = asked.messages + asked.paced_messages
             took_s = 2 * _OTHER_REPETITION_S + count * _AIR_MESSAGE_S
-            return Expected(_OTHER_REPETITION_S, took_s, 900 * count)
+            return Expected(took_s, took_s, 900 * count)
         beside_s, each_s = (_OTHER_REPETITION_S, _REAL_MESSAGE_S) if (
             cell.ids["technology"] == design.REAL_TIME) else (_REPETITION_S, _MESSAGE_S)
         took_s = beside_s + phases * asked.messages * each_s

@@ -113,7 +113,7 @@ def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
 def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
                   before: bytes = b"") -> None:
     nodes = scenario.network.nodes
-    station, cell = nodes[scenario.mobile_node], nodes[scenario.roams_to or scenario.home]
+    station, cell = nodes[scenario.mobile_node], nodes[scenario.access_point]
     frame = injection.from_station(_mac(station), _mac(cell), _mac(cell), before + _READABLE,
                                    flags=flags)
     injection.inject(testbed, scenario.mobile_node, station, frame)
@@ -130,7 +130,7 @@ def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
 
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     """One frame of the access point's to all that listen, from a monitor interface."""
-    name = scenario.roams_to or scenario.home
+    name = scenario.access_point
     cell = scenario.network.nodes[name]
     injection.inject(testbed, name, cell,
                      injection.from_access_point(_mac(cell), _ALL_SYSTEMS, _READABLE))
@@ -138,8 +138,7 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
 
 def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
     """One frame that sends the mobile node away, in its access point's name."""
-    nodes = scenario.network.nodes
-    name = scenario.roams_to or scenario.home
+    nodes, name = scenario.network.nodes, scenario.access_point
     injection.inject(testbed, name, nodes[name], injection.deauthentication(
         _mac(nodes[name]), _mac(nodes[scenario.mobile_node])))
 

@@ -304,8 +304,9 @@ async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch
 
     def differing(plan: Plan) -> dict[str, Any]:
         """The first that is asked has other code."""
-        odd.append(get_worker().address)
-        return real(plan) | ({"code": "d" * 64} if odd[0] == odd[-1] else {})
+        here = get_worker().address
+        odd.append(here)
+        return real(plan) | ({"code": "d" * 64} if odd[0] == here else {})
 
     monkeypatch.setattr(measuring, "identity", differing)
     async with workers(2) as cluster:

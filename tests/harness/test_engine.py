@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -357,6 +358,23 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
         plan.settings, clock="virtual"))
     air = preview.expected_s(plan, plan.steps(), 2)
     assert preview.expected_s(virtual, plan.steps(), 2) < air / 3
+
+
+@pytest.mark.parametrize("study", studies.names())
+def test_side_by_side_is_never_expected_to_take_longer(
+        study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """Every profile, by both clocks: computing is compared with computing, waiting with waiting."""
+    monkeypatch.setattr(preview, "lasting", str)
+    of = studies.load(study)
+    for name in profiles.names(of):
+        made = plan(RunRequest(of, name), {})
+        for clock in ("real", "virtual"):
+            preview.show(dataclasses.replace(made, settings=dataclasses.replace(
+                made.settings, clock=clock)), tmp_path, "all")
+            said = re.search(r"Expected time: (\S+) on \d+ processors \((\S+) one after the other",
+                             capsys.readouterr().out)
+            assert said is not None and float(said[1]) <= float(said[2]), (name, clock)
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -19,7 +19,6 @@ _WAYS = {ANEW: "in full", "ft": "fast transition, keys pushed",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
 _MOBILE_IP, _SAME_SUBNET = "Mobile IP", "none needed"
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
-_MS = 1e3
 
 
 def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
@@ -53,7 +52,7 @@ _COLUMNS = (
     Column("move_frames", "Frames", digits=0),
     Column(HANDOFF.name, HANDOFF.sentence, HANDOFF.unit, HANDOFF.scale),
     Column(OUTAGE.name, OUTAGE.sentence, OUTAGE.unit, OUTAGE.scale),
-    *(Column(f"outage_{way}_s", words, OUTAGE.unit, _MS, group="Gap")
+    *(Column(f"outage_{way}_s", words, OUTAGE.unit, OUTAGE.scale, group="Gap")
       for way, words in _DIRECTIONS.items()),
     Column(LOST.name, "Lost", "packets"))
 

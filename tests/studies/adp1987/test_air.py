@@ -196,6 +196,15 @@ def test_the_air_waits_to_be_asked_for(tmp_path: Path) -> None:
         plan(asked, {"clock": "real"})
 
 
+@pytest.mark.parametrize("messages", ["100", "10000"])
+def test_a_repetition_on_the_air_may_take_ten_times_as_long(messages: str) -> None:
+    """As over wires: by the messages that are asked for, however many."""
+    made = plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["P1"], "scenario": ["N2"]},
+                           sets={"messages": messages}), {})
+    for cell in made.cells:
+        assert STUDY.deadline_s(cell, made.asked) > 10 * made.expected(cell).processor_s
+
+
 def test_a_layer_that_nothing_here_runs_is_refused(tmp_path: Path) -> None:
     """One line, with what the study runs."""
     (tmp_path / "s.yml").write_text(POLICY.replace(
