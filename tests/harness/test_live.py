@@ -222,8 +222,10 @@ def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
     shown = ShownRun(run.folder, PAGE)
     with PageServer(shown, PAGE.folder, Door()) as server, asking(server, "lines"), shown:
         pass
-    size = (run.folder / "events" / f"{run.name}.jsonl").stat().st_size
-    wait_until(lambda: (run.folder / "events" / f"{run.name}.jsonl").stat().st_size > size)
+    reports = run.folder / "events" / f"{run.name}.jsonl"
+    wait_until(reports.exists)  # the run may have only begun
+    size = reports.stat().st_size
+    wait_until(lambda: reports.stat().st_size > size)
     assert control.say(run.folder, run.name, {"client": "nobody"}) == [run.name]
 
 
