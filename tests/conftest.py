@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -16,18 +17,21 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling
 
+import compiled
 import shared
 from measure import record
 from measure.record import Record
 
 PROJECT = Path(__file__).parent.parent
+# What modules hold stays: looking through it again and again while they are imported is in vain.
+gc.disable()
 # Tests are of one builder, whatever this machine has beside it; test_builders.py is of both.
 os.environ["QOP_BUILDER"] = "mininet"
 # What waited for the processor is right all the same; measured once more, it would only be slower.
 KEEP_FLAGGED = {"QOP_FLAGGED": "keep"}
 # No test bounds a time: not that of an example, nor that of making one, whatever was thrown away
-# for it. Every run draws other examples: what fifty pass over is found by a later run.
-settings.register_profile("qop", deadline=None, max_examples=50, suppress_health_check=[
+# for it. Every run draws other examples: what thirty pass over is found by a later run.
+settings.register_profile("qop", deadline=None, max_examples=30, suppress_health_check=[
     HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
     HealthCheck.function_scoped_fixture])
 settings.load_profile("qop")
@@ -134,12 +138,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 class GuestScheduling(LoadScopeScheduling):
-    """Hands out tests one by one, but files whose tests share what is dear to make as a whole."""
+    """Hands out tests one by one, but a file with a fixture for all its tests as a whole.
 
-    TOGETHER = ("adp1987/test_guest.py", "kerberos2002/test_guest.py",
-                "krb5today/test_guest.py", "test_box.py",
-                "test_builders.py", "test_container.py", "test_end_to_end.py", "test_sampling.py",
-                "test_scenarios.py", "test_virtual.py")
+    Two processes would make it twice, and each would find the other at work in its folder.
+    """
 
     #: What takes longest, in this order: what began last would be waited for by itself.
     FIRST = ("test_box.py", "qop2007/test_scenarios.py", "test_bench_faults_finds_nothing",
@@ -151,13 +153,19 @@ class GuestScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path, _, _ = nodeid.partition("::")
-        return path if path.endswith(self.TOGETHER) else nodeid
+        return path if makes_once(self.config.rootpath / path) else nodeid
 
     @classmethod
     def place(cls, nodeid: str) -> int:
         """When a test has its turn; as many as are alike keep their order."""
         return next((number for number, name in enumerate(cls.FIRST)
                      if f"/{name}:" in nodeid or nodeid.endswith(f"::{name}")), len(cls.FIRST))
+
+
+@functools.cache
+def makes_once(file: Path) -> bool:
+    """Whether the tests of a file share something that is made once in a process."""
+    return re.search(r"scope=['\"](module|session)", file.read_text()) is not None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -174,10 +182,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 ALL_BOOT = re.compile(r"^pytestmark = .*\bmark\.guest\b", re.MULTILINE)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """What one of the processes compiles, the others do not."""
+    rooms = [*sorted(file.parent for file in PROJECT.glob("*/__init__.py")), TESTS]
+    compiled.share(session.config, [file for room in rooms for file in sorted(room.rglob("*.py"))])
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What all modules hold is garbage never: looking at it over and over took a twentieth."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

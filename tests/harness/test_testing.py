@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import compiled
 import conftest
 from harness.commands import test as testing
 
@@ -110,15 +111,15 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
         "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
         "markers =\n    guest: boots a guest\n    shareable: may be disturbed\n")
     (tmp_path / "conftest.py").write_text((conftest.TESTS / "conftest.py").read_text())
-    (tmp_path / "test_box.py").write_text(
+    (tmp_path / "test_made.py").write_text(
         "import os, pathlib, pytest\npytestmark = [pytest.mark.guest, pytest.mark.shareable]\n"
         "def say(what):\n"
         "    with (pathlib.Path(__file__).parent / 'said').open('a') as said:\n"
         "        said.write(f'{what} {sorted(os.sched_getaffinity(0))}\\n')\n"
         "@pytest.fixture(scope='module')\ndef made(): say('made')\n"
-        "@pytest.mark.parametrize('number', range(9))\ndef test_box(made, number): pass\n")
+        "@pytest.mark.parametrize('number', range(9))\ndef test_it(made, number): pass\n")
     (tmp_path / "test_others.py").write_text(
-        "from test_box import say\nimport pytest\n"
+        "from test_made import say\nimport pytest\n"
         "pytestmark = [pytest.mark.guest, pytest.mark.shareable]\n"
         "@pytest.mark.parametrize('number', range(9))\ndef test_core(number): say('core')\n")
     # One that has none of them is not even imported.
@@ -135,11 +136,11 @@ def test_shareable_guests_have_a_processor_each(tmp_path: Path) -> None:
     assert len(where) == 2 and not any("," in processors for processors in where)
 
 
-def test_what_is_kept_together_or_comes_first_is_there() -> None:
+def test_what_comes_first_is_there() -> None:
     """What is renamed does not lose its place unnoticed."""
     there = {f"/{path.relative_to(conftest.TESTS)}": path.read_text()
              for path in conftest.TESTS.rglob("test_*.py")}
-    for name in {*conftest.GuestScheduling.TOGETHER, *conftest.GuestScheduling.FIRST}:
+    for name in conftest.GuestScheduling.FIRST:
         assert any(path.endswith(f"/{name}") or f"def {name}(" in text
                    for path, text in there.items()), name
 
@@ -151,3 +152,23 @@ def test_the_longest_come_first() -> None:
              "tests/guest/test_box.py::test_box_is_what_vagrant_takes"]
     assert sorted(tests, key=conftest.GuestScheduling.place) == [
         tests[3], tests[2], tests[1], tests[0]]
+
+
+@pytest.mark.parametrize(("name", "tail"), [
+    ("test_x.py", compiled.rewrite.PYC_TAIL), ("x.py", f".{sys.implementation.cache_tag}.pyc")])
+def test_a_module_is_compiled_once(name: str, tail: str, tmp_path: Path,
+                                   request: pytest.FixtureRequest) -> None:
+    """By the first process of a run, and again only after it was changed."""
+    file = tmp_path / name
+    file.write_text("def test_it():\n    assert 1 == 1\n")
+    compiled.compile_one(request.config, file)
+    made = tmp_path / "__pycache__" / f"{file.stem}{tail}"
+    first = made.read_bytes()
+    made.touch()
+    stamp = made.stat().st_mtime_ns
+    compiled.compile_one(request.config, file)
+    assert made.stat().st_mtime_ns == stamp
+    file.write_text("def test_it():\n    assert 22 == 22\n")
+    os.utime(file, (1, 1))
+    compiled.compile_one(request.config, file)
+    assert made.read_bytes() != first
