@@ -17,6 +17,7 @@ from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT, library_environment
 from measure.workload import Site
 from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
 from studies.krb5today.mechanisms import (
+    APP,
     LOCAL,
     MECHANISMS,
     USER,
@@ -37,6 +38,10 @@ _LOGIN_S = 600.0
 #: By then nothing is on a wire any more, not even what was sent again; where waiting takes time,
 #: nobody waits for the slowest one.
 _DRAINED_S, _REAL_DRAINED_S = 20.0, 0.5
+#: What some controls do, which is nobody's mechanism.
+_INSTEAD = {"around": LoginMechanism("around the proxy", "pkinit", target=LOCAL),
+            "through a login": LoginMechanism("through a login", "pkinit", realm=APP, target=APP),
+            "in one realm": LoginMechanism("in one realm", "pkinit", target=LOCAL)}
 
 
 class LoginClient:
@@ -96,6 +101,7 @@ class LoginClient:
     def _gss(self, mechanism: LoginMechanism) -> list[str]:
         """The command that authenticates to the application server; by IAKERB also logs in."""
         how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
+        how += [] if self._control.is_mutual else ["-nomutual"]
         host = service(mechanism.target).partition("/")[2]
         port = PROXY_PORT if mechanism.is_proxied else GSS_PORT
         return ["gss-client", "-port", str(port), *how, "-nw", "-nx", "-nm",
@@ -137,9 +143,7 @@ class LoginClient:
 
 def _instead(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
     """What is really done: the cell's mechanism, unless a control does another."""
-    if control.instead == "around":
-        return LoginMechanism("around the proxy", "pkinit", target=LOCAL)
-    return MECHANISMS.get(control.instead, mechanism)
+    return {**MECHANISMS, **_INSTEAD}.get(control.instead, mechanism)
 
 
 def lacking(mechanism: LoginMechanism) -> str:

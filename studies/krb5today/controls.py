@@ -14,16 +14,19 @@ class LoginControl:
     """What is done otherwise: the `certificate` and the `key` shown, settings, clock, mechanism.
 
     `trusts_rogue` has the client itself trust the authority that its certificate is by, or it would
-    never show it; `types` that somebody types the password when asked; `instead` is the mechanism
-    that is done in place of the cell's.
+    never show it, and `is_believed` the KDC, too; `types` that somebody types the password
+    when asked; `is_mutual` that the server has to answer; `instead` is the mechanism that is done
+    in place of the cell's.
     """
 
     title: str
     certificate: str = "user"
     key: str = "user"
     trusts_rogue: bool = False
+    is_believed: bool = False
     clock: str = ""
     types: bool = False
+    is_mutual: bool = True
     instead: str = ""
 
 
@@ -37,6 +40,9 @@ CONTROLS: Mapping[str, LoginControl] = {
                                   "user", "another-user"),
     "rogue-authority": LoginControl("the client's certificate is by an authority of its own",
                                     "rogue", "rogue", trusts_rogue=True),
+    "believed-authority": LoginControl(
+        "client and KDC trust the authority that the client's certificate is by, which is not the "
+        "run's: the login succeeds", "rogue", "rogue", trusts_rogue=True, is_believed=True),
     "expired-certificate": LoginControl("the client's certificate has expired", "expired",
                                         "expired"),
     "clock-skew": LoginControl("the client's clock is 20 minutes ahead", clock="+20m"),
@@ -46,4 +52,10 @@ CONTROLS: Mapping[str, LoginControl] = {
     "no-armour": LoginControl("a password without FAST where FAST is asked for", instead="spake"),
     "past-the-proxy": LoginControl("the client goes to the KDC itself where a proxy is asked for",
                                    instead="around"),
+    "through-a-login": LoginControl("a ticket got with a login's ticket where PKTAPP is asked for",
+                                    instead="through a login"),
+    "in-one-realm": LoginControl("a service of the user's own realm where another one's is asked "
+                                 "for", instead="in one realm"),
+    "unanswered": LoginControl("the client does not ask the server to prove itself",
+                               is_mutual=False),
 }

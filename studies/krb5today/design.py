@@ -15,7 +15,7 @@ WIRES = {"none": "a wire that takes no time", "lan": "10 Mbit/s", "wan": "1 Mbit
          "slow": "102 kbit/s, 80.5 ms", "3g": "384 kbit/s, 100 ms", "2g": "9600 bit/s, 520 ms"}
 #: The level of `scenario` of a client on a wire.
 REALMS = "three-realms"
-TRANSPORTS = {"default": "UDP first, up to 1465 bytes", "tcp": "TCP always"}
+TRANSPORTS = {"default": "UDP first, up to 1465 bytes", "tcp": "TCP first"}
 #: Where the library's timers meet a slow wire: both transports.
 TIMED = ("spake", "pkinit-dh", "pkinit-rsa")
 

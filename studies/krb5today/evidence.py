@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from measure.judging import judged
 from measure.messages import Traffic
 from measure.record import CheckRecord
+from policies import KerberosLayer
 from protocols.kerberos import messages
 from protocols.kerberos.errors import Undecipherable
 from studies.krb5today import pkinit, tickets
@@ -28,6 +29,9 @@ from studies.krb5today.exchange import (
 from studies.krb5today.mechanisms import LOCAL, REMOTE, USER, LoginMechanism, service
 from studies.krb5today.tickets import OpenedTicket
 
+#: What goes by UDP where nothing is said (DEFAULT_UDP_PREF_LIMIT of MIT krb5), and the KRB-ERROR
+#: of a reply that does not fit a datagram.
+UDP_LIMIT_BYTES, _TOO_BIG = 1465, 52
 ANONYMOUS = "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"
 
 
@@ -36,9 +40,11 @@ class LoginCase:
     """All that a repetition left behind, and what it was asked for.
 
     `said` and `exchanges` are of the client's wire, `at_server` of the application server's.
+    `layer` is what the policy says of Kerberos.
     """
 
     mechanism: LoginMechanism
+    layer: KerberosLayer
     client: str
     logins: int
     said: Sequence[KerberosMessage]
@@ -64,6 +70,8 @@ def gather(case: LoginCase) -> list[CheckRecord]:
         ("messages follow the schema", _schema, True),
         ("every login has its ticket", _counted, True),
         ("the mechanism that was asked for", _mechanism, True),
+        ("encryption and lengths are the policy's", _lengths, True),
+        ("requests go by the policy's transport", _transport, not mechanism.is_proxied),
         ("signatures verify", _signatures, bool(mechanism.agreement)),
         ("tickets open and say how", _tickets, True),
         ("the ticket is the service's own", _direct, mechanism.is_direct),
@@ -87,9 +95,7 @@ def _schema(case: LoginCase) -> Iterator[str]:
 
 
 def _counted(case: LoginCase) -> Iterator[str]:
-    kind = "AP-REQ" if case.mechanism.target else "AS-REQ"
-    count = len(case.granted(kind))
-    if count != case.logins or len(case.granted("AS-REQ")) != case.logins:
+    if (count := len(case.granted("AS-REQ"))) != case.logins:
         yield f"{count} of {case.logins}"
 
 
@@ -141,6 +147,49 @@ def _signatures(case: LoginCase) -> Iterator[str]:
                                          user_key=case.user_key)
 
 
+def _lengths(case: LoginCase) -> Iterator[str]:
+    """Tickets and replies have the policy's encryption, certificates and groups its lengths."""
+    layer, due = case.layer, tickets.NUMBERS[case.layer.encryption]
+    bits = {"key": layer.certificate_bits, "group": layer.group_bits}
+    for exchange in (*case.granted("AS-REQ"), *case.granted("TGS-REQ")):
+        reply = exchange.reply.value
+        for what, part in (("ticket", reply["ticket"]["enc-part"]), ("reply", reply["enc-part"])):
+            if part["etype"] != due:
+                yield f"a {what} has encryption {part['etype']} instead of {due}"
+        if PKINIT_REQUEST not in exchange.request.padata:
+            continue
+        try:
+            for who, what, length in pkinit.lengths(exchange, anchor=case.anchor,
+                                                    user_key=case.user_key):
+                if length != bits[what]:
+                    yield f"{who}: a {what} of {length} bits instead of {bits[what]}"
+        except (ValueError, IndexError) as error:
+            yield f"what is signed cannot be read ({error})"
+
+
+def _transport(case: LoginCase) -> Iterator[str]:
+    """A request that is short enough is sent by UDP first; a longer one has a connection first.
+
+    After a second without an answer the library tries the other transport, too.
+    """
+    limit = case.layer.udp_limit_bytes or UDP_LIMIT_BYTES
+    # A reply that did not fit has the library stay with TCP.
+    is_too_big = any(message.error == _TOO_BIG for message in case.said)
+    known, longer = set[bytes](), 0
+    for message in case.said:
+        size = len(message.payload)
+        if message.source != case.client or message.payload in known or \
+                message.kind not in ("AS-REQ", "TGS-REQ"):
+            continue
+        known.add(message.payload)
+        longer += size > limit
+        if size <= limit:
+            if message.way == "tcp" and not is_too_big:
+                yield f"{message.kind} of {size} bytes by TCP first"
+        elif sum(at_s < message.at_s for at_s in case.traffic.opened_s) < longer:
+            yield f"{message.kind} of {size} bytes by UDP first"
+
+
 def _tickets(case: LoginCase) -> Iterator[str]:
     """Every ticket opens with its service's key, is the user's, and says how it was come by."""
     anonymous = case.mechanism.initial == "anonymous"
@@ -187,7 +236,10 @@ def _crossed(case: LoginCase) -> Iterator[str]:
 
 def _proven(case: LoginCase) -> Iterator[str]:
     """The session key of each AP-REQ's own ticket opens its authenticator, and the reply."""
-    for exchange in case.granted("AP-REQ"):
+    proven = case.granted("AP-REQ")
+    if len(proven) != case.logins:
+        yield f"{len(proven)} of {case.logins} were answered"
+    for exchange in proven:
         try:
             ticket = tickets.opened(exchange.request.value["ticket"], case.keys)
         except Undecipherable as error:

@@ -6,20 +6,28 @@ What is done otherwise is in `controls`, which runs inside the machine.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from studies import mobile
+from studies.changes import changed
 from studies.krb5today import design
 from studies.krb5today.controls import CONTROLS
 from studies.study import Fault
 
 _USED, _COUNTED = "the mechanism that was asked for", "every login has its ticket"
+_LENGTHS = "encryption and lengths are the policy's"
 #: Cells of those that are not shown with PKINIT by DH, and what does not fail as a refusal does.
 _MECHANISMS: Mapping[str, str] = {"dh-instead": "pkinit-rsa", "no-armour": "fast",
-                                  "past-the-proxy": "iakerb"}
+                                  "past-the-proxy": "iakerb", "through-a-login": "pktapp",
+                                  "in-one-realm": "cross-realm", "unanswered": "pktapp"}
 _FAILS: Mapping[str, tuple[str, ...]] = {
+    "believed-authority": ("signatures verify",),
     "password-typed": (_USED, "tickets open and say how"), "dh-instead": (_USED,),
     "no-armour": (_USED,),
-    "past-the-proxy": ("the client reaches the proxy only", "the proxy passes messages on")}
+    "past-the-proxy": ("the client reaches the proxy only", "the proxy passes messages on"),
+    "through-a-login": ("the ticket is the service's own",),
+    "in-one-realm": ("the other realm issues the service's ticket",),
+    "unanswered": ("client and server prove the key",)}
 
 
 def _on(mechanism: str, wire: str = "lan") -> dict[str, str]:
@@ -31,8 +39,21 @@ def _fault(name: str) -> Fault:
                  fails=_FAILS.get(name, (_COUNTED, _USED)))
 
 
+def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
+    """A login like any other, by settings that are not the policy's."""
+    return Fault(title, policy=changed("kerberos", **changes), on=_on(mechanism), fails=(check,))
+
+
 FAULTS: Mapping[str, Fault] = {
     **{name: _fault(name) for name in CONTROLS},
+    "other-encryption": _other_layer("AES with SHA-1 in place of AES with SHA-384", "fast",
+                                     _LENGTHS, encryption="aes256-sha1"),
+    "other-group": _other_layer("PKINIT agrees a key by 4096 bits in place of 2048", "pkinit-dh",
+                                _LENGTHS, group_bits=4096),
+    "other-certificates": _other_layer("certificates with keys of 3072 bits in place of 2048",
+                                       "pkinit-rsa", _LENGTHS, certificate_bits=3072),
+    "other-transport": _other_layer("TCP where UDP is asked for", "fast",
+                                    "requests go by the policy's transport", udp_limit_bytes=1),
     "login-without-wep": mobile.without_wep(
         "neither end of the air has WEP",
         {**_on("spake", mobile.AIR), "policy": "P2", "scenario": "N2"}),

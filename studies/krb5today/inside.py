@@ -15,6 +15,7 @@ from typing import Any
 
 from measure.capture import Detail, Point, capturing, settle
 from measure.over_air import OverAir, Stay, asked_points
+from measure.process import Daemon
 from measure.services.mit_krb5 import (
     GSS_PORT,
     PROXY_PORT,
@@ -24,6 +25,7 @@ from measure.services.mit_krb5 import (
 )
 from measure.workload import Service, Session, Site
 from studies.krb5today.clients import SERVER, LoginClient, lacking
+from studies.krb5today.controls import CONTROLS, NOTHING
 from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
 from topologies.model import Scenario, from_json
 from topologies.shapes import STAR_PORT
@@ -36,12 +38,26 @@ _PAST = ("local", "remote")
 _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2] & 0x1fff != 0"
 
 
+class _ControlledKdc(MitKdc):
+    """A KDC that trusts another authority, too, where that is the control."""
+
+    def launch(self, node: str) -> Daemon:
+        """Start it, with what it trusts."""
+        if CONTROLS.get(self.site.fault, NOTHING).is_believed:
+            settings = self.site.mount / node / self.file
+            rogue = next(self.site.mount.glob("*/pkinit/rogue-ca.pem"))
+            own = "\t\tpkinit_dh_min_bits"
+            settings.write_text(settings.read_text().replace(
+                own, f"\t\tpkinit_anchors = FILE:{rogue}\n{own}"))
+        return super().launch(node)
+
+
 class Workload:
     """Three realms, an application server, and users who log in."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._kdc = MitKdc(site)
+        self._kdc = _ControlledKdc(site)
         self._servers = [GssServer(site), IakerbServer(site)]
         self._air = OverAir(site) if site.network.has_radios else None
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}

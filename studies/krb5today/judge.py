@@ -65,6 +65,8 @@ def _named(code: int) -> str:
 
 
 def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
+    from studies.krb5today import study
+
     out, addresses = repetition.out, raw["addresses"]
     client = next(node for node in addresses if node not in network.SERVERS)
     traffic = messages.by_point(raw["captures"], out, client, exchange.LEADS)
@@ -76,8 +78,9 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
     assert isinstance(user_key, rsa.RSAPrivateKey)
+    layer = study.layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     return LoginCase(
-        MECHANISMS[design.LOGINS.chosen(repetition.cell)], client, len(raw["logins"]), said,
+        MECHANISMS[design.LOGINS.chosen(repetition.cell)], layer, client, len(raw["logins"]), said,
         exchange.answered(said), exchange.of(traffic["app"], addresses), traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
         user_key)

@@ -61,10 +61,31 @@ def complaints(exchange: KerberosExchange, user: str, *, anchor: x509.Certificat
     try:
         wrong = _signed_reply(exchange, user_key).complaint(
             anchor, f"{messages.krbtgt(realm)}@{realm}", KDC_PURPOSE, exchange.reply.at_s)
-    except (ValueError, IndexError, StopIteration) as error:
+    except (ValueError, IndexError) as error:
         wrong = f"what it signed cannot be read ({error})"
     if wrong:
         yield f"the KDC: {wrong}"
+
+
+def lengths(exchange: KerberosExchange, *, anchor: x509.Certificate,
+            user_key: rsa.RSAPrivateKey) -> Iterator[tuple[str, str, int]]:
+    """What has how many bits: whose it is, "key" (of a certificate) or "group" (MODP), the bits.
+
+    Raises ValueError, IndexError for what cannot be read.
+    """
+    request, reply = _signed_request(exchange), _signed_reply(exchange, user_key)
+    for who, signed_content in (("the client", request), ("the KDC", reply)):
+        for certificate in signed_content.certificates:
+            key = certificate.public_key()
+            if certificate.subject != anchor.subject and isinstance(key, rsa.RSAPublicKey):
+                yield who, "key", key.key_size
+    for part in _auth_pack(exchange).parts:
+        if part.tag == _PUBLIC_VALUE:
+            # SubjectPublicKeyInfo, AlgorithmIdentifier: a group's parameters begin with its prime.
+            name, *parameters = part.parts[0].parts[0].parts
+            if _ALGORITHMS.get(name.content) == "DH":
+                prime = int.from_bytes(parameters[0].parts[0].content, "big")
+                yield "the client", "group", prime.bit_length()
 
 
 def _signed_reply(exchange: KerberosExchange, user_key: rsa.RSAPrivateKey) -> signed.SignedContent:

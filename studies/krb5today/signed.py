@@ -58,9 +58,10 @@ class SignedContent:
 
     def _signature(self, certificate: x509.Certificate) -> str:
         key, fields = certificate.public_key(), self.signers[0].parts
-        digest = _DIGESTS.get(next(part for part in fields if part.tag == _SEQUENCE and any(
-            inner.tag == _OID and inner.content in _DIGESTS for inner in part.parts)
-            ).parts[0].content)
+        digest = next((_DIGESTS.get(part.parts[0].content) for part in fields
+                       if part.tag == _SEQUENCE and any(
+                           inner.tag == _OID and inner.content in _DIGESTS
+                           for inner in part.parts)), None)
         if digest is None or not isinstance(key, rsa.RSAPublicKey):
             return "signed in a way that is not known here"
         attributes = [part for part in fields if part.tag == _CONTEXT_0]
@@ -104,7 +105,7 @@ def opened(data: bytes, key: rsa.RSAPrivateKey) -> SignedContent:
 
 def _signed_data(value: der.DerValue) -> SignedContent:
     fields = value.parts
-    inner = next(part for part in fields if part.tag == _SEQUENCE).parts
+    inner = value.tagged(_SEQUENCE).parts
     content = inner[1].parts[0].content if len(inner) > 1 else b""
     certificates = [x509.load_der_x509_certificate(part.whole)
                     for held in fields if held.tag == _CONTEXT_0 for part in held.parts]

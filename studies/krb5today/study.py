@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from measure.manifest import LevelRecord
 from policies import KerberosLayer, Layers, Policy
 from studies import mobile
+from studies.changes import added
 from studies.krb5today import body, design, network
 from studies.krb5today.asked import Asked
 from studies.krb5today.body import Measured
@@ -60,18 +61,16 @@ class Krb5Today(AnyStudy):
         On the air it is one layer more of the policy, and computing takes no time but really.
         """
         if mobile.is_on_air(cell):
-            return Spec(network.at_home(cell.value("scenario")).network,
-                        on_air(cell.value("policy"), policy(cell.ids["transport"], asked)),
+            return Spec(network.at_home(cell.value("scenario")).network, in_force(cell, asked),
                         mobile.air(asked.medium), packages="krb5", clocks=("virtual", "real"))
-        return Spec(network.realms(), policy(cell.ids["transport"], asked), packages="krb5")
+        return Spec(network.realms(), in_force(cell, asked), packages="krb5")
 
     def task(self, cell: Cell, asked: Asked) -> Mapping[str, Any]:  # type: ignore[override]
         """Who logs in from where, how and how often."""
         customers, on_air = int(cell.ids["customers"]), mobile.is_on_air(cell)
         scenario = network.at_home(cell.value("scenario")) if on_air else None
-        layer = cell.value("policy").layers.kerberos if on_air else None
-        group_bits = layer.group_bits if layer else asked.realm_dh_bits
-        return {"mechanism": design.LOGINS.chosen(cell), "curve": CURVES[group_bits],
+        return {"mechanism": design.LOGINS.chosen(cell),
+                "curve": CURVES[layer(cell, asked).group_bits],
                 "node": scenario.mobile_node if scenario else network.CLIENTS[cell.ids["wire"]],
                 "scenario": to_json(scenario) if scenario else None,
                 "has_port": on_air and cell.value("policy").uses_eap,
@@ -110,12 +109,23 @@ def policy(transport: str, asked: Asked) -> Policy:
         udp_limit_bytes=1 if transport == "tcp" else None)))
 
 
-def on_air(chosen: Policy, usual: Policy) -> Policy:
-    """A policy with its own layer of Kerberos, or the usual one."""
-    layer = chosen.layers.kerberos or usual.layers.kerberos
-    name = chosen.id if chosen.layers.kerberos else f"{chosen.id}-{usual.id}"
-    return chosen.model_copy(update={"id": name, "layers": chosen.lower.layers.model_copy(
-        update={"kerberos": layer})})
+def in_force(cell: Cell, asked: Asked) -> Policy:
+    """A cell's policy: over wires the realms'; on the air its own, with theirs if it has none."""
+    usual = policy(cell.ids["transport"], asked)
+    if not mobile.is_on_air(cell):
+        return usual
+    chosen: Policy = cell.value("policy")
+    own = chosen.layers.kerberos
+    name = chosen.id if own else f"{chosen.id}-{usual.id}"
+    with_layer = added("kerberos", own or usual.layers.kerberos)(chosen.lower)
+    return with_layer.model_copy(update={"id": name})
+
+
+def layer(cell: Cell, asked: Asked) -> KerberosLayer:
+    """What the policy in force in a cell says of Kerberos."""
+    found = in_force(cell, asked).layers.kerberos
+    assert found is not None
+    return found
 
 
 STUDY = Krb5Today()

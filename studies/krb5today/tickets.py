@@ -11,6 +11,9 @@ from protocols.kerberos.errors import Refusal, Undecipherable
 from protocols.kerberos.suites import SUITES
 from studies.krb5today import der
 
+#: The numbers of encryptions, as policies name them.
+NUMBERS: Mapping[str, int] = {"aes256-sha384": SUITES["today"].etype,
+                              "aes256-sha1": rfc3962.ETYPE}
 #: What opens each encryption that a policy may ask of MIT krb5 (`encryption`), by its number.
 _DECRYPT: Mapping[int, Callable[[bytes, int, bytes], bytes]] = {
     SUITES["today"].etype: SUITES["today"].decrypt, rfc3962.ETYPE: rfc3962.decrypt}

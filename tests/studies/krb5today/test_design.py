@@ -110,7 +110,7 @@ def test_keytabs_are_read(tmp_path: Path) -> None:
         4, "big") + bytes(7) + entry("R", "alice", b"a" * 32))
     assert keytab.read(file) == {"host/app@R": b"k" * 32, "alice@R": b"a" * 32}
     file.write_bytes(b"\5\1")
-    with pytest.raises(ValueError, match=r"no keytab of format 5\.2"):
+    with pytest.raises(ValueError, match=r"not a keytab of format 5\.2"):
         keytab.read(file)
 
 
@@ -185,9 +185,26 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
     assert isinstance(cell.value("policy"), policies.Policy)
 
 
+def test_other_settings_are_no_more_than_that() -> None:
+    """A control of the policy's values changes one of them, and nothing of how users log in."""
+    usual = policy("default", Asked())
+    changed = {}
+    for name, fault in faults.FAULTS.items():
+        if fault.policy and name.startswith("other-"):
+            layer, before = (made.layers.kerberos for made in (fault.policy(usual), usual))
+            assert layer is not None
+            assert before is not None
+            changed[name] = layer.model_dump().items() - before.model_dump().items()
+    assert changed == {
+        "other-encryption": {("encryption", "aes256-sha1")}, "other-group": {("group_bits", 4096)},
+        "other-certificates": {("certificate_bits", 3072)},
+        "other-transport": {("udp_limit_bytes", 1)}}
+
+
 def test_every_control_has_a_cell_and_checks_to_fail() -> None:
     """What a client can do otherwise is a control that `bench proof` runs and holds to it."""
-    assert set(controls.CONTROLS) == set(faults.FAULTS) - {"login-without-wep"}
+    assert set(controls.CONTROLS) == {name for name, fault in faults.FAULTS.items()
+                                      if fault.policy is None}
     for fault in faults.FAULTS.values():
         assert tuple(fault.on) == design.NAMES
         assert fault.fails

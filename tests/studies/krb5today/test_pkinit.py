@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, pkcs7
 
+from policies import KerberosLayer
 from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish, issue
-from studies.krb5today import der, pkinit
+from studies.krb5today import der, evidence, pkinit
+from studies.krb5today import signed as signing
 from studies.krb5today.exchange import (
     PKINIT_REPLY,
     PKINIT_REQUEST,
@@ -28,6 +31,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DAYS = timedelta(days=1)
 BODY = b"\x30\x03\x02\x01\x07"
 USER, REALM = "alice@R.TEST", "R.TEST"
+SHA256 = hashes.SHA256()
 
 
 def tagged(tag: int, *contents: bytes) -> bytes:
@@ -57,10 +61,10 @@ def held(number: int, name: str, purpose: x509.ObjectIdentifier, signer: Issuer,
                  keys()[number].public_key(), signer, signer.key, NOW)
 
 
-def signed(text: bytes, certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> bytes:
+def signed(text: bytes, certificate: x509.Certificate, key: rsa.RSAPrivateKey,
+           digest: hashes.SHA224 | hashes.SHA256 = SHA256) -> bytes:
     """A ContentInfo of SignedData."""
-    builder = pkcs7.PKCS7SignatureBuilder().set_data(text).add_signer(
-        certificate, key, hashes.SHA256())
+    builder = pkcs7.PKCS7SignatureBuilder().set_data(text).add_signer(certificate, key, digest)
     return builder.sign(Encoding.DER, [pkcs7.PKCS7Options.Binary])
 
 
@@ -91,10 +95,7 @@ def exchange(kind: str, answer: str = "", *, ctime: datetime = NOW,
     own = held(2, f"krbtgt/{REALM}", KDC_PURPOSE, signer)
     said = signed(b"the key", own, user if spoilt else kdc)
     if (answer or kind) == "RSA":
-        inner = der.first(said).parts[1].parts[0].whole
-        builder = pkcs7.PKCS7EnvelopeBuilder().set_data(inner).add_recipient(
-            held(1, "alice", CLIENT_PURPOSE, signer)).set_content_encryption_algorithm(AES256)
-        reply = tagged(0x81, builder.encrypt(Encoding.DER, [pkcs7.PKCS7Options.Binary]))
+        reply = enveloped(der.first(said).parts[1].parts[0].whole)
     else:
         reply = tagged(0xA0, tagged(0x30, tagged(0x80, said)))
     asked = message("AS-REQ", {PKINIT_REQUEST: tagged(0x30, tagged(0x80, request))},
@@ -102,6 +103,13 @@ def exchange(kind: str, answer: str = "", *, ctime: datetime = NOW,
     answered = message("AS-REP", {PKINIT_REPLY: reply}, b"", {"ticket": {"realm": REALM}})
     return KerberosExchange(asked, answered), {
         "anchor": signer.certificate, "user_key": user}
+
+
+def enveloped(inner: bytes) -> bytes:
+    """A reply in RSA mode with this in it, for the user's key."""
+    builder = pkcs7.PKCS7EnvelopeBuilder().set_data(inner).add_recipient(
+        held(1, "alice", CLIENT_PURPOSE, anchor())).set_content_encryption_algorithm(AES256)
+    return tagged(0x81, builder.encrypt(Encoding.DER, [pkcs7.PKCS7Options.Binary]))
 
 
 def message(kind: str, padata: Mapping[int, bytes], payload: bytes, value: Any) -> KerberosMessage:
@@ -140,6 +148,24 @@ def test_an_envelope_for_another_is_seen() -> None:
     assert complaint.startswith("the KDC: what it signed cannot be read")
 
 
+def test_an_envelope_with_nothing_signed_in_it_is_seen() -> None:
+    """What opens and is no SignedData cannot be read, whoever asks what it is."""
+    made, held_to = exchange("RSA")
+    made.reply.padata[PKINIT_REPLY] = enveloped(tagged(0x30, b"\x02\x01\x03"))  # type: ignore[index]
+    assert list(pkinit.complaints(made, USER, **held_to)) == [
+        "the KDC: what it signed cannot be read (nothing tagged 0x30)"]
+    with pytest.raises(ValueError, match="nothing tagged 0x30"):
+        list(pkinit.lengths(made, **held_to))
+
+
+def test_a_signature_by_an_unknown_digest_is_seen() -> None:
+    """None of PKINIT's: a complaint, and no error."""
+    own = held(1, "alice", CLIENT_PURPOSE, anchor())
+    content = signing.read(signed(b"any", own, keys()[1], hashes.SHA224()))
+    assert content.complaint(anchor().certificate, USER, CLIENT_PURPOSE, NOW.timestamp()) == (
+        "signed in a way that is not known here")
+
+
 @pytest.mark.parametrize(("change", "says"), [
     ({"ctime": NOW + timedelta(minutes=20)}, "the client: signed 1200 s from when it passed"),
     ({"valid_from": DAYS}, "the client: its certificate is not valid then")])
@@ -147,3 +173,37 @@ def test_what_is_signed_is_of_its_time(change: dict[str, Any], says: str) -> Non
     """A request signed for another moment, and a certificate before its time, are seen."""
     made, held_to = exchange("DH", **change)
     assert list(pkinit.complaints(made, USER, **held_to)) == [says]
+
+
+@pytest.mark.parametrize(("kind", "group"), [
+    ("DH", {("the client", "group", 5)}), ("ECDH", set()), ("RSA", set())])
+def test_lengths_are_those_of_keys_and_groups(kind: str, group: set[tuple[str, str, int]]) -> None:
+    """The keys in both certificates have 2048 bits, the made-up group's prime (23) has five."""
+    made, held_to = exchange(kind)
+    assert set(pkinit.lengths(made, **held_to)) == group | {
+        ("the client", "key", 2048), ("the KDC", "key", 2048)}
+
+
+#: Requests and replies as a wire has them: way, bytes of a request (0: a reply that is too big).
+@pytest.mark.parametrize(("said", "opened_s", "limit", "complaint"), [
+    ([("udp", 200), ("udp", 1465)], [], None, ""),
+    ([("udp", 200), ("tcp", 1466)], [1.5], None, ""),
+    ([("udp", 200), ("udp", 1466), ("tcp", 1466)], [1.5], None, ""),
+    ([("udp", 200), ("udp", 1466)], [2.5], None, "AS-REQ of 1466 bytes by UDP first"),
+    ([("tcp", 200)], [0.5], None, "AS-REQ of 200 bytes by TCP first"),
+    ([("udp", 200), ("", 0), ("tcp", 200), ("tcp", 300)], [2.5, 3.5], None, ""),
+    ([("tcp", 200)], [0.5], 1, ""),
+    ([("udp", 200), ("tcp", 200)], [0.5], 1, ""),
+    ([("udp", 200)], [], 1, "AS-REQ of 200 bytes by UDP first")])
+def test_the_transport_that_comes_first_is_the_policys(
+        said: list[tuple[str, int]], opened_s: list[float], limit: int | None,
+        complaint: str) -> None:
+    """A longer request has its connection first, whichever way is answered; a shorter one none."""
+    case = SimpleNamespace(
+        client="client", layer=KerberosLayer(udp_limit_bytes=limit),
+        traffic=SimpleNamespace(opened_s=opened_s), said=[
+            KerberosMessage("client" if size else "local", "", way,
+                            "AS-REQ" if size else "KRB-ERROR",
+                            {} if size else {"error-code": 52}, bytes(size), at_s, 1)
+            for at_s, (way, size) in enumerate(said, 1)])
+    assert list(evidence._transport(case)) == ([complaint] if complaint else [])  # type: ignore[arg-type]
