@@ -1,8 +1,9 @@
 """The negative controls by name: what is wrong in each, where it is shown, and what fails there.
 
 A KRB-ERROR in a reply's place is no message of the protocol, so that what was to follow is missing.
-Five leave the login as good as ever: a password in place of a certificate; a proxy that the client
-goes past, that is told a key, or is spared a chain; a key of two services.
+Six leave the login as good as ever: a password, or a key of the client's, in place of what was
+asked for; a proxy that the client goes past, that is told a key, or is spared a chain; a key of two
+services.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from studies.study import Fault
 
 _ORDER, _SIGNED = "messages in the protocol's order", "signatures and keys verify"
 _DONE, _OWN = "operations are the protocol's", "only the right key opens each part"
-_CLEAR = "no key in clear"
+_CLEAR, _WAY = "no key in clear", "pre-authentication is the protocol's"
 _TOLD, _CHAINS = "the proxy opens what it was told", "chains stay behind the proxy"
 _NEAR, _PASSED = "the client reaches the proxy only", "the proxy passes messages on"
 
@@ -42,7 +43,9 @@ FAULTS: Mapping[str, Fault] = {
     "weak-client-key": _control("the client makes a weak key (client session key)", "m-client-key",
                                 _ORDER, _SIGNED, _CLEAR),
     "password-instead": _control("the client uses its password where PKINIT is asked for (mobile)",
-                                 "m-standard", _DONE, _ORDER),
+                                 "m-standard", _DONE, _ORDER, _WAY),
+    "client-key-instead": _control("the client makes the reply's key where the KDC is to (mobile)",
+                                   "m-standard", _DONE, _WAY),
     "replayed-ap-request": _control("the client's last request is sent again", "m-standard",
                                     _ORDER, _SIGNED),
     "wrong-pkcross-key": _control("the remote KDC has lost its secret PKCROSS key (PKCROSS)",

@@ -27,6 +27,8 @@ FIG_6 = {"pkcross": (1, 8, 16), "pktapp": (1, 2)}
 FIG_6_SPEEDS = (10, 100)
 #: Speed-ups of Fig. 11.
 FIG_11_SPEEDS = (50, 100)
+#: Where PKCROSS and PKTAPP are held against each other in today's suite (I7): wires and servers.
+TURNING_WIRES, TURNING_SERVERS = ("lan", "slow"), (1, 2, 4)
 
 
 def _numbers(values: Sequence[int]) -> list[Level]:
@@ -91,6 +93,14 @@ def design() -> Iterator[tuple[str, ...]]:
     # Beyond the paper: every protocol in today's suite, and every row of Table III by radio.
     yield from (ids(name, suite="today") for name in VARIANTS)
     yield from (ids(name, wire=wire) for name in MOBILE for wire in ("2g", "3g"))
+    yield from (turning(name, wire, count) for name in FIG_5 for wire in TURNING_WIRES
+                for count in TURNING_SERVERS)
+
+
+def turning(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
+    """A cell's ids: today's suite, a machine for each server."""
+    return ids(protocol, wire=wire, servers=servers, suite="today",
+               placement="one" if servers == 1 else "each")
 
 
 def cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

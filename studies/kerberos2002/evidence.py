@@ -47,7 +47,7 @@ class Case:
 
 def gather(case: Case) -> list[CheckRecord]:
     """All checks that a repetition is to stand; of a single transaction also what it holds."""
-    made = [*_schema(case), *_operations(case)]
+    made = [*_schema(case), *_operations(case), *_preauthentication(case)]
     if case.customers > 1:
         return [*made, *_loaded(case), *_signed_under_load(case), *_proxied(case)]
     opened = case.walk.opened
@@ -116,6 +116,21 @@ def _operations(case: Case) -> Iterator[CheckRecord]:
                                   f"in {case.transactions}")
     yield judged("operations are the protocol's", complaints,
                  "private and public ones of every party, by hand and by the programs' count")
+
+
+def _preauthentication(case: Case) -> Iterator[CheckRecord]:
+    """Each first request shows who asks as the protocol has it, and the reply's key is made so."""
+    ways = {messages.PA_PK_AS_REQ: "pkinit", messages.PA_PK_AS_SIGN: "client-key"}
+    asked = [said for said in case.said if said.kind == "AS-REQ" and said.value]
+    complaints = []
+    for said in asked:
+        shown = [way for kind, way in ways.items() if kind in messages.padata_of(said.value)]
+        due = expected.preauthentication(case.variant, said.source)
+        if shown != [due] * (due != "password"):
+            complaints.append(f"{said.source} to {said.target}: {', '.join(shown) or 'password'} "
+                              f"instead of {due}")
+    yield judged("pre-authentication is the protocol's", complaints,
+                 f"{len(asked)} first requests with the data of their protocol, and no other's")
 
 
 def _bounds(case: Case, *, is_kept: bool) -> tuple[int, int]:

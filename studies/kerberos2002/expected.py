@@ -57,6 +57,13 @@ def _asked(variant: ProtocolVariant, node: str, transport: str, exchange: str) -
     yield _PROXY, _CLIENT, transport, "ProxyReply"
 
 
+def preauthentication(variant: ProtocolVariant, asker: str) -> str:
+    """How a first request shows who asks: by `pkinit`, a `client-key`, or only by a `password`."""
+    if asker == _LOCAL:
+        return "pkinit"  # of PKCROSS, from KDC to KDC
+    return variant.initial
+
+
 #: Private and public operations of who asks with a signature, who answers, tells a key and is told
 #: one; and whether there is a chain to be verified besides, by a public one for each certificate.
 _ASKS, _ANSWERS, _TELLS, _IS_TOLD = (2, 1, 1), (1, 2, 1), (1, 1, 0), (1, 1, 1)

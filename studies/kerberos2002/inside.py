@@ -29,7 +29,7 @@ _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 #: Servers listen by then; in virtual time starting takes next to none.
 _READY_S = 20.0
 #: Parties that ask others come after these.
-_ASKING = ("app1", "app2", "app3", "app4", "kdc-r", "kdc-l", "proxy")
+_ASKING = (*places.SERVERS, "kdc-r", "kdc-l", "proxy")
 #: Where captures are taken: what servers say to each other passes none of their clients.
 _CAPTURED = ("client", "kdc-l", "proxy")
 _SHOWN = "tcp or udp"

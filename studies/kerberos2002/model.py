@@ -24,9 +24,10 @@ from analysis.queueing import (
 )
 from analysis.queueing.solve import Method
 from studies.kerberos2002.body import RESPONSES
+from studies.kerberos2002.places import SERVERS
 
 #: Parties whose processors customers share; clients have one each.
-SHARED = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
+SHARED = ("kdc-l", "kdc-r", "proxy", *SERVERS)
 #: Classes of visits, as records name them.
 CLASSES = ("AS-REQ", "PKINIT AS-REQ", "PKCROSS AS-REQ", "TGS-REQ", "cross-realm TGS-REQ", "AP-REQ",
            "proxied AS-REQ", "proxied PKINIT AS-REQ", "proxied TGS-REQ", "proxied AP-REQ")
@@ -92,29 +93,15 @@ class Transaction:
         return solved.throughput_per_s, solved.response_s
 
 
-def transaction(cells: Cells, cell: Ids, loaded: Ids | None = None) -> Transaction | None:
-    """Of a lone customer's cell; with `loaded`, service times are those drawn under load.
-
-    None where a cell was not measured.
-    """
-    alone = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
+def transaction(cells: Cells, cell: Ids) -> Transaction | None:
+    """Of a lone customer's cell; None where it was not measured."""
+    visits = {place: pair for place, pair in _visits(cells, cell).items() if place[0] in SHARED}
     response = mean(cells, "transaction_s", cell)
-    if not alone or response is None:
+    if not visits or response is None:
         return None
-    lone = Transaction(alone, 0.0)
-    delay_s = response - sum(lone.demand_s(party) for party in {party for party, _ in alone})
-    if loaded is None:
-        return Transaction(alone, max(0.0, delay_s))
-    drawn = {place: pair for place, pair in _visits(cells, loaded).items() if place[0] in SHARED}
-    if not drawn:
-        return None
-    own_s = _client_s(cells, loaded) - _client_s(cells, cell)
-    return Transaction(drawn, max(0.0, delay_s + own_s))
-
-
-def _client_s(cells: Cells, cell: Ids) -> float:
-    """What a transaction takes of the client's own processor."""
-    return mean(cells, "demand_client_s", cell) or 0.0
+    asked = Transaction(visits, 0.0)
+    own_s = sum(asked.demand_s(party) for party in {party for party, _ in visits})
+    return replace(asked, delay_s=max(0.0, response - own_s))
 
 
 def _visits(cells: Cells, cell: Ids) -> dict[tuple[str, str], tuple[float, float]]:

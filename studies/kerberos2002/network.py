@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from studies import mobile
+from studies.kerberos2002.places import SERVERS
 from topologies import shapes
 from topologies.loader import load_wire
 from topologies.model import Network, Scenario
@@ -15,12 +16,12 @@ from topologies.model import Network, Scenario
 #: Nodes by what they are on. Servers of the remote realm are behind the Internet where a wire is
 #: slow, and behind a wide area for mobile clients.
 NODES: Mapping[str, str] = {
-    "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "kdc-l": "lan-10m",
-    "kdc-r": "lan-10m", "proxy": "lan-10m", "app1": "lan-10m", "app2": "lan-10m",
-    "app3": "lan-10m", "app4": "lan-10m", "kdc-r-slow": "slow-internet",
-    "app1-slow": "slow-internet", "app1-wan": "wide-area", "workstation": "lan-10m"}
+    "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "workstation": "lan-10m",
+    "kdc-l": "lan-10m", "kdc-r": "lan-10m", "kdc-r-slow": "slow-internet", "proxy": "lan-10m",
+    **{f"{server}{path}": wire for server in SERVERS for path, wire in (
+        ("", "lan-10m"), ("-slow", "slow-internet"), ("-wan", "wide-area"))}}
 #: Whom a client asks, wherever it is.
-HOSTS = ("kdc-l", "kdc-r", "proxy", "app1", "app2", "app3", "app4")
+HOSTS = ("kdc-l", "kdc-r", "proxy", *SERVERS)
 
 
 def role(node: str) -> str:

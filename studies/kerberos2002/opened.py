@@ -182,7 +182,7 @@ def _not_as_due(path: Sequence[x509.Certificate], anchor: x509.Certificate,
     """What a chain's certificates say that they should not, whoever signed them."""
     if not all(above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
                for above in [*path[1:], anchor]):
-        yield "an issuer is no authority"
+        yield "an issuer is not an authority"
     if not all(is_valid_at(each, holder.at_s) for each in path):
         yield "a certificate is not valid then"
     extensions = path[0].extensions

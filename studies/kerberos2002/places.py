@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+#: Application servers, as many as may have a machine of their own.
+SERVERS = ("app1", "app2", "app3", "app4")
+_WIDE = {server: f"{server}-wan" for server in SERVERS}
 #: Which node a party is at, by the level of the factor wire.
 _PLACES: Mapping[str, Mapping[str, str]] = {
-    "lan": {}, "slow": {"kdc-r": "kdc-r-slow", "app1": "app1-slow"},
-    "2g": {"client": "client-2g", "app1": "app1-wan"},
-    "3g": {"client": "client-3g", "app1": "app1-wan"}}
+    "lan": {}, "slow": {party: f"{party}-slow" for party in ("kdc-r", *SERVERS)},
+    "2g": {"client": "client-2g", **_WIDE}, "3g": {"client": "client-3g", **_WIDE}}
 
 
 def place(party: str, wire: str, *, is_mobile: bool) -> str:

@@ -25,6 +25,7 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "clock-skew": {"client": {"clock_offset_s": 1200}},
     "weak-client-key": {"client": {"client.weak_keys": True}},
     "password-instead": {"client": {"client.initial": "password"}},
+    "client-key-instead": {"client": {"client.initial": "client-key"}},
     "replayed-ap-request": {"client": {"client.repeats_ap_request": True}},
     "wrong-pkcross-key": {"kdc-r": {"kdc.pkcross_opening_secret": "pkcross of another day"}},
     "beyond-policy": {"kdc-l": {"kdc.ignores_policy": True}},

@@ -28,7 +28,9 @@ def report(study: Study, results: Results, options: Mapping[str, Any]) -> Report
     cells = Cells(results, options.get("baseline", ""))
     paper = published.load()
     points = tuple(computed.points())
-    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells), surface.table(points))
+    turned = surface.measured_table(cells)
+    tables = (*paper_tables.tables(cells, paper), *questions.tables(cells), surface.table(points),
+              *([turned] if turned.rows else []))
     drawn = surface.figure_b1(cells)
     extras = standard_report.Extras(
         tables=tables, figures=(*figures.figures(cells, paper), *([drawn] if drawn else []),

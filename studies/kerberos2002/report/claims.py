@@ -77,8 +77,8 @@ def _model_fits(cells: Cells) -> Iterator[Ground]:
     """Every load, the one first that it is furthest off at."""
     for load in sorted(loads(cells), key=lambda load: -load.error):
         name = "-".join(ids(load.protocol, customers=load.customers))
-        yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off, "
-                     "given the load's own mean service times", load.error <= NEAR_MODEL, (name,))
+        yield Ground(f"{load.protocol}, {load.customers} customers: {100 * load.error:.1f} % off",
+                     load.error <= NEAR_MODEL, (name,))
 
 
 def _pair(cells: Cells, servers: int, **place: str | int) -> tuple[Transaction, Transaction] | None:

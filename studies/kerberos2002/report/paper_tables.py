@@ -20,7 +20,7 @@ _SOURCE = "the 2002 paper"
 NEAR_MODEL = 0.03
 
 class LoadPoint(NamedTuple):
-    """A load: what was measured, and what exact MVA and AMVA say with inputs of two kinds."""
+    """A load: what was measured, and what exact MVA and AMVA say by a lone customer's record."""
 
     protocol: str
     customers: int
@@ -28,7 +28,6 @@ class LoadPoint(NamedTuple):
     response: Observation
     exact: tuple[float, float]
     approximate: tuple[float, float]
-    unloaded: tuple[float, float]
     #: Of the measured response time's 95 % interval by batch means, as a share of it.
     half_width: float | None
 
@@ -91,12 +90,11 @@ def loads(cells: Cells) -> Iterator[LoadPoint]:
             cell = ids(protocol, customers=customers)
             throughput, response = (cells.there(name, cell)
                                     for name in (THROUGHPUT.name, RESPONSE.name))
-            drawn = model.transaction(cells, ids(protocol), cell)
             alone = model.transaction(cells, ids(protocol))
-            if throughput and response and drawn and alone:
-                yield LoadPoint(protocol, customers, throughput, response, drawn.means(customers),
-                           drawn.means(customers, "schweitzer"), alone.means(customers),
-                           model.half_width(cells, cell))
+            if throughput and response and alone:
+                yield LoadPoint(protocol, customers, throughput, response, alone.means(customers),
+                                alone.means(customers, "schweitzer"),
+                                model.half_width(cells, cell))
 
 
 def _loads(cells: Cells) -> Table:
@@ -105,7 +103,6 @@ def _loads(cells: Cells) -> Table:
              exact(load.exact[1]), exact(load.approximate[1]), exact(load.error),
              exact(max(abs(load.approximate[0] / load.exact[0] - 1),
                        abs(load.approximate[1] / load.exact[1] - 1))),
-             exact(load.unloaded[1] / load.response.estimate.mean - 1),
              exact(load.half_width) if load.half_width is not None else NOTHING)
             for load in loads(cells)]
     near = sum(load.error <= NEAR_MODEL for load in loads(cells))
@@ -118,13 +115,11 @@ def _loads(cells: Cells) -> Table:
         Column("response_amva_s", "AMVA", "s", digits=2, group="response time"),
         Column("model_error", "MVA's error", "%", 100, 1),
         Column("amva_error", "AMVA off MVA", "%", 100, 1),
-        Column("unloaded_error", "lone inputs", "%", 100, 1),
         Column("response_half_width", "interval, ±", "%", 100, 1)), tuple(rows),
-        f"{near} of {len(rows)} loads are within 3 % in throughput and response time. Service "
-        "times are gamma distributed with the lone customer's means; the model takes the means "
-        "that were drawn, and in the last column but one (response time) the lone customer's, so "
-        "that chance is in it. The interval (95 %) is that of the measured response time, from ten "
-        "batches of successive transactions.", clock=cells.results.clock)
+        f"{near} of {len(rows)} loads are within 3 % in throughput and response time. The model's "
+        "inputs are a lone customer's, whose service times are fixed; under load they are gamma "
+        "distributed with these means. The interval (95 %) is that of the measured response time, "
+        "from ten batches of successive transactions.", clock=cells.results.clock)
 
 
 def _stations(cells: Cells) -> Table:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.cells import Cells
+from analysis.cells import Cells, Ids
 from analysis.numbers import exact
 from analysis.present import figures as drawing
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure
 from analysis.table import Column, Entry, Quantity, Table
 from studies.kerberos2002 import model, surface
-from studies.kerberos2002.design import ids
+from studies.kerberos2002.body import RESPONSE
+from studies.kerberos2002.design import TURNING_SERVERS, TURNING_WIRES, WIRES, ids, turning
 
 _DELAY = "wires and client"
 #: A transaction's exchanges in their order; a proxied one comes before that which it asks for.
@@ -42,6 +43,37 @@ def table(points: Sequence[surface.SurfacePoint]) -> Table:
         f"Computed: operations and round trips as the protocols define them, on {surface.DEVICE}; "
         "nothing else takes time, and the remote realm is so far away. By default the client is "
         "the paper's, which takes none.")
+
+
+def measured_table(cells: Cells) -> Table:
+    """Both protocols in today's suite as they were measured, with a machine for each server."""
+    rows = []
+    for wire in TURNING_WIRES:
+        for servers in TURNING_SERVERS:
+            cross, direct = (_measured(cells, turning(name, wire, servers))
+                             for name in ("pkcross", "pktapp"))
+            if cross and direct:
+                took_s, per_s = zip(cross, direct, strict=True)
+                rows.append((Entry(WIRES[wire]), exact(servers), *map(exact, took_s),
+                             Entry("PKCROSS" if took_s[0] < took_s[1] else "PKTAPP"),
+                             *map(exact, per_s),
+                             Entry("PKCROSS" if per_s[0] > per_s[1] else "PKTAPP")))
+    return Table("table-surface-measured", "I7: PKCROSS and PKTAPP as measured, RSA-2048", (
+        Column("wire", "Wire"), Column("servers", "servers", digits=0),
+        Column("pkcross_s", "PKCROSS", "s", digits=3, group="a lone client"),
+        Column("pktapp_s", "PKTAPP", "s", digits=3, group="a lone client"),
+        Column("quicker", "quicker"),
+        Column("pkcross_per_s", "PKCROSS", "/s", digits=2, group="at most"),
+        Column("pktapp_per_s", "PKTAPP", "/s", digits=2, group="at most"),
+        Column("bears", "bears more")), tuple(rows),
+        f"Suite today on {surface.DEVICE}, each server on a machine of its own; the client takes "
+        "no time. What is borne comes from the records' demands.", clock=cells.results.clock)
+
+
+def _measured(cells: Cells, cell: Ids) -> tuple[float, float] | None:
+    """How long a lone customer's transaction takes (s), and how many are borne (1/s)."""
+    took_s, asked = model.mean(cells, RESPONSE.name, cell), model.transaction(cells, cell)
+    return None if took_s is None or asked is None else (took_s, asked.capacity_per_s)
 
 
 def surface_figure(points: Sequence[surface.SurfacePoint]) -> Figure:

@@ -55,7 +55,7 @@ def test_levels_that_there_are_not_are_refused(factor: str, level: str) -> None:
 
 
 @pytest.mark.parametrize(("chosen", "says"), [
-    ({"servers": "2", "placement": "each"}, "servers 2 goes with placement one alone"),
+    ({"servers": "8", "placement": "each"}, "servers 8 goes with placement one alone"),
     ({"protocol": "mp-trusted", "wire": "slow"}, "mp-trusted goes with wire lan, 2g, 3g alone"),
     ({"protocol": "mp-trusted", "speed": "10"}, "mp-trusted goes with speed 1 alone"),
     ({"protocol": "m-standard", "suite": "today", "customers": "4"}, "customers 4 goes with suite"),
