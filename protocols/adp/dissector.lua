@@ -25,6 +25,10 @@ f.sealed_s = ProtoField.bytes("authdp.request.s", "S, encrypted")
 f.request_key = ProtoField.bytes("authdp.request.key", "Ephemeral key")
 f.request_signature = ProtoField.bytes("authdp.request.signature", "Signature")
 f.acknowledgement = ProtoField.bytes("authdp.acknowledgement", "Acknowledgement (1987: R)")
+f.acknowledgement_key = ProtoField.bytes("authdp.acknowledgement.key", "Ephemeral key")
+f.acknowledgement_signature = ProtoField.bytes("authdp.acknowledgement.signature", "Signature")
+f.next_channel = ProtoField.bytes("authdp.next.channel", "Next channel")
+f.next_key = ProtoField.bytes("authdp.next.key", "Ephemeral key")
 f.sequence = ProtoField.uint64("authdp.sequence", "Sequence number")
 f.sealed = ProtoField.bytes("authdp.sealed", "Encrypted")
 f.trailer = ProtoField.bytes("authdp.trailer", "Trailer or tag")
@@ -52,13 +56,17 @@ local function counted(buffer, offset, tree, field)
     return offset + 2 + size, tree:add(field, buffer(offset + 2, size)), buffer(offset + 2, size)
 end
 
-local function request_parts(version, item, range)
-    if version == 1 and range:len() > 16 then
+-- What a request or an acknowledgement is made of; R has no parts.
+local function parts(version, rekeys, item, range, key, signature)
+    if version == 1 and signature == f.request_signature and range:len() > 16 then
         item:add(f.challenge_t, range(0, 16))
         item:add(f.sealed_s, range(16))
-    elseif version == 2 and range:len() == 96 then
-        item:add(f.request_key, range(0, 32))
-        item:add(f.request_signature, range(32))
+    elseif version == 2 and rekeys and range:len() == 40 then
+        item:add(f.next_channel, range(0, 8))
+        item:add(f.next_key, range(8))
+    elseif version == 2 and not rekeys and range:len() == 96 then
+        item:add(key, range(0, 32))
+        item:add(signature, range(32))
     end
 end
 
@@ -129,15 +137,21 @@ function adp.dissector(buffer, pinfo, root)
     tree:add(f.count, buffer(2, 2))
     tree:add(f.channel, buffer(4, 8))
     tree:add(f.session, buffer(12, 8))
-    local offset, item, range = HEADER, nil, nil
+    local offset, item, range, rekeys = HEADER, nil, nil, has(flags, REKEY)
     if has(flags, REQUEST) then
-        pinfo.cols.info:append(has(flags, REKEY) and ", asks for the next key" or ", request")
+        pinfo.cols.info:append(rekeys and ", asks for the next key" or ", request")
         offset, item, range = counted(buffer, offset, tree, f.request)
-        if item ~= nil and not has(flags, REKEY) then request_parts(version, item, range) end
+        if item ~= nil then
+            parts(version, rekeys, item, range, f.request_key, f.request_signature)
+        end
     end
     if offset ~= nil and has(flags, ACKNOWLEDGE) then
-        pinfo.cols.info:append(", acknowledgement")
-        offset = counted(buffer, offset, tree, f.acknowledgement)
+        pinfo.cols.info:append(rekeys and ", gives the next key" or ", acknowledgement")
+        offset, item, range = counted(buffer, offset, tree, f.acknowledgement)
+        if item ~= nil then
+            parts(version, rekeys, item, range, f.acknowledgement_key,
+                  f.acknowledgement_signature)
+        end
     end
     local is_whole = offset ~= nil
     if is_whole and has(flags, SEALED) then

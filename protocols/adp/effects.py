@@ -22,6 +22,7 @@ class Cause(enum.StrEnum):
     TIMEOUT = "timeout"
     BOUND = "bound"
     UNQUEUED = "unqueued"  # queueing is off
+    STOP = "stop"  # its host stops
     AGAIN = "again"  # rode on a request that lost to the other end's
     CONTROL = "control"  # no user message in it: establishment, signatures, confirmations
 

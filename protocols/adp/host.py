@@ -67,6 +67,11 @@ class Host:
                 raise AdpError(f"{name}: no private key here")
         return self._peers[host].open(names, now_s)
 
+    def is_established(self, host: str, owners: Iterable[str]) -> bool:
+        """Whether there is a channel on which the other end has confirmed these owners."""
+        channel = self._peers[host].channels.current
+        return channel is not None and all(channel.owners.is_confirmed(name) for name in owners)
+
     def receive(self, payload: bytes, source: str, now_s: float) -> list[Effect]:
         """What has arrived, unprotected, from an address of that host's. Never raises."""
         self._context.crypto.charge(Operation.ADP_MESSAGE, len(payload))
@@ -83,6 +88,10 @@ class Host:
     def tick(self, now_s: float) -> list[Effect]:
         """Whatever is due."""
         return [effect for peer in self._peers.values() for effect in peer.tick(now_s)]
+
+    def stop(self, now_s: float) -> list[Effect]:
+        """Let nothing wait any longer: the session ends."""
+        return [effect for peer in self._peers.values() for effect in peer.stop(now_s)]
 
     def log_keys(self, log: KeyLog) -> None:
         """Have ephemeral keys told, for who opens captures of a run."""
@@ -131,6 +140,6 @@ def check_name(name: str) -> None:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise AdpError(f"a name that is no text: {name!r}") from None
+        raise AdpError(f"a name that is not text: {name!r}") from None
     if not 0 < size <= packets.MAX_NAME:
         raise AdpError(f"a name of 1 to {packets.MAX_NAME} bytes is needed, not {name!r}")

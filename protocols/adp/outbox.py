@@ -76,6 +76,10 @@ class Outbox:
             return []
         return self._ship(Cause.TIMEOUT)
 
+    def rest(self) -> list[Batch]:
+        """All that waits, whether its time has come or not."""
+        return self._ship(Cause.STOP) if self._waiting else []
+
     def _ship(self, cause: Cause) -> list[Batch]:
         batch = Batch(self._waiting, cause)
         self._clear()

@@ -58,6 +58,11 @@ class Owners:
         """Whether the other end has yet to say that it has a signature."""
         return any(not outgoing.confirmed for outgoing in self.to_peer.values())
 
+    def is_confirmed(self, owner: str) -> bool:
+        """Whether the other end has said that it has the owner's signature."""
+        outgoing = self.to_peer.get(owner)
+        return outgoing is not None and outgoing.confirmed
+
     def proofs(self, security: Security) -> list[Proof]:
         """Signatures that the other end has not confirmed; what does not fit rides next time."""
         proofs: list[Proof] = []

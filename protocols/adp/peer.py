@@ -50,6 +50,13 @@ class Peer:
             self._request(now_s)
         return effects + self._ship_all(due, now_s) + self.speak(now_s, again=True)
 
+    def stop(self, now_s: float) -> list[Effect]:
+        """Ship what waits, as long as there is a channel for it; what stays is told."""
+        effects = self._ship_all(self.outbox.rest(), now_s)
+        if lost := sum(len(batch.messages) for batch in self._take_waiting()):
+            effects.append(self._dropped(lost, "the host stops and has no channel for them"))
+        return effects
+
     def deadline_s(self) -> float | None:
         """When `tick` is due next."""
         times = [channel.deadline_s() for channel in self.channels.all()]
@@ -71,8 +78,7 @@ class Peer:
         note = Note("rekeyed" if is_next_key else "opened", {
             "host": self.name, "channel": channel.id.hex(), "initiator": channel.initiator,
             "after_s": now_s - channel.started_s})
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        return [note, *self._ship_all(waiting, now_s)]
+        return [note, *self._ship_all(self._take_waiting(), now_s)]
 
     def renew(self, now_s: float) -> None:
         """The other end may have lost the channel: ask for another, keep this one until then."""
@@ -114,11 +120,18 @@ class Peer:
     def _wait(self, batch: Batch) -> list[Effect]:
         size = user_bytes(batch.messages)
         if self._waiting_bytes + size > self.context.settings.hold_bytes:
-            return [Note("dropped", {"host": self.name, "messages": len(batch.messages),
-                                     "reason": "too much waits for a channel"})]
+            return [self._dropped(len(batch.messages), "too much waits for a channel")]
         self._waiting_bytes += size
         self._waiting.append(batch)
         return []
+
+    def _take_waiting(self) -> list[Batch]:
+        """What has waited for a channel, and waits no longer."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting
+
+    def _dropped(self, messages: int, reason: str) -> Note:
+        return Note("dropped", {"host": self.name, "messages": messages, "reason": reason})
 
     def _control(self, channel: Channel, now_s: float, *, again: bool) -> Effect:
         if channel is self.channels.current:

@@ -105,6 +105,10 @@ class Program:
         for host, owners in self._config.ahead.items():
             self.endpoint.perform(self.endpoint.host.open(host, owners, time.monotonic()))
 
+    def stop(self) -> None:
+        """Ship what still waits."""
+        self.endpoint.perform(self.endpoint.host.stop(time.monotonic()))
+
     def read_commands(self) -> None:
         """Take commands, one a line; the end of input means stop."""
         data = os.read(sys.stdin.fileno(), 65_536)
@@ -224,6 +228,7 @@ def main(arguments: list[str]) -> int:
         say("ready", host=config.host, address=address, protocol=config.version)
         program.start()
         _serve(program, datagrams)
+        program.stop()
     except PermissionError:
         say("failed", reason="standard input: a pipe or a terminal is needed, no file")
         return 1

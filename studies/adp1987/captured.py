@@ -22,7 +22,7 @@ _FIELDS = ("frame.time_epoch", "frame.protocols", "ip.len", "ipv6.plen", "tcp.fl
 _FILTER = "(ip or ipv6) and not icmp and not icmpv6"
 #: IPv6 says its length without its header.
 _IPV6_BYTES = 40
-_MIN_MESSAGES = 2
+_MIN_TIMES = 2
 
 
 def level(path: Path) -> Level:
@@ -32,19 +32,20 @@ def level(path: Path) -> Level:
     try:
         packets = fields.read(path, _FIELDS, _FILTER)
     except MeasureError as error:
-        raise StudyError(f"--trace {path}: is no capture ({error.reason[:160]}); give a .pcap or "
-                         ".pcapng file") from None
+        raise StudyError(f"--trace {path}: is not a capture ({error.reason[:160]}); give a .pcap "
+                         "or .pcapng file") from None
     rows = [(float(time), size, push.split(",")[0].lower() in ("1", "true"))
             for time, protocols, old, new, push in packets
             if (size := _outer_bytes(protocols, old, new))][:MAX_MESSAGES]
-    if len(rows) < _MIN_MESSAGES or rows[-1][0] <= rows[0][0]:
+    if len({time for time, _, _ in rows}) < _MIN_TIMES:
         raise StudyError(f"--trace {path}: has no two packets of IP at different times (ICMP is "
                          "left out); give a longer capture")
     _check(path, rows)
     start = rows[0][0]
     messages = [(time - start, size, urgent) for time, size, urgent in rows]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Level(path.stem, f"{len(messages)} messages of {path.name}", value=messages,
+    no_latency = "" if any(urgent for *_, urgent in rows) else ", none urgent, so without latency"
+    return Level(path.stem, f"{len(messages)} messages of {path.name}{no_latency}", value=messages,
                  content={"sha256": digest, "messages": len(messages)}, digest=digest)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from studies import mobile
-from studies.adp1987 import design, unprotected
+from studies.adp1987 import design, realtime, unprotected
 from studies.adp1987.air import (
     AROUND_THE_TUNNEL,
     BESIDE,
@@ -84,6 +84,7 @@ FLOWING: Mapping[str, Fault] = {
     unprotected.FASTER_WIRE: Fault("the wire has no rate", on=_NOMINAL, fails=["on-the-wire"])}
 FAULTS: Mapping[str, Fault | str] = {
     **ATTACKS, **FLOWING,
-    "beside-tunnel": "in real time: WireGuard or ESP stands, and the messages go beside it",
+    realtime.BESIDE: "in real time: WireGuard or ESP stands, and the messages go beside it",
+    realtime.LONGER_TIMEOUT: "in real time: the sender's timeout is half as long again",
     **ON_AIR,
 }

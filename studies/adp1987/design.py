@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from policies import ChannelLayer
+from policies import ChannelLayer, Policy
 from studies import mobile
 from studies.adp1987.traces import TRACES, TraceKind
 from studies.study import Cell, Factor, Level, Stage, StudyError, chosen_cells, fixed
@@ -54,9 +54,16 @@ def _traces(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     return [*(known(names, ()) if names or not files else ()), *own]
 
 
+def _refusal(policy: Policy) -> str:
+    """Words for a policy in whose tunnel nobody could see the messages; none for any other."""
+    return ("this study opens ESP's captures and not WireGuard's; choose a policy without it, or "
+            "compare with WireGuard over wires: --profile beside") if policy.uses_wireguard else ""
+
+
 PLACES = mobile.WiresAndAir(
     Level(WIRES, "two hosts on an Ethernet, and a third one for attacks"),
-    mobile.Policies(("P1", "P2", "P8", "P12"), runs={"channel"}), ("N2", "R1"), waits=True)
+    mobile.Policies(("P1", "P2", "P8", "P12"), runs={"channel"}, refusal=_refusal), ("N2", "R1"),
+    waits=True)
 
 
 def _number(value: float) -> str:

@@ -9,6 +9,7 @@ one at which it began to ship it, follow from packets; no log is asked.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,21 +181,38 @@ def _is_together(free_s: float, after: SniffedHead, rest: Sequence[Arrival],
     return after.count == 1 and idle_s < setting.ship_s(rest, after.flags) / 2
 
 
+class Reason(enum.Enum):
+    """Why an ADP message went when it did, by what it holds; `NONE`: there was one before."""
+
+    URGENT, FULL, TIMEOUT, NONE = range(4)
+
+
+def reason(dispatch: Dispatch, setting: SenderSetting) -> Reason:
+    """Why it went: at once for an urgent message and without a queue, or full, or in its time."""
+    batch = dispatch.batch
+    if not setting.task["queue"]:
+        return Reason.URGENT if len(batch) == 1 else Reason.NONE
+    if any(urgent for _, _, urgent in batch[:-1]):
+        return Reason.NONE
+    if batch[-1][2]:
+        return Reason.URGENT
+    is_full = sum(size for _, size, _ in batch) >= setting.task["bound_bytes"] or (
+        dispatch.following is not None and _overflows(batch, dispatch.following, setting))
+    return Reason.FULL if is_full or (dispatch.overflowed and len(batch) == 1) else Reason.TIMEOUT
+
+
 def earliness_s(dispatch: Dispatch, setting: SenderSetting) -> float:
     """By how much an ADP message went before its time, unless urgent, full, or alone: then by zero.
 
     Below zero where its time was over; infinity where one before its last was a reason already.
     """
-    batch = dispatch.batch
-    if not setting.task["queue"]:
-        return 0.0 if len(batch) == 1 else math.inf
-    if any(urgent for _, _, urgent in batch[:-1]):
-        return math.inf
-    full = sum(size for _, size, _ in batch) >= setting.task["bound_bytes"] or (
-        dispatch.following is not None and _overflows(batch, dispatch.following, setting))
-    if batch[-1][2] or full or (dispatch.overflowed and len(batch) == 1):
-        return 0.0
-    return setting.timeout_s - (dispatch.latest_s - dispatch.taken_s[0])
+    match reason(dispatch, setting):
+        case Reason.NONE:
+            return math.inf
+        case Reason.TIMEOUT:
+            return setting.timeout_s - (dispatch.latest_s - dispatch.taken_s[0])
+        case _:
+            return 0.0
 
 
 def _overflows(batch: Sequence[Arrival], following: int, setting: SenderSetting) -> bool:

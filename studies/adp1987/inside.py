@@ -22,6 +22,7 @@ from protocols.adp.host import VERSIONS
 from protocols.adp.keys import generate
 from studies.adp1987 import attacks, traces, unprotected
 from studies.adp1987.air import ON_AIR
+from studies.adp1987.realtime import IN_REAL_TIME
 
 if TYPE_CHECKING:
     from measure.over_air import OverAir
@@ -152,7 +153,8 @@ class HostPrograms:
                  nodes: Mapping[str, str] | None = None) -> None:
         self.site, self.task, self.out, self.keys = site, task, out, keys
         #: A task may have a control of its own: tests have several in one machine.
-        self.fault: str = task.get("fault", site.fault).removesuffix(ON_AIR)
+        self.fault: str = task.get("fault", site.fault).removesuffix(ON_AIR).removesuffix(
+            IN_REAL_TIME)
         self.nodes = nodes or {host: host for host in OWNERS}
         #: Of the repetition: each has a trace of its own, and the same one each time.
         number = out.name.rpartition("-")[2]

@@ -366,7 +366,7 @@ def test_largest_datagram(version):
     ({"max_delay_s": float("nan")}, "maximum delay"),
     ({"port": 65536}, "no port: 65536"),
     ({"destination": ""}, "a name of 1 to 255 bytes"),
-    ({"destination": "\ud800"}, "a name that is no text"),
+    ({"destination": "\ud800"}, "a name that is not text"),
 ])
 def test_messages_that_can_never_be_sent(changes, complaint):
     """Each is refused in one line, and nothing is sent."""
@@ -476,3 +476,14 @@ def test_what_waits_for_a_channel_is_bounded():
     assert len(world.events("alpha", "dropped")) == 2
     world.wait(1)
     assert [text[:1] for text in world.texts("beta")] == [b"0", b"1", b"2"]
+
+
+@BOTH
+def test_a_host_knows_when_an_owner_is_known_at_the_other_end(version):
+    """Not when the channel has been asked for, but when the signature has been confirmed."""
+    world = World(version)
+    world.open("alpha", "beta", "xena")
+    assert not world.hosts["alpha"].is_established("beta", ["xena"])
+    world.wait(2)
+    assert world.hosts["alpha"].is_established("beta", ["xena"])
+    assert not world.hosts["beta"].is_established("alpha", ["yuri"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,14 +37,14 @@ def capture(file: Path, payloads: list[bytes]) -> None:
             out.write(struct.pack("<IIII", number, 0, size, size) + header + payload)
 
 
-def dissect(file: Path) -> list[dict[str, str]]:
+def dissect(file: Path, names: Sequence[str] = FIELDS) -> list[dict[str, str]]:
     """What tshark finds in each packet, by field."""
-    options = [part for field in FIELDS for part in ("-e", field)]
+    options = [part for name in names for part in ("-e", name)]
     done = subprocess.run(
         ["tshark", "-X", f"lua_script:{SCRIPT}", "-r", str(file), "-T", "fields",
          "-E", "separator=/t", *options], capture_output=True, text=True, check=True)
     assert "Lua Error" not in done.stdout + done.stderr
-    return [dict(zip(FIELDS, line.split("\t"), strict=True)) for line in done.stdout.splitlines()]
+    return [dict(zip(names, line.split("\t"), strict=True)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("version", [OLD, MODERN])
@@ -85,3 +86,23 @@ def test_cut_short(tmp_path):
     rows = dissect(tmp_path / "adp.pcap")
     assert len(rows) == len(cuts)
     assert all(row["authdp.malformed"] == "cut short" for row in rows)
+
+
+PARTS = ("request.t", "request.s", "request.key", "request.signature", "acknowledgement.key",
+         "acknowledgement.signature", "next.channel", "next.key")
+
+
+@pytest.mark.parametrize(("version", "shown"), [
+    (OLD, {"request.t": 16, "request.s": 64}),
+    (MODERN, {"request.key": 32, "request.signature": 64, "acknowledgement.key": 32,
+              "acknowledgement.signature": 64, "next.channel": 8, "next.key": 32})])
+def test_a_handshakes_parts_are_shown(version, shown, tmp_path):
+    """Of requests, acknowledgements and next keys, each by itself, with its size in bytes."""
+    world = World(version, Settings(rekey_after_s=5.0))
+    for _ in range(3):
+        world.send("alpha", message())
+        world.wait(3)
+    capture(tmp_path / "adp.pcap", [shipped.effect.payload for shipped in world.shipped])
+    rows = dissect(tmp_path / "adp.pcap", [f"authdp.{name}" for name in PARTS])
+    assert {name: len(text) // 2 for row in rows for name in PARTS
+            if (text := row[f"authdp.{name}"])} == shown

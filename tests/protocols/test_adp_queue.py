@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adp_hosts import MODERN, OLD, World, message
 from protocols.adp.context import Settings
-from protocols.adp.effects import Cause, Message
+from protocols.adp.effects import Cause, Message, Note, Send
 from protocols.adp.errors import AdpError
 from protocols.adp.outbox import Batch, Outbox
 from protocols.adp.packets import MAX_BOUND
@@ -171,3 +171,26 @@ def test_settings_that_cannot_work(changes, complaint):
     """Each is refused in one line."""
     with pytest.raises(AdpError, match=complaint):
         Settings(**changes)
+
+
+@pytest.mark.parametrize("version", [OLD, MODERN])
+def test_a_host_that_stops_keeps_nothing(version):
+    """What waits goes although its time has not come."""
+    world = World(version)
+    world.send("alpha", message())
+    world.wait(1)
+    for _ in range(2):
+        world.send("alpha", message(urgent=False))
+    [sent] = world.hosts["alpha"].stop(world.now_s)
+    assert isinstance(sent, Send) and (sent.cause, sent.messages) == (Cause.STOP, 2)
+    assert not world.hosts["alpha"].stop(world.now_s)
+
+
+def test_what_has_no_channel_when_its_host_stops_is_told():
+    """Modern messages wait for the acknowledgement, which has not come."""
+    world = World(MODERN)
+    world.send("alpha", message(urgent=True))
+    world.send("alpha", message(urgent=False))
+    [dropped] = world.hosts["alpha"].stop(world.now_s)
+    assert isinstance(dropped, Note) and dropped.event == "dropped"
+    assert dropped.fields["messages"] == 2

@@ -14,6 +14,7 @@ import pytest
 from conftest import PROJECT
 from protocols.authenticast.__main__ import main
 from protocols.authenticast.config import load_client, load_server
+from protocols.authenticast.receive import Receiving
 from protocols.authenticast.settings import Algorithm, Scheme
 from protocols.authenticast.source import Constant, Frames, read_frames
 from protocols.fields import ConfigError
@@ -25,7 +26,8 @@ DSA, ED = Algorithm.DSA, Algorithm.ED25519
 def folder(tmp_path_factory) -> Path:
     """Keys of a server and a client, made by the program."""
     where = tmp_path_factory.mktemp("keys")
-    for algorithm, bits, name in (("DSA", "1024", "server"), ("ED25519", "256", "client")):
+    for algorithm, bits, name in (("DSA", "1024", "server"), ("ED25519", "256", "client"),
+                                  ("RSA", "1024", "other")):
         assert main(["key", algorithm, bits, str(where / name)]) == 0
     assert (where / "server.pem").stat().st_mode & 0o777 == 0o600
     (where / "frames.csv").write_text("I,3000\nB,1200\nP,1400\n")
@@ -79,6 +81,7 @@ def test_what_a_file_says(folder):
     ({"data_port": 0}, "a whole number from 1 to 65535"),
     ({"address": "here"}, "an IPv4 address is needed"),
     ({"colour": "red"}, "c.json: unknown: colour"),
+    ({"algorithm": "RSA"}, "algorithm: no key of the server's is known for RSA; choose from DSA"),
     ({"server": {"name": "s"}}, "c.json: server: keys is missing"),
     ({"device": {"costs": {"hash": [1, 2, 3]}}}, "give seconds, or [seconds, seconds a byte]"),
     ({"device": {"steal": [{"from_s": 1, "to_s": 2, "share": 1}]}}, "from 0 to 0.99 is needed"),
@@ -117,6 +120,7 @@ def test_a_file_that_is_none(folder, capsys):
     for arguments, words in ((["serve", str(folder / "absent.json")], "No such file"),
                              (["serve", str(folder / "no.json")], "no JSON"),
                              (["key", "DSA", "512", str(folder / "short")], "too short"),
+                             (["key", "ED25519", "512", str(folder / "short")], "not 512"),
                              (["key", "DES", "56", str(folder / "short")], "usage")):
         assert main(arguments) == 2
         assert words in json.loads(capsys.readouterr().out)["reason"]
@@ -178,6 +182,20 @@ class Program:
         self.events += [json.loads(line) for line in self.process.stdout]
         self.process.stdout.close()
         return self.process.wait()
+
+
+def test_back_from_a_secret_key(folder):
+    """Who names no algorithm gets the one of before the secret key, and none the server lacks."""
+    document = {name: value for name, value in CLIENT.items() if name != "algorithm"}
+    receiving = Receiving(load_client(write(folder, "c", {
+        **document, "server": {**document["server"], "keys": ["server.pub.pem", "other.pub.pem"]},
+        "algorithm": "RSA", "data_port": 40002})))
+    wished = []
+    for change in ({"scheme": "secret-key"}, {"bundle": 4}, {"scheme": "tree"},
+                   {"algorithm": "DSA"}, {"scheme": "tesla"}, {"scheme": "delayed"}):
+        receiving._obey({"do": "dial", **change})
+        wished.append(receiving._client.wish.setting.algorithm.name)
+    assert wished == ["HMAC", "HMAC", "RSA", "DSA", "HMAC", "DSA"]
 
 
 def test_a_stream_over_sockets(folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
-from statistics import fmean
+from statistics import fmean, pstdev
 
 import pytest
 
@@ -68,5 +68,14 @@ def test_varied_work_has_its_mean() -> None:
     """Gamma-distributed work is as long on average as was asked for, and never the same."""
     processor = SharedProcessor(variation="gamma", seed=1)
     drawn = [processor.drawn(2.0) for _ in range(4000)]
-    assert fmean(drawn) == pytest.approx(2.0, rel=0.03)
+    assert fmean(drawn) == pytest.approx(2.0)
     assert len(set(drawn)) == len(drawn)
+    assert pstdev(drawn) == pytest.approx(2.0 / 10 ** 0.5, rel=0.05)
+
+
+def test_every_twenty_of_a_kind_have_their_mean() -> None:
+    """Two kinds of work, one after the other in turn: luck of the draw is in neither's mean."""
+    processor = SharedProcessor(variation="gamma", seed=2)
+    pairs = [(processor.drawn(2.0), processor.drawn(0.5)) for _ in range(20)]
+    assert fmean(long for long, _ in pairs) == pytest.approx(2.0)
+    assert fmean(short for _, short in pairs) == pytest.approx(0.5)

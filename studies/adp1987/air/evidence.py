@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measure import esp, on_air, pcap
+from measure import esp, mobility, on_air, pcap, wireguard
 from measure.observed import Check
 from studies.adp1987 import authenticated, sniffed, timing
 from studies.adp1987.air.datagrams import HostDatagram, between
@@ -26,6 +26,8 @@ from studies.adp1987.realtime.evidence import private
 from studies.adp1987.sniffed import PROTOCOL, SniffedHead
 
 _TCP, _UDP = 6, 17
+#: Mobile IP's, IKE's, and WireGuard's tunnel, where the peer is the home agent.
+_SIGNALLING = {mobility.PORT, 500, 4500, wireguard.PORT}
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def checks(seen: AirTraffic, phases: AirPhases, scope: str) -> Iterator[Check]:
 def _is_beside(datagram: HostDatagram) -> bool:
     """Whether it could carry messages: the network's own signalling is known by its ports."""
     return datagram.protocol in (_TCP, PROTOCOL) or (
-        datagram.protocol == _UDP and PORT in datagram.ports)
+        datagram.protocol == _UDP and _SIGNALLING.isdisjoint(datagram.ports))
 
 
 def _intact(phases: AirPhases) -> Check:

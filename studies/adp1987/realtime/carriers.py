@@ -38,6 +38,9 @@ class Carrier(Protocol):
     def establish(self) -> None:
         """Have ready what the first message would wait for."""
 
+    def is_established(self) -> bool:
+        """Whether that has come about."""
+
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """Hand a message over."""
 
@@ -69,6 +72,10 @@ class UdpCarrier:
 
     def establish(self) -> None:
         """Nothing: the kernel's tunnel is there, or is made for the first datagram."""
+
+    def is_established(self) -> bool:
+        """At once."""
+        return True
 
     def send(self, data: bytes, now_s: float, *, urgent: bool) -> None:
         """A datagram; waits where the kernel has no room."""
@@ -119,6 +126,10 @@ class AdpCarrier:
         """Ask for the channel, and have the owner known to the other end."""
         endpoint = self._endpoint
         endpoint.perform(endpoint.host.open(self._host, [self._source], time.monotonic()))
+
+    def is_established(self) -> bool:
+        """Whether the other end has confirmed the owner, so that nothing is signed any more."""
+        return self._endpoint.host.is_established(self._host, [self._source])
 
     def begin_anew(self) -> None:
         """A negative control's: the kernel session ends, and the next one asks for a channel."""
@@ -199,6 +210,10 @@ class BesideAdpCarrier(UdpCarrier):
     def establish(self) -> None:
         """Ask for the channel, as ever."""
         self._channel.establish()
+
+    def is_established(self) -> bool:
+        """Whether it is there."""
+        return self._channel.is_established()
 
     def receive(self) -> list[bytes]:
         """What came beside the channel; nothing comes on it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ from typing import Any
 from measure import pcap, wireguard
 from measure.observed import Check
 from studies.adp1987 import authenticated, sniffed
+from studies.adp1987.dispatched import Arrival
 from studies.adp1987.evidence import ALPHA
 from studies.adp1987.opened import OpenedCapture
 from studies.adp1987.payload import PIECE_BYTES, Payload
 from studies.adp1987.pieces import PieceSearch, ShownPieces
-from studies.adp1987.realtime import packets
+from studies.adp1987.realtime import packets, waits
+from studies.adp1987.realtime.waits import RealWaits
 
 _AEAD = "rfc7539esp(chacha20,poly1305)"
 _IKE_PACKETS = 4
@@ -26,7 +28,8 @@ class RealEvidence:
     """The captures' packets by what they are, and what kernels and programs said at the end.
 
     `shown` says by phase what its captured frames show of payloads; the first phase's are whole,
-    of later ones there are heads. `channel` is what the first phase's open to.
+    of later ones there are heads. `channel` is what the first phase's open to, `late` what modern
+    ADP's messages waited in the trace's own time.
     """
 
     traffic: packets.HostTraffic | wireguard.WireGuardTraffic
@@ -34,11 +37,13 @@ class RealEvidence:
     raw: Mapping[str, Any]
     channel: OpenedCapture
     keys: Path
+    late: RealWaits | None = None
 
 
-def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
-           secrets: Mapping[bytes, bytes]) -> RealEvidence:
-    """Read the captures. Raises MeasureError."""
+def gather(out: Path, task: Mapping[str, Any], raw: Mapping[str, Any], payload: Payload,
+           secrets: Mapping[bytes, bytes], paced: Sequence[Arrival]) -> RealEvidence:
+    """Read the captures; `paced` is the trace that went in its own time. Raises MeasureError."""
+    protocol = task["protocol"]
     parts = {part: list(pcap.frames(out / f"{part}-alpha.pcap"))
              for part in ("proof", "latency", "throughput")}
     every = list(itertools.chain(*parts.values()))
@@ -47,8 +52,9 @@ def gather(out: Path, protocol: str, raw: Mapping[str, Any], payload: Payload,
     search = PieceSearch(payload)
     channel = (authenticated.captured(parts["proof"], ALPHA, out, secrets)
                if protocol == "adp" else OpenedCapture())
+    late = waits.waits(parts["latency"], ALPHA, paced, task) if protocol == "adp" else None
     return RealEvidence(seen, {part: search.seek(frames) for part, frames in parts.items()}, raw,
-                        channel, out)
+                        channel, out, late)
 
 
 def checks(proof: RealEvidence, carried_bytes: int) -> Iterator[Check]:
@@ -112,3 +118,5 @@ def _adp(seen: packets.HostTraffic, proof: RealEvidence) -> Iterator[Check]:
         f"{channels} channel captured, {seen.repeated} sequence numbers that did not "
         "rise"))
     yield authenticated.owner(proof.channel, proof.keys)
+    if proof.late is not None:
+        yield waits.in_time(proof.late)

@@ -50,7 +50,7 @@ def judge(repetition: Repetition, task: Mapping[str, Any]) -> Judged:
         return Judged(None, reason=raw["failure"]["reason"], status="failed", **circumstances)
     phases, secrets = _read(out)
     payload = Payload(json.loads((out / "source-job.json").read_text())["seed"])
-    seen = evidence.gather(out, task["protocol"], raw, payload, secrets)
+    seen = evidence.gather(out, task, raw, payload, secrets, phases["latency"].arrivals)
     checks = judging.recorded([_intact(phases, payload),
                                *evidence.checks(seen, _carried(phases))])
     reasons = [*judging.unproven(checks), *judging.lost(raw)]

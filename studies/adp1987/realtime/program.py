@@ -41,9 +41,13 @@ class TraceSource:
         self._sent = self._counted = 0
 
     def establish(self) -> None:
-        """Have the carrier ready."""
+        """Have the carrier ready; if it is not by then, the evidence says so."""
         self._carrier.establish()
         self._rest(_QUIET_S)
+        until_s = time.monotonic() + _PATIENCE_S
+        while not self._carrier.is_established() and time.monotonic() < until_s:
+            wait(self._carrier, until_s)
+            self._take()
 
     def quiet(self) -> None:
         """Hear what the sink has to say of the phase before."""

@@ -17,13 +17,15 @@ from measure.errors import MeasureError
 from measure.services.program import HostProgram
 from measure.wireguard import PORT
 from measure.workload import Session, Site
+from studies.adp1987.realtime import BESIDE, LONGER_TIMEOUT
 from studies.adp1987.realtime.program import REPORT, WINDOW
 from studies.adp1987.realtime.tunnels import Tunnels, addresses
 
 if TYPE_CHECKING:
     from studies.adp1987.inside import HostPrograms
 
-BESIDE = "beside-tunnel"
+#: Negative controls, and the protocols that each is for.
+CONTROLS = {BESIDE: ("wireguard", "esp"), LONGER_TIMEOUT: ("adp",)}
 #: What a protocol's packets are, fragments included.
 OWN = {"adp": "ip proto 253", "wireguard": f"udp port {PORT}", "none": "udp",
        "esp": "esp or udp port 500"}
@@ -34,7 +36,7 @@ def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
     """One repetition. Raises MeasureError."""
     task, site = hosts.task, hosts.site
     protocol, fault = task["protocol"], task.get("fault", site.fault)
-    if fault and (fault != BESIDE or protocol not in ("wireguard", "esp")):
+    if fault and protocol not in CONTROLS.get(fault, ()):
         raise MeasureError("testbed", f"--fault {fault}: is not for {protocol} in real time")
     captures = _Captures(site, hosts.out, session)
     session.raw["counters"] = {}
@@ -45,7 +47,7 @@ def measure(hosts: HostPrograms, tunnels: Tunnels, session: Session) -> None:
         with captures.taking("proof", WHOLE, "ip"):
             session.stamp("start")
             tunnels.establish(protocol)
-            if fault:
+            if fault == BESIDE:
                 tunnels.beside(protocol)
             source.do("establish")
             source.do("proof")

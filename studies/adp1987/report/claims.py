@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.blocks import mean_of
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about, first
+from analysis.claims.finding import MORE, PERCENT, TIMES, Band, Question, Unit, about
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample
 from studies.adp1987 import published
@@ -106,14 +107,14 @@ def _urgency() -> Iterator[Question]:
 
 def _establishment() -> Iterator[Question]:
     yield Question("C", [(ESTABLISHMENT.name, *ids("ALL"))],
-                   about(published.load().establishment_s), _MS, first)
+                   about(published.load().establishment_s), _MS, mean_of)
 
 
 def _distribution() -> Iterator[Question]:
     said = published.load().figure_7_ms
     for name, key in ((L, "mean"), ("latency_median_s", "median"),
                       ("latency_deviation_s", "deviation")):
-        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, first)
+        yield Question(key, [(name, *ids("ALL"))], about(said[key] / 1e3), _MS, mean_of)
 
 
 def _utilisation() -> Iterator[Question]:

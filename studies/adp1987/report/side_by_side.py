@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from analysis.blocks import ratio
+from analysis.blocks import mean_of, ratio
 from analysis.cells import Cells, Ids, Observation
 from analysis.claims import verdict
-from analysis.claims.finding import TIMES, Band, Question, Unit, first
+from analysis.claims.finding import TIMES, Band, Question, Unit
 from analysis.claims.verdict import Claim, Verdict, judge
 from analysis.metrics import Metric
 from analysis.numbers import NOTHING, entry
@@ -97,7 +97,7 @@ def _verdicts(cells: Cells, traces: Sequence[str]) -> list[Verdict]:
 
 def _rate(trace: str) -> Iterator[Question]:
     yield Question(f"{trace}: messages a second of the processor",
-                   [(WORK.name, *_of(trace, "modern"))], Band(low=_RATE_ASKED), Unit("/s"), first)
+                   [(WORK.name, *_of(trace, "modern"))], Band(low=_RATE_ASKED), Unit("/s"), mean_of)
 
 
 def _throughput(trace: str) -> Iterator[Question]:

@@ -119,8 +119,9 @@ def test_each_check_fails_where_it_should() -> None:
     assert failed(replace(seen, at_beta=[*seen.at_beta, other]), made) == {"sessions"}
     again = replace(sent[3], head=sent[2].head)
     assert failed(replace(seen, at_alpha=[*sent[:3], again]), made) == {"sessions"}
-    udp = HostDatagram(10.0, ALPHA, BETA, 17, 8, struct.pack("!HH", 4987, 4987), 100, 100)
-    assert failed(replace(seen, at_beta=[*seen.at_beta, udp]), made) == {"nothing-else"}
+    for port, checks_failed in ((4987, {"nothing-else"}), (9, {"nothing-else"}), (434, set())):
+        udp = HostDatagram(10.0, ALPHA, BETA, 17, 8, struct.pack("!HH", port, port), 100, 100)
+        assert failed(replace(seen, at_beta=[*seen.at_beta, udp]), made) == checks_failed
     shows = {**CLOSED, "later-beta": ShownPieces(frames=9, showing=1)}
     assert failed(replace(seen, shown=shows), made) == {"private"}
     assert failed(replace(seen, shown=shows), made, "trailer") == {"private"}
@@ -211,6 +212,13 @@ def test_a_layer_that_nothing_here_runs_is_refused(tmp_path: Path) -> None:
         "channel: {protocol: adp, scope: all, timeout_ms: 20}", "stream: {scheme: tree}"))
     with pytest.raises(UserError, match=r"layers.stream is above the network's.*it runs channel"):
         plan(RunRequest(STUDY, files={"policy": [tmp_path / "s.yml"]}), {})
+
+
+def test_a_wireguard_tunnel_on_the_air_is_refused() -> None:
+    """Nothing in it could be proven; over wires it is measured beside."""
+    with pytest.raises(UserError, match="policy M10: this study opens ESP's captures and not Wire"):
+        plan(RunRequest(STUDY, levels={"trace": ["ALL"], "policy": ["M10"], "scenario": ["N2"]}),
+             {})
 
 
 def test_the_report_puts_each_protocol_beside_none() -> None:

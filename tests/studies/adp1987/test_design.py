@@ -72,7 +72,7 @@ def test_a_timeout_that_is_no_level_is_refused() -> None:
 def test_a_bad_capture_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """One line, and the paper's traces are not measured in its place."""
     (tmp_path / "x.pcap").write_text("nothing")
-    with pytest.raises(UserError, match="is no capture"):
+    with pytest.raises(UserError, match="is not a capture"):
         plan(RunRequest(STUDY, files={"trace": [tmp_path / "x.pcap"]}), {})
 
 
@@ -126,6 +126,7 @@ def test_controls_are_the_studys() -> None:
     assert {check for fault in (*ATTACKS.values(), *FLOWING.values()) for check in fault.fails} == {
         "channel", "owner", "impostors", "scope", "nothing-else", "fresh", "intact", "piggybacked",
         "counted", "in-time", "on-the-wire"}
-    assert set(FAULTS) == {*ATTACKS, *FLOWING, *ON_AIR, "beside-tunnel"}
+    assert set(FAULTS) == {*ATTACKS, *FLOWING, *ON_AIR, "beside-tunnel",
+                           "longer-timeout-in-real-time"}
     assert STUDY.faults is FAULTS
     assert dataclasses.is_dataclass(design.FACTORS[0])

@@ -22,8 +22,9 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable, pytest.mark.asyncio(loop
 STUDY = studies.load("adp1987")
 #: The processor clock skips what waits.
 MADE = plan(RunRequest(STUDY, "beside", levels={"trace": ["ALL"], "queue": ["ON", "OFF"]}, sets={
-    "messages": "300", "paced_messages": "100", "proof_messages": "40"}), {"clock": "processor"})
-CHECKS = {"modern": {"intact", "nothing-else", "handshake", "sessions", "owner", "private"},
+    "messages": "300", "paced_messages": "200", "proof_messages": "40"}), {"clock": "processor"})
+CHECKS = {"modern": {"intact", "nothing-else", "handshake", "sessions", "owner", "private",
+                     "in-time"},
           "wireguard": {"intact", "handshake", "tunnelled", "sessions", "carried", "kernel",
                         "private"},
           "esp": {"intact", "nothing-else", "handshake", "sessions", "carried", "private"},
@@ -81,3 +82,9 @@ async def test_messages_beside_a_standing_tunnel_are_seen(driven: Driven, protoc
     came = await judged(driven, protocol, "beside-tunnel")
     assert {check.check for check in came.evidence if not check.ok} == checks
     assert came.status == "failed"
+
+
+async def test_a_longer_timeout_is_told_in_real_time_too(driven: Driven) -> None:
+    """All messages arrive, and those that wait do so half as long again."""
+    came = await judged(driven, "modern", "longer-timeout-in-real-time")
+    assert {check.check for check in came.evidence if not check.ok} == {"in-time"}

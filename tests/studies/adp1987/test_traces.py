@@ -92,6 +92,7 @@ def test_a_capture_becomes_a_trace(tmp_path: Path) -> None:
     """Every IP packet is a message, in the capture's time; the file is known by its content."""
     level = captured.level(capture_of([1.0, 1.25, 3.5], tmp_path / "mine.pcap"))
     assert level.id == "mine"
+    assert level.title == "3 messages of mine.pcap, none urgent, so without latency"
     assert level.value == [(0.0, 100, False), (0.25, 100, False), (2.5, 100, False)]
     again = captured.level(capture_of([1.0, 1.25, 4.5], tmp_path / "mine.pcap"))
     assert again.digest != level.digest
@@ -105,12 +106,14 @@ def test_both_versions_are_messages_with_tags_or_without(tmp_path: Path) -> None
     assert level.value == [
         (float(kinds.index(kind)), 120 if kind == "6in4" else 100, kind == "tcp")
         for kind in kinds if kind not in ("icmpv6", "arp")]
+    assert level.title == "6 messages of mixed.pcap"
 
 
-def test_a_trace_whose_times_go_back_is_refused(tmp_path: Path) -> None:
-    """Nobody can hand over a message before the start."""
+@pytest.mark.parametrize("ends_s", [2.0, 0.25])
+def test_a_trace_whose_times_go_back_is_refused(tmp_path: Path, ends_s: float) -> None:
+    """Nobody can hand over a message before the start, wherever the capture ends."""
     with pytest.raises(StudyError, match=r"message 2 comes 0\.5 s before .*; sort the"):
-        captured.level(capture_of([1.0, 0.5, 2.0], tmp_path / "back.pcap"))
+        captured.level(capture_of([1.0, 0.5, ends_s], tmp_path / "back.pcap"))
 
 
 def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
@@ -126,10 +129,10 @@ def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "word"), [
-    (b"no capture", "is no capture"), (None, "no such file"), ("short", "no two packets of IP")])
+    (b"no capture", "is not a capture"), (None, "no such file"), ("short", "no two packets of IP")])
 def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word: str,
                                                tmp_path: Path) -> None:
-    """A file that is none, one that is no capture, one with a single packet."""
+    """A file that is none, one that is not a capture, one with a single packet."""
     path = tmp_path / "x.pcap"
     if content == "short":
         capture_of([1.0], path)
