@@ -6,7 +6,7 @@ Levels are per cent here, shares everywhere else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -134,7 +134,7 @@ def load_client(path: Path) -> ClientConfig:
     keys = _by_algorithm(server.take("keys", several(key_file(path.parent, load_public))))
     policy = ClientPolicy(
         reader.take("name", text), reader.take("identity", key_file(path.parent, load_private)),
-        server.take("name", text), keys, take_wish(reader),
+        server.take("name", text), keys, take_wish(reader, tuple(keys)),
         reader.take("data_port", whole(1, 65535)), frozenset(keys), _schemes(reader))
     config = ClientConfig(
         reader.take("address", address), reader.take("port", _PORT, 0),
@@ -147,15 +147,23 @@ def load_client(path: Path) -> ClientConfig:
     return config
 
 
-def take_wish(reader: Fields, now: Wish | None = None) -> Wish:
-    """What the user wants; what is not said stays as it is now. Raises ConfigError."""
+def take_wish(reader: Fields, signs: Sequence[Algorithm], now: Wish | None = None) -> Wish:
+    """What the user wants; what is not said stays as it is now. Raises ConfigError.
+
+    `signs` are the algorithms of the keys that the server is known by. Where none is said and none
+    in force, as beside a secret key, the first of them is meant.
+    """
     setting = now.setting if now else None
     try:
         permitted = reader.take("range", _range, now.permitted if now else [0, 100])
         scheme = reader.take("scheme", one_of(SCHEMES), _name(setting))
         asked = reader.take("algorithm", none_or(one_of(ALGORITHMS)), None)
-        algorithm = asked or (setting.algorithm if setting and setting.algorithm in SIGNATURES
-                              else Algorithm.ED25519)
+        if asked and asked not in signs:
+            raise ConfigError(f"{reader.where}: algorithm: no key of the server's is known for "
+                              f"{asked.name}; choose from "
+                              f"{', '.join(algorithm.name for algorithm in signs)}")
+        algorithm = asked or (setting.algorithm if setting and setting.algorithm in signs
+                              else signs[0])
         level = reader.take("level", _PERCENT, 100 * permitted.clamp(
             setting.level if setting else permitted.high)) / 100
         wished = Setting(

@@ -32,6 +32,7 @@ TAG_BYTES = 16
 HASH_BYTES = 32
 # What the library still makes and this protocol still takes; the papers' 512 bits are refused.
 MIN_BITS = {Algorithm.DSA: 1024, Algorithm.RSA: 1024, Algorithm.ED25519: 256, Algorithm.ECDSA: 256}
+_OF_ONE_SIZE = frozenset({Algorithm.ED25519, Algorithm.ECDSA})
 _SHA256 = hashes.SHA256()
 
 
@@ -86,6 +87,8 @@ def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
         raise UnusableKey(f"{algorithm.name}: no algorithm for signatures")
     bits = bits or {Algorithm.DSA: 1024, Algorithm.RSA: 1024}.get(algorithm, 256)
     _check_bits(algorithm, bits)
+    if algorithm in _OF_ONE_SIZE and bits != MIN_BITS[algorithm]:
+        raise UnusableKey(f"{algorithm.name}: keys have {MIN_BITS[algorithm]} bits, not {bits}")
     makers: dict[Algorithm, Callable[[], Private]] = {
         Algorithm.DSA: lambda: dsa.generate_private_key(bits),
         Algorithm.RSA: lambda: rsa.generate_private_key(65537, bits),

@@ -34,6 +34,8 @@ class Receiving:
         self._data = Port(self._clock, config.address, config.policy.data_port,
                           config.receive_buffer_bytes)
         self._series: TextIO | None = None
+        #: What the server signs with, the last that was asked for first.
+        self._signs = tuple(config.policy.server_keys)
         self._loop = Loop(self._clock, self._obey)
 
     def run(self) -> None:
@@ -120,7 +122,10 @@ class Receiving:
         try:
             reader = Fields(command, "command")
             reader.take("do", one_of({"dial": None}))
-            wish = take_wish(reader, self._client.wish)
+            last = self._client.wish.setting.algorithm
+            if last in self._signs:
+                self._signs = tuple(dict.fromkeys((last, *self._signs)))
+            wish = take_wish(reader, self._signs, self._client.wish)
             reader.end()
         except ConfigError as error:
             self._loop.say("error", reason=str(error))

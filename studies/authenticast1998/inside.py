@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import beacons
+from measure import beacons, ticks
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
 from measure.neighbours import introduce
@@ -40,7 +40,12 @@ _NO_ANSWER_S = 10.0
 #: Programs start one after the other, the server first.
 _SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
 #: Beacons come every 102.4 ms: none of them is within 0.1 ms of a step that is counted from here.
-_AFTER_BEACON_NS = 20 * 102_400_000 + 50_100_000
+_BEACONS_NS = 102_400_000
+_AFTER_BEACON_NS = 20 * _BEACONS_NS + 50_100_000
+#: Places that beacons have among the kernel's ticks: the 26th has that of the first.
+_TICK_PLACES = 25
+#: By then after a mobile node has left, it has long arrived.
+_MOVED_S = 0.25
 #: What a negative control has the middle of the wire do.
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "tampered-packet": {"tampered_one_in": 50}, "replayed-packet": {"replayed_one_in": 50},
@@ -63,7 +68,8 @@ class Workload:
         self._is_watched = site.clock == "real"
         #: The server's keys; its algorithm can be changed where there is somebody to do it.
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
-        self._air = OverAir(site) if site.network.has_radios else None
+        self._air = OverAir(site, advertises_s=0.0 if site.clock == "virtual" else 1.0) \
+            if site.network.has_radios else None
         if self._air is None:
             introduce(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
@@ -126,7 +132,7 @@ class Workload:
         A mobile node that is to move does so in the middle of the stream.
         """
         clients = [name for name in logs if name != "server"]
-        begin_ns = _begin_ns(beacons.next_ns() if self._air else None)
+        begin_ns = self._begin_ns()
         documents = self._documents(task, seed, clients, logs["server"].parent)
         if self._site.clock == "virtual":
             for document in documents.values():
@@ -154,8 +160,31 @@ class Workload:
             if move is not None:
                 time.sleep(max(0.0, half_s - time.monotonic()))
                 move()
+                if self._site.clock == "virtual":
+                    # However many frames arriving took: who goes on then has the same luck again.
+                    time.sleep(max(0.0, half_s + _MOVED_S - time.monotonic()))
+                    self._testbed.draw_anew("moved")
             for name in clients:
                 self._launcher.wait(self._nodes[name], deadline_s)
+
+    def _begin_ns(self) -> int:
+        """A tick of the machine's clock, with time before it to start programs.
+
+        Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps
+        are rounded to them in the same way in every run. On the air it is always as long after a
+        beacon, and in virtual time that beacon as long after a tick of the kernel's.
+        """
+        if self._air is None:
+            now_ns = time.monotonic_ns()
+            begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS
+        else:
+            tick_ns = ticks.next_ns() if self._site.clock == "virtual" else None
+            beacon_ns, now_ns = beacons.next_ns(), time.monotonic_ns()
+            begin_ns = beacon_ns + _AFTER_BEACON_NS
+            if tick_ns is not None:
+                begin_ns += _BEACONS_NS * _beacons_to_wait((beacon_ns - tick_ns)
+                                                           % ticks.PERIOD_NS)
+        return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
                    out: Path) -> dict[str, dict[str, Any]]:
@@ -224,16 +253,10 @@ class Workload:
                              "RcvbufErrors") for name in names}
 
 
-def _begin_ns(beacon_ns: int | None) -> int:
-    """A tick of the machine's clock, with time before it to start programs.
-
-    Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps are
-    rounded to them in the same way in every run. On the air it is always as long after a beacon.
-    """
-    now_ns = time.monotonic_ns()
-    begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS if beacon_ns is None else \
-        beacon_ns + _AFTER_BEACON_NS
-    return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
+def _beacons_to_wait(after_tick_ns: int) -> int:
+    """How many until one comes at the beginning of a tick, within a 25th of it."""
+    return next(number for number in range(_TICK_PLACES) if (
+        after_tick_ns + number * _BEACONS_NS) % ticks.PERIOD_NS < ticks.PERIOD_NS // _TICK_PLACES)
 
 
 def _count(snmp: str, counter: str) -> int:

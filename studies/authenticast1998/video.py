@@ -55,7 +55,7 @@ def _encoded(path: Path, _changed_ns: int) -> tuple[str, ...]:
             lines = tuple(_lines(av, source))
     except (av.error.FFmpegError, IndexError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it has no pictures"
-        raise StudyError(f"setting video: {path.name}: is no video that can be read ({reason}); "
+        raise StudyError(f"setting video: {path.name}: is not a video that can be read ({reason}); "
                          "name another") from None
     if not lines:
         raise StudyError(f"setting video: {path.name}: has no pictures; name another")

@@ -18,7 +18,10 @@ _NOTES = (
      "network."),
     ("At the buffer: arrived at the node, and found no room at the program's socket. By "
     "verification: came to a verdict that was no, alone, with its bundle, or because its bundle "
-    "was not whole."))
+    "was not whole."),
+    ("Handoff: how long the mobile node's daemons take is the one thing that two runs of a seed "
+     "have alike to some ms only, and what was lost meanwhile to a packet or two (the study's "
+     "README, How alike two runs are)."))
 
 
 def table(cells: Cells) -> Table | None:

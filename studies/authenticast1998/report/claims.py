@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from analysis.blocks import mean_of
 from analysis.cells import Cells
 from analysis.claims.finding import MORE, PERCENT, Band, Question, unit_of
 from analysis.claims.verdict import Claim, Verdict, judge
@@ -46,11 +47,7 @@ def _key(metric: Metric, heuristic: str, clients: str = "1", load: str = "idle")
 
 
 def _share(label: str, key: tuple[str, ...], band: Band) -> Question:
-    return Question(label, [key], band, PERCENT, _first)
-
-
-def _first(means: Sample) -> Any:
-    return means[..., 0]
+    return Question(label, [key], band, PERCENT, mean_of)
 
 
 def _less(means: Sample) -> Any:
@@ -106,7 +103,7 @@ def _gap() -> Iterator[Question]:
     yield _share("retained with LIMIT 150", _key(RETENTION, "adaptive-limit-150"),
                  Band(high=_ALL))
     yield Question("largest gap with LIMIT 150", [_key(MAX_GAP, "adaptive-limit-150")],
-                   Band(low=100.0), unit_of(MAX_GAP), _first)
+                   Band(low=100.0), unit_of(MAX_GAP), mean_of)
 
 
 def _clients() -> Iterator[Question]:
@@ -119,4 +116,4 @@ def _clients() -> Iterator[Question]:
 def _range() -> Iterator[Question]:
     for heuristic in ("adaptive-1998", "adaptive-1998-delayed-first", "bounded", "floor"):
         yield Question(f"seconds below the floor, {heuristic}", [(_BELOW, heuristic, "1", "idle")],
-                       Band(0.0, 0.0), unit_of(DELAY_P99), _first)
+                       Band(0.0, 0.0), unit_of(DELAY_P99), mean_of)

@@ -98,7 +98,7 @@ export class Card {
     const wish = this.asked?.wish ?? client.wish, setting = client.setting;
     const isEnabled = this.send !== null && client.state !== "ended";
     const point = client.history.at(-1);
-    this.root.dataset.state = client.state;
+    if (this.root.dataset.state !== client.state) this.root.dataset.state = client.state;
     this.text(".state", STATES[client.state] ?? client.state);
     this.text(".in-force", setting ? inWords(setting) : "no stream yet");
     this.dial.show({

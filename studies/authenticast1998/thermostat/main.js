@@ -21,11 +21,12 @@ function show() {
   // Once a frame, however many lines came; and also where frames are not drawn.
   const paint = () => {
     if (!isDue) return;
+    clearTimeout(late);
     isDue = false;
     render();
   };
+  const late = setTimeout(paint, 100);
   requestAnimationFrame(paint);
-  setTimeout(paint, 100);
 }
 
 function render() {
@@ -114,7 +115,8 @@ function showEvidence() {
     : `Recorded as ${said.name}, ${said.status}: ${said.reason || "no reason is given"}`)
     : VERDICTS[model.phase] ?? "";
   if ($("verdict").textContent !== text) $("verdict").textContent = text;
-  $("verdict").dataset.status = said ? said.status : "";
+  const status = said ? said.status : "";
+  if ($("verdict").dataset.status !== status) $("verdict").dataset.status = status;
   if (($("checks").childElementCount > 0) === Boolean(said)) return;
   $("checks").replaceChildren(...(said?.checks ?? []).map((check) => item(
     "li", check.ok ? "holds" : "fails", [

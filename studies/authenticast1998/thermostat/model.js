@@ -39,7 +39,7 @@ const HANDLERS = {
   "report reading"(model, line) {
     model.begin ??= line.time_s;
     model.now = line.time_s;
-    model.phase = "streaming";
+    if (model.phase === "waiting") model.phase = "streaming"; // a late reading undoes no end
     for (const [name, said] of Object.entries(line.clients)) read(model, name, said, line.time_s);
     for (const note of line.notes) tell(model, note);
   },

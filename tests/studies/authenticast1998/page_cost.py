@@ -2,7 +2,8 @@
 
 In a checkout's test environment: `PYTHONPATH=.:tests:tests/studies/authenticast1998 python -m
 page_cost [SECONDS]`. Counted are all processes and threads of a headless Chromium that draws in
-software, 1600 x 1200 points; neither the page's server nor who makes the streams up.
+software, 1600 x 1200 points, and the threads of the page's server; not who makes the streams up.
+The same browser with an empty page is counted first: the difference is the page's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -73,36 +75,63 @@ def _kind(command: str) -> str:
     return next((kind for word, kind in _KINDS.items() if word in command), "browser")
 
 
-def main(seconds: float) -> None:
-    """Print shares of a core."""
-    with tempfile.TemporaryDirectory() as folder, chromium.started() as browser:
-        run = SteadyRun(Path(folder) / "run", 7, past_s=70)
-        with run, PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder,
-                             Door()) as server, shown:
-            chromium.widen(browser, 1600, 1200)
-            browser.get(server.address)
-            wait_until(lambda: browser.execute_script(
-                "return document.querySelectorAll('article[data-state=streaming]').length") == 7)
-            time.sleep(4)
-            browser.execute_script(_COUNT)
-            browser.execute_cdp_cmd("Performance.enable", {})
-            spent_before_s = spent_s(browser)
-            before, begin_s = taken_s(browser.service.process.pid), time.monotonic()
-            time.sleep(seconds)
-            after, passed_s = taken_s(browser.service.process.pid), time.monotonic() - begin_s
-            updates = browser.execute_script("return window.updates")
-            spent = {what: seconds - spent_before_s[what]
-                     for what, seconds in spent_s(browser).items()}
+def served_s(threads: set[threading.Thread]) -> float:
+    """Seconds of processor of these threads of ours that still run."""
+    return sum(int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0])
+               for thread in threads if thread.is_alive()) / 1e9
+
+
+def shares(browser: Any, seconds: float) -> Counter[str]:
+    """Seconds a second of each kind of the browser's processes, from now on."""
+    before, begin_s = taken_s(browser.service.process.pid), time.monotonic()
+    time.sleep(seconds)
+    after, passed_s = taken_s(browser.service.process.pid), time.monotonic() - begin_s
     shares: Counter[str] = Counter()
     for (kind, thread), at_s in after.items():
-        shares[kind] += at_s - before.get((kind, thread), 0.0)
-    print(f"{passed_s:.0f} s, {updates / passed_s:.1f} updates a second, load "
-          f"{os.getloadavg()[0]:.0f}: {100 * shares.total() / passed_s:.1f} % of a core, "
-          f"{1000 * shares.total() / max(1, updates):.1f} ms an update; "
-          + ", ".join(f"{kind} {100 * share / passed_s:.1f} %"
-                      for kind, share in shares.most_common()))
+        shares[kind] += (at_s - before.get((kind, thread), 0.0)) / passed_s
+    return shares
+
+
+def say(what: str, shares: Mapping[str, float]) -> None:
+    """Print shares of a core."""
+    print(f"{what}: {100 * sum(shares.values()):.1f} % of a core (" + ", ".join(
+        f"{kind} {100 * share:.1f}" for kind, share in sorted(shares.items())) + ")")
+
+
+def main(seconds: float) -> None:
+    """Print what an empty page takes, what this one does, and the difference."""
+    with tempfile.TemporaryDirectory() as folder, chromium.started() as browser:
+        chromium.widen(browser, 1600, 1200)
+        browser.get("about:blank")
+        time.sleep(4)
+        empty = shares(browser, seconds)
+        run = SteadyRun(Path(folder) / "run", 7, past_s=70)
+        with run:
+            others = set(threading.enumerate())
+            with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder,
+                            Door()) as server, shown:
+                browser.get(server.address)
+                wait_until(lambda: browser.execute_script("return document.querySelectorAll("
+                                                          "'article[data-state=streaming]').length"
+                                                          ) == 7)
+                time.sleep(4)
+                browser.execute_script(_COUNT)
+                browser.execute_cdp_cmd("Performance.enable", {})
+                threads = set(threading.enumerate()) - others
+                spent_before_s, served_before_s = spent_s(browser), served_s(threads)
+                page = shares(browser, seconds)
+                page["the page's server"] = (served_s(threads) - served_before_s) / seconds
+                updates = browser.execute_script("return window.updates")
+                spent = {what: at_s - spent_before_s[what]
+                         for what, at_s in spent_s(browser).items()}
+    print(f"{seconds:.0f} s each, {updates / seconds:.1f} updates a second, load "
+          f"{os.getloadavg()[0]:.0f}")
+    say("an empty page", empty)
+    say("the thermostat", page)
+    page.subtract(empty)
+    say("the difference", page)
     print("the page's own thread, ms an update: " + ", ".join(
-        f"{what} {1000 * seconds / max(1, updates):.1f}" for what, seconds in spent.items()))
+        f"{what} {1000 * at_s / max(1, updates):.1f}" for what, at_s in spent.items()))
 
 
 if __name__ == "__main__":

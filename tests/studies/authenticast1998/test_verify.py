@@ -154,5 +154,5 @@ def test_captures_are_read(tmp_path: Path):
     assert list(captures.read(file)) == [
         WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload", 1.000002)]
     file.write_text("no capture")
-    with pytest.raises(MeasureError, match=r"a\.pcap is no capture"):
+    with pytest.raises(MeasureError, match=r"a\.pcap is not a capture"):
         list(captures.read(file))

@@ -63,8 +63,8 @@ def test_a_results_folder_keeps_no_path(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "words"), [
-    (b"no video at all" * 100, r"notes\.mkv: is no video that can be read \(.+\); name another"),
-    (b"", r"notes\.mkv: is no video that can be read \(.+\); name another")])
+    (b"no video at all" * 100, r"notes\.mkv: is not a video that can be read \(.+\); name another"),
+    (b"", r"notes\.mkv: is not a video that can be read \(.+\); name another")])
 def test_a_video_that_is_none(content: bytes, words: str, tmp_path: Path) -> None:
     """One line, before anything starts."""
     pytest.importorskip("av")
@@ -83,7 +83,7 @@ def test_sound_alone_is_no_video(tmp_path: Path) -> None:
         sound.planes[0].update(bytes(sound.planes[0].buffer_size))
         target.mux(stream.encode(sound))
         target.mux(stream.encode(None))
-    with pytest.raises(UserError, match=r"song\.wav: is no video that can be read \(it has no "
+    with pytest.raises(UserError, match=r"song\.wav: is not a video that can be read \(it has no "
                                         r"pictures\); name another$"):
         planned(tmp_path / "song.wav")
 
