@@ -10,15 +10,17 @@ from measure.record import RecordPart
 class SplitRecord(RecordPart):
     """Where the time of one of the supplicant's authentications goes, means in seconds.
 
-    `server_s` is between a request's arrival and its answer, `wire_s` what the access point waits
-    beside that, `client_s` between a request and its answer at the supplicant; the rest is the
-    air's and the access point's.
+    `client_s` is between a request and its answer at the supplicant, `wire_s` between access point
+    and server; what is left is the air's and the access point's. `server_s` is between a request's
+    arrival and its answer at the server: so long as the quickest of the repetition took, what is
+    longer is `waiting_s`; records before 23 November 2026 have that in `server_s`.
     """
 
     client_s: float
     air_s: float
     wire_s: float
     server_s: float
+    waiting_s: float | None = None
 
 
 class SaturationRecord(RecordPart):
@@ -62,6 +64,9 @@ class Measured(RecordPart):
     Of the supplicant `services_s`, of the background `arrivals_s` since the load began and
     `latencies_s` from when each was due; both lists begin with the load, as a model does, and the
     means when it is steady.
+    `demands_s` is what each step takes server and supplicant at its quickest, in order.
+    `waterfall_s` is of one authentication, the median: of each part, when it begins and when it
+    ends, again and again.
     `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
     `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
     charged at the server; `cycle_s` is from one of the supplicant's to the next.
@@ -72,6 +77,8 @@ class Measured(RecordPart):
     service_p95_s: float
     services_s: list[float]
     split: SplitRecord
+    demands_s: dict[str, list[float]] = Field(default_factory=dict)
+    waterfall_s: dict[str, list[float]] = Field(default_factory=dict)
     round_trips: float
     utilization_share: float
     demand_s: float

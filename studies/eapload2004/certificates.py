@@ -1,28 +1,52 @@
-"""Who is named in the certificates of an authentication, and by whose authority: as captured."""
+"""Which TLS an authentication speaks, and whom its certificates name, by whom: as captured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.x509.oid import NameOID
 
 from studies.eapload2004.exchanges import CERTIFICATE, handshake_messages
 
+_SERVER_HELLO, _SUPPORTED_VERSIONS = 2, 43
+_VERSIONS = {0x0303: "1.2", 0x0304: "1.3"}
+#: Of the hello: version, random number, and the length of the session's number.
+_SESSION = 2 + 32
+
 
 @dataclass(frozen=True)
 class ShownCertificate:
-    """One certificate of those that a side sends: whose it is, and who says so."""
+    """One certificate of those that a side sends: whose it is, who says so, and of which key."""
 
     subject: str
     issuer: str
+    key: str
 
 
 def shown(flight: bytes) -> list[ShownCertificate]:
     """The certificates in what one side said, its own first; none in TLS 1.3, which hides them."""
     bodies = [body for kind, body in handshake_messages(flight) if kind == CERTIFICATE]
-    return [_read(x509.load_der_x509_certificate(der)) for body in bodies for der in _listed(body)]
+    return [_read(der) for body in bodies for der in _listed(body)]
+
+
+def version(flight: bytes) -> str:
+    """The version of TLS that the server chose; nothing where it did not get so far."""
+    hello = next((body for kind, body in handshake_messages(flight) if kind == _SERVER_HELLO), b"")
+    if len(hello) <= _SESSION:
+        return ""
+    # A session's number, a suite, a compression; then what is added: kind, length, content.
+    place = _SESSION + 1 + hello[_SESSION] + 2 + 1 + 2
+    chosen = int.from_bytes(hello[:2], "big")
+    while place + 4 <= len(hello):
+        kind, size = (int.from_bytes(hello[at:at + 2], "big") for at in (place, place + 2))
+        if kind == _SUPPORTED_VERSIONS:
+            chosen = int.from_bytes(hello[place + 4:place + 4 + size], "big")
+        place += 4 + size
+    return _VERSIONS.get(chosen, f"{chosen:#06x}")
 
 
 def _listed(body: bytes) -> Iterator[bytes]:
@@ -34,7 +58,11 @@ def _listed(body: bytes) -> Iterator[bytes]:
         place += 3 + size
 
 
-def _read(certificate: x509.Certificate) -> ShownCertificate:
-    names = [name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-             for name in (certificate.subject, certificate.issuer)]
-    return ShownCertificate(*map(str, names))
+@lru_cache(maxsize=256)
+def _read(der: bytes) -> ShownCertificate:
+    certificate = x509.load_der_x509_certificate(der)
+    subject, issuer = (str(name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+                       for name in (certificate.subject, certificate.issuer))
+    public = certificate.public_key()
+    kind = "p" if isinstance(public, EllipticCurvePublicKey) else "rsa"
+    return ShownCertificate(subject, issuer, f"{kind}-{getattr(public, 'key_size', 0)}")

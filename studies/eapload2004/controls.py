@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from studies.changes import changed
 from studies.eapload2004.design import NAMES, ids
 from studies.study import Fault
 
@@ -19,11 +20,15 @@ _AKA = _on(load="0", method="aka", server="hostapd", hss="40")
 
 CONTROLS: Mapping[str, Fault | str] = {
     "no-cache": Fault("the server's cache of sessions is switched off, whatever the policy says",
-                      on=_on(sessions="resumed"), fails=("certificates",)),
+                      on=_on(sessions="resumed"), fails=("certificates", "resumption")),
+    "longer-chain": Fault("the supplicant shows a certificate more than its policy has",
+                          on=_ALONE, fails=("policy",)),
     "half-rate": Fault("the background comes at half of its rate", on=_LOADED,
                        fails=("offered load",)),
     "server-stopped": Fault("the server stands still for a second", on=_LOADED,
                             fails=("no stall",)),
+    "uncharged": Fault("the server's signatures take none of its processor's time", on=_NEAR,
+                       fails=("signatures",)),
     "expired-certificate": Fault("the supplicant's certificate has expired", on=_ALONE,
                                  secrets={"station.certificate": "expired"}),
     "rogue-authority": Fault("the supplicant trusts another authority than the server's",
@@ -34,6 +39,12 @@ CONTROLS: Mapping[str, Fault | str] = {
                              on=_TEMPORARY, secrets={"network.denied": "001010123456789"}),
     "no-cross-certificate": Fault("a near server does not show what certified its authority",
                                   on=_NEAR, secrets={"gateway.cross": "unknown"}),
+    "permanent-identity": Fault("the station claims its permanent number, for all to see",
+                                policy=changed("aaa", identity="permanent"), on=_TEMPORARY,
+                                fails=("identity",)),
+    "home-authority": Fault("a near server's certificate is of the home network's authority",
+                            policy=changed("aaa", authority="home"), on=_NEAR,
+                            fails=("authority",)),
     "wrong-key": Fault("the card has another key than the subscriber server", on=_AKA,
                        secrets={"card.key_hex": ""}),
     "stale-sequence": Fault("the card has seen later sequence numbers than its server made",

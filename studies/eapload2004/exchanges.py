@@ -13,7 +13,7 @@ from pathlib import Path
 from measure import pcap
 from measure.eap_keys import PORT
 from measure.load import radius
-from measure.load.eap_tls import EAP_TLS, LENGTH
+from measure.load.eap_tls import EAP_TLS, LENGTH, MORE
 from protocols.aka.packets import EAP_AKA
 
 _EAPOL = 0x888E
@@ -54,6 +54,8 @@ class Exchange:
     user: str = ""
     is_accepted: bool = False
     repeated: int = 0
+    #: Bytes of the server's EAP packets after which it had more to say.
+    pieces: set[int] = field(default_factory=set)
     #: EAP packets of EAP-AKA, in order; the last request and its answer as RADIUS.
     aka: list[bytes] = field(default_factory=list)
     last: list[bytes] = field(default_factory=list)
@@ -121,6 +123,7 @@ def exchanges(file: Path) -> list[Exchange]:
             exchange = waiting.pop(key)[1]
             exchange.trips[-1].answered_s = datagram.at_s
             exchange.from_server += _tls(packet.eap)
+            exchange.pieces |= _pieces(packet.eap)
             exchange.aka += _aka(packet.eap)
             exchange.last.append(datagram.payload)
             exchange.is_accepted = packet.code == radius.ACCEPT
@@ -134,11 +137,10 @@ def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
     begun_s = asked_s = 0.0
     client_s = 0.0
     for frame in pcap.frames(file):
-        data = frame.payload
-        if frame.kind != _EAPOL or len(data) < 4 or data[1] not in (_EAP_PACKET, _EAPOL_START):
+        if is_from_supplicant(frame) is None:
             continue
         begun_s = begun_s or frame.at_s
-        code = data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
+        code = _code(frame)
         if code == _REQUEST:
             asked_s = frame.at_s
         elif code == _RESPONSE and asked_s:
@@ -149,11 +151,30 @@ def at_the_supplicant(file: Path) -> Iterator[SupplicantTime]:
             begun_s = asked_s = client_s = 0.0
 
 
+def is_from_supplicant(frame: pcap.CapturedFrame) -> bool | None:
+    """Whether a frame of an authentication is the supplicant's; None if it is of none."""
+    data = frame.payload
+    if frame.kind != _EAPOL or len(data) < 4 or data[1] not in (_EAP_PACKET, _EAPOL_START):
+        return None
+    return _code(frame) in (0, _RESPONSE)
+
+
+def _code(frame: pcap.CapturedFrame) -> int:
+    """The code of its EAP packet; 0 where it only asks to begin."""
+    data = frame.payload
+    return data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
+
+
 def _tls(eap: bytes) -> bytes:
     """What of TLS is in an EAP packet."""
     if len(eap) < 6 or eap[4] != EAP_TLS:
         return b""
     return eap[10:] if eap[5] & LENGTH else eap[6:]
+
+
+def _pieces(eap: bytes) -> set[int]:
+    """How large it is, if it is a piece of EAP-TLS that others follow."""
+    return {len(eap)} if len(eap) > 5 and eap[4] == EAP_TLS and eap[5] & MORE else set()
 
 
 def _aka(eap: bytes) -> list[bytes]:

@@ -79,6 +79,8 @@ class Workload:
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         raw["ping_s"] = self._ping()
+        if self._site.fault == "longer-chain":
+            self._lengthen()
         with self._generator(out, task) as generator:
             if task["sessions"] == "resumed":
                 self._authenticate()
@@ -171,6 +173,14 @@ class Workload:
         if event is None or event.name != _CONNECTED:
             what = _REFUSED[event.name] if event else f"not connected within {_LINK_S:g} s"
             raise MeasureError("dot1x", f"{network.STATION_NODE}: {what}")
+
+    def _lengthen(self) -> None:
+        """Have the supplicant show its authority's root, too (a negative control)."""
+        pki = self._site.mount / network.STATION_NODE / "pki"
+        longer = self._site.run_folder(network.STATION_NODE) / "longer.pem"
+        longer.write_bytes((pki / "cert.pem").read_bytes() + (pki / "ca.pem").read_bytes())
+        self._supplicant.controls[network.STATION_NODE].command(
+            f'SET_NETWORK 0 client_cert "{longer}"')
 
     def _take_off(self) -> None:
         """Off the air and forgotten by the access point, which may not hear that it leaves."""

@@ -14,6 +14,7 @@ from measure import judging
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT, ROW, SOCKETS
 from studies.eapload2004 import challenges
+from studies.eapload2004.air import losses
 from studies.eapload2004.asked import Asked
 from studies.eapload2004.body import (
     Measured,
@@ -23,10 +24,12 @@ from studies.eapload2004.body import (
     SplitRecord,
 )
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
-from studies.eapload2004.evidence import ObservedLoad, evidence
+from studies.eapload2004.evidence import evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
+from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.overload import is_overloaded
 from studies.eapload2004.reference import OURS, THEIRS
+from studies.eapload2004.waterfall import PARTS, SERVER, demands, waterfalls, with_waiting
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
@@ -64,6 +67,7 @@ def judge(repetition: Repetition) -> Judged:
         overload=_overload(rows, raw["refused"])
         if is_overloaded(repetition.cell.ids, settings) else None,
         reference=_reference(out, asked["saturating"]), vectors=len(given),
+        air=losses(out), resumed_share=settings.resumed_share,
         imsi=repetition.secrets.get("network", {}).get("imsi", ""),
         wrong=challenges.faults(front, given, repetition.secrets)
         if repetition.cell.ids["method"] == "aka" else ())
@@ -137,7 +141,7 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
         service_p95_s=float(np.quantile(services, 0.95)), services_s=services,
-        split=_split(seen, behind, at_server),
+        **_times(seen, behind, at_server, out),
         round_trips=fmean(len(exchange.trips) for exchange in behind),
         utilization_share=_utilization(observed, saturation, span_s),
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
@@ -161,13 +165,24 @@ def _whole(those: Sequence[Exchange]) -> list[Exchange]:
     return [exchange for exchange in those if exchange.is_complete]
 
 
-def _split(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
-           at_server: Sequence[Exchange]) -> SplitRecord:
+def _times(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
+           at_server: Sequence[Exchange], out: Path) -> dict[str, Any]:
+    """Where time goes, on average and in one authentication."""
+    every = waterfalls(out, seen)
+    demands_s = demands(every)
     total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
     waited, served = (fmean(exchange.served_s for exchange in those)
                       for those in (behind, at_server))
-    return SplitRecord(client_s=client, server_s=served, wire_s=waited - served,
-                       air_s=total - client - waited)
+    alone = sum(demands_s[SERVER])
+    _, median = sorted(zip(seen, every, strict=True), key=lambda pair: pair[0].took_s)[
+        len(seen) // 2]
+    steps = list(with_waiting(median, demands_s[SERVER]))
+    return {"split": SplitRecord(client_s=client, air_s=total - client - waited,
+                                 wire_s=waited - served, server_s=alone,
+                                 waiting_s=served - alone),
+            "demands_s": demands_s,
+            "waterfall_s": {part: [instant for name, *span in steps if name == part
+                                   for instant in span] for part in PARTS}}
 
 
 def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from analysis.queueing.calibrate import REST
 from studies.eapload2004.design import ALONE, NAMES, NOMINAL, TABLE_1, ids, share_ids
 from studies.eapload2004.metrics import (
     BACKGROUND,
-    BACKGROUND_P95,
     CAPACITY,
     LATENCIES,
     ROUND_TRIPS,
@@ -44,6 +43,8 @@ RESUMED, FULL = "resumed", "full"
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
 BEHIND, FRONT = "background", "front"
 _SEED = 2004
+#: Between repetitions that are put one behind the other, when everybody has left.
+_APART_S = 1.0
 #: Fewer arrivals say nothing of percentiles, and little of means.
 _ENOUGH = 300
 
@@ -83,11 +84,25 @@ class LoadedCell:
 
 
 @dataclass(frozen=True)
+class ArrivalTrace:
+    """Who came when, in all repetitions of a cell, one behind the other; seconds.
+
+    `arrivals_s` and `latencies_s` are the background's, `meetings_s` the supplicant's; the load
+    took `span_s`, without what is between repetitions.
+    """
+
+    arrivals_s: NDArray[np.float64]
+    latencies_s: NDArray[np.float64]
+    meetings_s: NDArray[np.float64]
+    span_s: float
+
+
+@dataclass(frozen=True)
 class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
-    `parts` are measured and modelled means of as many parts of the repetition, by when customers
-    left, `p95_parts` their 95th percentiles; none where it has too few arrivals.
+    `parts` are measured and modelled means of as many parts of the repetitions, by when customers
+    left, `p95_parts` their 95th percentiles; none where there are too few arrivals.
     """
 
     title: str
@@ -176,12 +191,12 @@ def with_resumed(full: QueueingNetwork, resumed: ResumedTimes, rtt_s: float) -> 
 
 
 def _measured(cells: Cells, loaded: LoadedCell) -> Measurement:
-    arrivals = _list(cells, "arrivals_s", loaded)
-    response_s = _mean(cells, BACKGROUND.name, loaded)
-    if len(arrivals) < _ENOUGH:
-        return Measurement(loaded.rate_per_s, response_s)
-    return Measurement(loaded.rate_per_s, response_s, arrivals_s=arrivals,
-                       p95_s=_mean(cells, BACKGROUND_P95.name, loaded))
+    trace = _trace(cells, loaded)
+    if len(trace.arrivals_s) < _ENOUGH:
+        return Measurement(loaded.rate_per_s, _mean(cells, BACKGROUND.name, loaded))
+    return Measurement(loaded.rate_per_s, float(trace.latencies_s.mean()),
+                       arrivals_s=trace.arrivals_s,
+                       p95_s=float(np.quantile(trace.latencies_s, 0.95)))
 
 
 def predictions(cells: Cells) -> list[Predicted]:
@@ -189,7 +204,9 @@ def predictions(cells: Cells) -> list[Predicted]:
     measured = unloaded(cells)
     if measured is None:
         return []
-    return [_predicted(cells, measured, each) for each in _loaded(cells)]
+    traces = ((each, _trace(cells, each)) for each in _loaded(cells))
+    # Of one customer alone there is no rate, and so no utilization.
+    return [_predicted(measured, each, trace) for each, trace in traces if trace.span_s]
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -202,17 +219,14 @@ def service_times(cells: Cells) -> dict[float, float]:
     return {load: solve(network(measured, load)).chain(FRONT).response_s for load in loads}
 
 
-def _predicted(cells: Cells, measured: Unloaded, loaded: LoadedCell) -> Predicted:
-    arrivals = _list(cells, "arrivals_s", loaded)
+def _predicted(measured: Unloaded, loaded: LoadedCell, trace: ArrivalTrace) -> Predicted:
+    arrivals, latencies = trace.arrivals_s, trace.latencies_s
     made = simulate(
         _on_arrivals(measured, loaded.rate_per_s), np.random.default_rng(_SEED),
-        arrivals_s={BEHIND: arrivals, FRONT: np.sort(_list(cells, "meetings_s", loaded))},
-    ).chain(BEHIND).responses_s
-    latencies = _list(cells, LATENCIES.name, loaded)
+        arrivals_s={BEHIND: arrivals, FRONT: trace.meetings_s}).chain(BEHIND).responses_s
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
     return Predicted(
-        loaded.title, loaded.rate_per_s,
-        len(arrivals) / float(arrivals[-1] - arrivals[0]) / measured.capacity_per_s,
+        loaded.title, loaded.rate_per_s, len(arrivals) / trace.span_s / measured.capacity_per_s,
         float(made.mean()), float(np.quantile(made, 0.95)), float(latencies.mean()),
         float(np.quantile(latencies, 0.95)), _in_parts(left, made, 30, np.mean),
         _in_parts(left, made, 60, lambda part: np.quantile(part, 0.95)))
@@ -247,15 +261,27 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
             continue
         if cells.mean_of_any("growth", row) is not None:
             continue  # overloaded: there is no steady state to be predicted
+        if cells.mean_of_any(BACKGROUND.name, row) is None:
+            continue  # nobody came while it was measured: there is nothing to compare with
         said = cells.mean_of_any("rate_per_s", row)
         rate = said.estimate.mean if said is not None else load
         made.append(LoadedCell(f"{share:g} %" if share else f"{load:g}", row, rate))
     return made
 
 
-def _list(cells: Cells, name: str, loaded: LoadedCell) -> NDArray[np.float64]:
-    """A list of the first good repetition."""
-    return np.asarray(cells.results.samples[cells.rows(loaded.row)[0]][name], dtype=np.float64)
+def _trace(cells: Cells, loaded: LoadedCell) -> ArrivalTrace:
+    """All good repetitions, each begun when the one before is over."""
+    parts, begins_s, span_s = [(np.empty(0),) * 3], 0.0, 0.0
+    for row in cells.rows(loaded.row):
+        arrivals, latencies, meetings = (
+            np.asarray(cells.results.samples[row][name], dtype=np.float64)
+            for name in ("arrivals_s", LATENCIES.name, "meetings_s"))
+        parts.append((begins_s + arrivals, latencies, begins_s + np.sort(meetings)))
+        if arrivals.size:
+            span_s += float(np.ptp(arrivals))
+        begins_s += float(max([*(arrivals + latencies), *meetings], default=0.0)) + _APART_S
+    arrivals, latencies, meetings = map(np.concatenate, zip(*parts, strict=True))
+    return ArrivalTrace(arrivals, latencies, meetings, span_s)
 
 
 def _mean(cells: Cells, name: str, loaded: LoadedCell) -> float:

@@ -1,6 +1,8 @@
-"""The supplicant's authentications as samples: every one counts, not only a repetition's mean."""
+"""Samples of authentications: every one of a cell's counts; or the lists of one repetition."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from analysis.cells import Cells, Ids, Observation
 from analysis.statistics import mean
@@ -14,3 +16,9 @@ def of_services(cells: Cells, row: Ids) -> Observation | None:
     if not values:
         return None
     return Observation(mean(values), dict(enumerate(values)), cells.records(row))
+
+
+def of_first(cells: Cells, row: Ids) -> Mapping[str, Sequence[float]]:
+    """All lists of a cell's first good repetition, by name; none where there is no such one."""
+    rows = cells.rows(row)
+    return cells.results.samples[rows[0]] if rows else {}

@@ -148,9 +148,12 @@ class EapLoad2004(Study):
                 "rate_per_s": measured.rate_per_s or None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """The distributions, and when customers came to the server."""
+        """The distributions, when customers came to the server, and one authentication's steps."""
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
-                "meetings_s": measured.meetings_s}
+                "meetings_s": measured.meetings_s,
+                **{f"demand_{part}_s": seconds for part, seconds in measured.demands_s.items()},
+                **{f"waterfall_{part}_s": instants
+                   for part, instants in measured.waterfall_s.items()}}
 
     def queueing_model(self, results: Results) -> Model:
         """The server with its two kinds of customers, calibrated without any load."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from analysis.blocks import mean_of
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, TIMES, Band, Question, Unit, first
+from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
@@ -108,7 +109,7 @@ def _certificates() -> Iterator[Question]:
 def _aka() -> Iterator[Question]:
     for load in TABLE_1:
         yield Question(f"service time at {load}/s", [_key(ids(load=str(load)))],
-                       Band(high=_AKA_S), _MS, first)
+                       Band(high=_AKA_S), _MS, mean_of)
 
 
 def _at_once() -> Iterator[Question]:

@@ -1,21 +1,25 @@
-"""Figure 5 with three curves a place, and response against utilization, which the paper lacks."""
+"""Figure 5 with three curves a place; response against utilization; one authentication's steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from analysis.cells import Cells
+from analysis.cells import Cells, Ids
 from analysis.numbers import quantity
 from analysis.present import figures
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure
 from analysis.table import Quantity
 from studies.eapload2004 import by_policy
-from studies.eapload2004.design import PLACES, TABLE_1, ids
+from studies.eapload2004.design import ALONE, PLACES, TABLE_1, ids
 from studies.eapload2004.published import PrintedTimes
-from studies.eapload2004.samples import of_services
+from studies.eapload2004.samples import of_first, of_services
+from studies.eapload2004.waterfall import PARTS
 
 _LOAD, _TIME = Axis("load", "1/s"), Axis("mean service time", "s")
+_SINCE = Axis("time since the first frame", "ms", 1e3)
+#: Where the supplicant is shown what becomes of its time: alone, and at the highest load.
+_SHOWN = {"Without load": ALONE, "At 50/s in the background": ids(load=str(TABLE_1[-1]))}
 _BUSY = Axis("utilization of the server", "%", 100.0)
 
 
@@ -24,6 +28,7 @@ def all_of(cells: Cells, paper: PrintedTimes,
     """Those whose cells were measured."""
     yield from _figure_5(cells, paper, service)
     yield from _utilization(cells)
+    yield from _waterfall(cells)
 
 
 def _figure_5(cells: Cells, paper: PrintedTimes,
@@ -74,3 +79,23 @@ def _utilization(cells: Cells) -> Iterator[Figure]:
                  "each policy is calibrated without load: one customer alone, and saturation.",
                  "The latency at the server grows as 1 / (1 - utilization) whatever the policy; "
                  "what a supplicant waits is its round trips.", panels)
+
+
+def _waterfall(cells: Cells) -> Iterator[Figure]:
+    panels = tuple(figures.waterfall(title, spans, _SINCE) for title, row in _SHOWN.items()
+                   if (spans := _spans(cells, row)))
+    if panels:
+        yield Figure("waterfall", "One authentication, from the first frame of 802.1X to "
+                     "EAP-Success", "The median one of a repetition: where each moment "
+                     "goes, from captures at the supplicant, behind the "
+                     "access point and at the server. Waiting is what an answer takes longer than "
+                     "the quickest of its kind.",
+                     "Round trips on the wire, and between them short times at both ends.", panels)
+
+
+def _spans(cells: Cells, row: Ids) -> dict[str, list[tuple[float, float]]]:
+    """When each part begins and ends, in the first good repetition; none where nobody looked."""
+    samples = of_first(cells, row)
+    instants = {part: [*samples.get(f"waterfall_{part}_s", ())] for part in PARTS}
+    return {part: list(zip(those[::2], those[1::2], strict=True))
+            for part, those in instants.items()} if any(instants.values()) else {}

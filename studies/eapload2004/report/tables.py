@@ -13,7 +13,8 @@ from studies.eapload2004.design import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_
 from studies.eapload2004.metrics import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
 from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.published import PrintedTimes
-from studies.eapload2004.samples import of_services
+from studies.eapload2004.samples import of_first, of_services
+from studies.eapload2004.waterfall import SERVER, SUPPLICANT
 
 _SOURCE = "the 2004 paper"
 #: Cells of `methods`, by what is said of them.
@@ -27,8 +28,8 @@ _WHAT_IFS: Mapping[str, Mapping[str, float]] = {
     "as it is": {}, "a server ten times as fast": {"server.speed": 10},
     "two processors in the server": {"server.servers": 2},
     "networks 40 ms apart": {"wan.rtt_ms": 40}, "90 % of sessions resumed": {"resumed": 0.9}}
-_SPLIT = {"client_s": "supplicant", "air_s": "air and access point", "wire_s": "wire",
-          "server_s": "server"}
+_SPLIT = {"client_s": "supplicant", "air_s": "air and access point",
+          "wire_s": "wire", "server_s": "server", "waiting_s": "waiting for it"}
 
 
 def _ms(key: str, title: str, group: str = "") -> Column:
@@ -39,7 +40,7 @@ def all_of(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
            predicted: Sequence[Predicted]) -> Iterator[Table]:
     """Those with anything measured in them."""
     made = (_table_1(cells, paper, service), _methods(cells), _model(predicted), _overload(cells),
-            _what_ifs(cells), _split(cells))
+            _what_ifs(cells), _demands(cells), _split(cells))
     yield from (table for table in made if table is not None)
 
 
@@ -155,10 +156,10 @@ def _split(cells: Cells) -> Table | None:
     rows = []
     for row in cells.results.cells:
         parts = [cells.value(name, row) for name in _SPLIT]
-        if all(isinstance(part, Observation) for part in parts):
-            rows.append((Entry("-".join(row)), *(entry(part.estimate, records=part.records)
-                                                 for part in parts
-                                                 if isinstance(part, Observation))))
+        if isinstance(parts[0], Observation):
+            rows.append((Entry("-".join(row)), *(
+                entry(part.estimate, records=part.records) if isinstance(part, Observation)
+                else NOTHING for part in parts)))
     if not rows:
         return None
     columns = (Column("cell", "Cell"), *(_ms(name, title)
@@ -166,4 +167,29 @@ def _split(cells: Cells) -> Table | None:
     return Table("split", "Where the time of an authentication goes", columns, tuple(rows),
                  "From captures: between request and answer at the supplicant and at the server; "
                  "what the access point waits beside is the wire's, the rest the air's and its "
-                 "own.")
+                 "own. "
+                 "What an answer of the server's takes longer than the quickest of its kind in the "
+                 "repetition waits for its processor. Records before 23 November 2026 have that "
+                 "in the server's.")
+
+
+def _demands(cells: Cells) -> Table | None:
+    """What the model's demands are made of, step by step."""
+    rows = []
+    for row in cells.results.cells:
+        samples = of_first(cells, row)
+        for part in (SUPPLICANT, SERVER):
+            taken_s = samples.get(f"demand_{part}_s", ())
+            if len(taken_s):
+                rows.append((Entry("-".join(row)), Entry(part), *(
+                    Entry(number=Quantity(float(seconds))) for seconds in taken_s)))
+    if not rows:
+        return None
+    steps = max(map(len, rows)) - 2
+    padded = tuple((*each, *[NOTHING] * (steps + 2 - len(each))) for each in rows)
+    columns = (Column("cell", "Cell"), Column("process", "process"), *(
+        Column(f"step_{number}_s", str(number), "ms", 1e3, 2, "step")
+        for number in range(1, steps + 1)))
+    return Table("demands", "What each step takes supplicant and server", columns, padded,
+                 "Between a request and its answer, in the order of requests: the quickest of the "
+                 "first good repetition, which waited for nobody.", clock=cells.results.clock)

@@ -11,7 +11,7 @@ import analysis
 import studies
 from analysis.cells import Cells
 from measure.record import Record, StudyRecord
-from studies.eapload2004 import by_policy, published
+from studies.eapload2004 import by_policy, modelled, published
 from studies.eapload2004.body import Measured, OverloadRecord, SaturationRecord, SplitRecord
 from studies.eapload2004.design import NAMES, ids, share_ids
 from studies.eapload2004.report import figures, tables
@@ -20,14 +20,15 @@ STUDY = studies.load("eapload2004")
 _SPLIT = SplitRecord(client_s=0.0, air_s=0.0, wire_s=0.6, server_s=0.0)
 
 
-def record(row: Sequence[str], utilization: float, **measured: Any) -> Record:
+def record(row: Sequence[str], utilization: float, *, repetition: int = 1,
+           **measured: Any) -> Record:
     """A proven repetition of a cell, at a utilization of its server."""
     body = Measured(seed=1, service_time_s=0.63, service_p95_s=0.64, services_s=[0.62, 0.64],
                     split=_SPLIT, round_trips=5, utilization_share=utilization, demand_s=0.01,
                     cycle_s=0.8, **measured)
     return Record(schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
-                  cell=dict(zip(NAMES, row, strict=True)), repetition=1, status="ok", reason="",
-                  digests={}, asked={}, evidence=[], captures=[],
+                  cell=dict(zip(NAMES, row, strict=True)), repetition=repetition,
+                  status="ok", reason="", digests={}, asked={}, evidence=[], captures=[],
                   environment={"clock": "virtual", "medium": "802.11g", "machine": "guest",
                                "fault": None}, measured=body.model_dump(mode="json"))
 
@@ -83,3 +84,32 @@ def test_the_figure_has_all_policies_on_one_axis(measured: Cells) -> None:
     assert names == {"RSA-1024, TLS 1.2", "RSA-1024, TLS 1.2, modelled", "RSA-2048",
                      "RSA-2048, modelled"}
     assert all(max(curve["x"]) <= 90 for curve in drawn.panels[1].data)
+
+
+def test_every_repetition_is_predicted() -> None:
+    """They stand one behind the other: a customer of one meets nobody of another."""
+    once = {"background_s": 0.012, "rate_per_s": 20.0, "arrivals_s": [0.0, 1.0, 3.0],
+            "latencies_s": [0.0105, 0.0105, 0.0105], "meetings_s": [2.0, 1.5]}
+    # Two who come at once share the server.
+    again = {**once, "arrivals_s": [0.0, 0.0, 5.0], "latencies_s": [0.0205, 0.0205, 0.0105]}
+    made = cells(record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105)),
+                 record(ids(load="20"), 0.2, **once),
+                 record(ids(load="20"), 0.2, **again, repetition=2))
+    [predicted] = modelled.predictions(made)
+    assert predicted.utilization == pytest.approx(6 / (3.0 + 5.0) / 100)
+    mean_s = (4 * 0.0105 + 2 * 0.0205) / 6
+    assert (predicted.response_s, predicted.measured_s) == pytest.approx((mean_s, mean_s))
+
+
+def test_a_load_of_hardly_anybody_is_not_predicted() -> None:
+    """One who comes alone has no rate; where nobody came, the model is without that load."""
+    idle = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105))
+    one = record(ids(load="1"), 0.0, background_s=0.0105, rate_per_s=1.0, arrivals_s=[3.0],
+                 latencies_s=[0.0105], meetings_s=[2.0])
+    none = record(ids(load="4"), 0.0, rate_per_s=4.0, meetings_s=[2.0])
+    two = record(ids(load="5"), 0.0, background_s=0.0105, rate_per_s=5.0, arrivals_s=[2.0, 3.0],
+                 latencies_s=[0.0105] * 2, meetings_s=[2.5])
+    made = cells(idle, one, none, two)
+    assert [each.title for each in modelled.predictions(made)] == ["5"]
+    [points] = modelled.model(made).measured.values()
+    assert [point.load for point in points] == [1.0, 5.0]

@@ -1,0 +1,43 @@
+"""What a repetition left behind, as the checks of its evidence take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from studies.eapload2004.air import AirLosses
+from studies.eapload2004.body import OverloadRecord, ReferenceRecord
+from studies.eapload2004.exchanges import Exchange
+
+
+@dataclass(frozen=True)
+class ObservedLoad:
+    """What a repetition left behind.
+
+    `supplicant` are its authentications behind the access point, `server` the same at the server;
+    `sample` those of the background that began on the generator's first socket. `rows` is the
+    generator's journal, by the names of its columns, `rate_per_s` the load that was asked for.
+    """
+
+    cell: Mapping[str, str]
+    rate_per_s: float
+    raw: Mapping[str, Any]
+    asked: int
+    seen: int
+    supplicant: Sequence[Exchange]
+    server: Sequence[Exchange]
+    sample: Sequence[Exchange]
+    rows: Sequence[Mapping[str, Any]]
+    ended_s: float
+    #: Of a server that is to get more than it can take.
+    overload: OverloadRecord | None = None
+    #: What either driver cost the server, where there were two.
+    reference: dict[str, ReferenceRecord] = field(default_factory=dict)
+    #: Of EAP-AKA: what the subscriber server gave out, and what is wrong with the challenges.
+    vectors: int = 0
+    wrong: Sequence[str] = ()
+    imsi: str = ""
+    air: AirLosses = field(default_factory=lambda: AirLosses(0, 0))
+    #: Of the background, where sessions are resumed.
+    resumed_share: float = 1.0
