@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import kernel
+from measure import eap_keys, injection, kernel
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
-from measure.points import AIR
+from measure.points import AIR, wire_point
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.wpa_supplicant import WpaSupplicant
@@ -34,6 +34,12 @@ _UP = {"CTRL-EVENT-CONNECTED"}
 _TICK_S = 0.002
 _READ_S, _PORT_S = 0.0005, 1.0
 _ALL_ON_S = 60.0
+#: The control that one station sends a frame which only says that it is encrypted.
+MARKED = "hall-clear-but-marked"
+#: Of CCMP: the first packet number.
+_CCMP_HEADER = bytes.fromhex("0100002000000000")
+#: What is shorter than a stream's frames is kept whole: keys are negotiated, and frames opened.
+_SHORT_BYTES = 400
 #: Enough for the headers of a datagram, and of a frame on the air.
 _HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
 _WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
@@ -63,6 +69,9 @@ class Workload:
         places = ((Point("ap", ACCESS_POINT, access_point.radio_interface, "ether proto 0x888e"),
                    _WHOLE),
                   (Point("air", None, AIR, "wlan type data"), _HEADS),
+                  (Point("short", None, AIR, f"wlan type data and less {_SHORT_BYTES}"), _WHOLE),
+                  (wire_point(self._site.network, "wire", ACCESS_POINT,
+                              f"udp port {eap_keys.PORT}"), _WHOLE),
                   (Point("server", AGENT, "air0", f"udp dst port {PORT}"), _HEADS))
         with ExitStack() as stack:
             for point, detail in places:
@@ -71,6 +80,10 @@ class Workload:
                     summaries=raw["captures"]))
             session.stamp("start")
             raw["on_s"] = self._fill(task["asked"], session)
+            raw["link_keys"] = [key for name in self._stations
+                                for key in kernel.link_keys(self._mac(name))]
+            if self._site.fault == MARKED:
+                self._mark_a_clear_frame()
             raw["let_in"] = [
                 mac for mac, flags in kernel.station_flags(
                     testbed, ACCESS_POINT, access_point.radio_interface).items()
@@ -83,9 +96,20 @@ class Workload:
         for name, control in self._supplicants.controls.items():
             for command in ("DISABLE_NETWORK 0", "BSS_FLUSH 0", "PMKSA_FLUSH"):
                 control.command(command)
-            node = self._site.network.nodes[name]
-            self._hostapd.forget(node.interfaces[node.radio_interface].radio or "")
+            self._hostapd.forget(self._mac(name))
             control.forget()
+
+    def _mac(self, name: str) -> str:
+        node = self._site.network.nodes[name]
+        return node.interfaces[node.radio_interface].radio or ""
+
+    def _mark_a_clear_frame(self) -> None:
+        """Have the first station send a frame that says it is encrypted, and can be read."""
+        name, cell = self._stations[0], self._mac(ACCESS_POINT)
+        injection.inject(self._site.testbed, name, self._site.network.nodes[name],
+                         injection.from_station(self._mac(name), cell, cell,
+                                                _CCMP_HEADER + injection.READABLE,
+                                                flags=injection.PROTECTED))
 
     def _fill(self, asked: Mapping[str, Any], session: Session) -> dict[str, float]:
         """Have all get on at once, and each stream from then on; when each was on (wall clock).

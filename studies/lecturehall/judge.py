@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from measure import dissect, fields, judging
+from measure import decryption, dissect, evidence, fields, judging
 from measure.record import CheckRecord
-from policies import Policy
+from policies import LinkLayer, Policy
 from studies.lecturehall import network
 from studies.lecturehall.study import HallMeasured
 from studies.study import Judged, Repetition
 from topologies.model import STATION, Network
 
-_RECORDED_RAW = ("stamps", "failure")
+_RECORDED_RAW = ("stamps", "failure", "link_keys")
+_AP = network.hall(1).nodes[network.ACCESS_POINT]
+_CELL = _AP.interfaces[_AP.radio_interface].radio or ""
+#: Captures of the air: of short frames all of it, of all frames the heads.
+_AIR = ("short", "air")
 
 
 def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
@@ -35,13 +40,14 @@ def judge(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
     bits = 8 * asked["stream_payload_bytes"]
     rates = [bits * sum(all_on <= at_s < until for at_s in arrived[hall.nodes[name].address])
              / (until - all_on) for name in names]
-    evidence = [*_let_in(policy, _macs(hall, names), raw["let_in"], repetition),
-                _on_the_air(policy, _macs(hall, names), repetition),
-                _streams(names, rates)]
-    reasons = [*judging.unproven(evidence), *judging.lost(raw)]
+    checks = [*_let_in(policy, _macs(hall, names), raw["let_in"], repetition),
+              *_on_the_air(policy.layers.link, frozenset(_macs(hall, names)), repetition,
+                            raw["link_keys"]),
+              _streams(names, rates)]
+    reasons = [*judging.unproven(checks), *judging.lost(raw)]
     measured = HallMeasured(handshakes_s=took, streams_bps=rates,
                             admissions_s=[raw["on_s"][name] - begun for name in names])
-    return Judged(measured, evidence, "; ".join(reasons), "failed" if reasons else "ok", **about)
+    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
 
 
 def _macs(hall: Network, names: Sequence[str]) -> list[str]:
@@ -50,11 +56,10 @@ def _macs(hall: Network, names: Sequence[str]) -> list[str]:
 
 def _handshakes(repetition: Repetition) -> Mapping[str, list[float]]:
     """When each station's EAPOL frames passed the access point, by its address."""
-    own = network.hall(1).nodes[network.ACCESS_POINT].interfaces["wlan-ap"].radio
     times: dict[str, list[float]] = defaultdict(list)
     for at, source, target in fields.read(repetition.out / "hall-ap.pcap",
                                           ("frame.time_epoch", "eth.src", "eth.dst"), "eapol"):
-        times[target if source == own else source].append(float(at))
+        times[target if source == _CELL else source].append(float(at))
     return times
 
 
@@ -91,18 +96,34 @@ def _let_in(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
     return checks
 
 
-def _on_the_air(policy: Policy, macs: Sequence[str], repetition: Repetition) -> CheckRecord:
-    """Frames with data that stations sent are protected if the policy says so, and only then."""
-    frames = fields.read(repetition.out / "hall-air.pcap", ("wlan.ta", "wlan.fc.protected"),
-                         "wlan.fc.type == 2 && !(wlan.fc.subtype & 4) && !eapol")
-    own = [protected in ("1", "True") for sender, protected in frames if sender in set(macs)]
-    senders = {sender for sender, _ in frames} & set(macs)
-    due = policy.layers.link is not None
-    as_due = sum(protected is due for protected in own)
-    return CheckRecord(check="protected as the policy says",
-                       ok=as_due == len(own) and senders == set(macs),
-                       detail=f"{as_due} of {len(own)} frames of {len(senders)} stations are "
-                       f"{'protected' if due else 'in clear'}")
+def _on_the_air(link: LinkLayer | None, macs: AbstractSet[str], repetition: Repetition,
+                told: Sequence[str]) -> Iterator[CheckRecord]:
+    """Every frame of a station's or the access point's is as the policy says, and opens if short.
+
+    `told` are pairwise keys that the kernel has, where none can be derived from captures.
+    """
+    keys = None if link is None else decryption.keys_in_force(
+        link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
+        told=told, receiving="ap")
+    captures = dissect.read_all([repetition.out / f"hall-{point}.pcap" for point in _AIR],
+                                keys or ())
+    short, every = ([p for p in packets if p.is_data and not p.is_eapol
+                     and (p.transmitter in macs or p.transmitter == _CELL)]
+                    for packets in captures)
+    senders = {p.transmitter for p in every} & set(macs)
+    as_due = sum(bool(evidence.counted_by(link.cipher, p)) if link and p.protected
+                 else not (link or p.protected) for p in every)
+    yield CheckRecord(check="protected as the policy says",
+                      ok=as_due == len(every) and senders == set(macs),
+                      detail=f"{as_due} of {len(every)} frames of {len(senders)} stations and the "
+                      f"access point are {f'under {link.cipher}' if link else 'in clear'}")
+    if keys is not None:
+        own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
+        is_open, detail = evidence.opened(own, "the keys of their negotiations")
+        heard = {p.transmitter for p in own if p.has_llc} & macs
+        yield CheckRecord(check="frames open with the keys in force",
+                          ok=is_open and heard == macs,
+                          detail=f"{detail}; of {len(heard)} of {len(macs)} stations")
 
 
 def _streams(names: Sequence[str], rates: Sequence[float]) -> CheckRecord:

@@ -13,6 +13,7 @@ from measure.manifest import LevelRecord
 from measure.record import RecordPart
 from policies import Policy
 from studies import mobile
+from studies.changes import changed, without
 from studies.lecturehall import network
 from studies.study import (
     Asked,
@@ -62,16 +63,16 @@ class HallMeasured(RecordPart):
     streams_bps: list[float]
 
 
-def _unprotected(policy: Policy) -> Policy:
-    """A policy's network without what protects its link."""
-    return policy.model_copy(update={"layers": policy.layers.model_copy(
-        update={"link": None, "dot1x": None})})
+_TEN: Mapping[str, str] = {"policy": "M2", "stations": "10"}
+_KEYS, _PROTECTED = "each has keys of its own", "protected as the policy says"
+_OPEN = "frames open with the keys in force"
 
 
 class LectureHall(Study):
     """Stations that get onto one cell and stream, all at once."""
 
     id: ClassVar[str] = "lecturehall"
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "A lecture hall at nine o'clock"
     factors: ClassVar[tuple[Factor, ...]] = (
         Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal),
@@ -94,9 +95,13 @@ class LectureHall(Study):
         Metric("admissions_s", "until a station is on, each", unit="s"),
         Metric("handshakes_s", "authentication, each station", unit="ms", scale=1e3))
     faults: ClassVar[Mapping[str, Fault | str]] = {
-        "hall-in-clear": Fault("nobody in the hall has the link's protection or a port",
-                               policy=_unprotected, on={"policy": "M2", "stations": "10"},
-                               fails=["each has keys of its own", "protected as the policy says"])}
+        "hall-in-clear": Fault("nobody in the hall has the link's protection",
+                               policy=without("link"), on=_TEN, fails=[_KEYS, _PROTECTED, _OPEN]),
+        "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED],
+                                    policy=changed("link", cipher="TKIP")),
+        "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
+                                       on=_TEN, fails=[_OPEN])}
+    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
     lab: ClassVar[Lab] = Lab(node=lambda _: network.station(1))
     clock: ClassVar[Clock] = "virtual"
     asked: ClassVar[type[HallAsked]] = HallAsked
