@@ -17,6 +17,7 @@ from guest.commands import BuildError, Commands
 from guest.mininet_wifi import WithMininetWifi
 from guest.packages import Packages, WithPackages
 from guest.progress import Printer, Status, Track, status_of
+from guest.strongswan import PackagesAndStrongswan, WithStrongswan
 
 POLL_S = 0.2
 #: Variants of the root file system: as it comes, and with Mininet-WiFi beside it.
@@ -85,7 +86,10 @@ def parts(
 def _root(variant: str, source: str, packages: Packages | None) -> Recipe:
     """What makes a root file system: the testbed, Mininet-WiFi on it, more packages on either."""
     mininet_wifi = WithMininetWifi(source) if variant == MININET_WIFI else None
-    return WithPackages(packages, mininet_wifi) if packages else mininet_wifi or root
+    if packages is None:
+        return mininet_wifi or root
+    recipe = WithStrongswan if isinstance(packages, PackagesAndStrongswan) else WithPackages
+    return recipe(packages, mininet_wifi)
 
 
 def find(

@@ -74,7 +74,7 @@ def need(values: Mapping[str, object], keys: list[str], where: str) -> None:
 
 
 def need_numbers(values: Mapping[str, str], keys: list[str]) -> None:
-    """Refuse `values` where one of `keys` is no whole number."""
+    """Refuse `values` where one of `keys` is not a whole number."""
     for key in keys:
         if key in values and not WHOLE_NUMBER.fullmatch(values[key]):
             raise ConfigError(0, f"{key} must be a number, not {values[key]}")
@@ -252,7 +252,7 @@ def check_swanctl(text: str) -> None:
     connections = block(tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
         connection = block(connections, name, "connections")
-        if name.startswith("hold-"):  # negotiated with nobody
+        if name.startswith(("hold-", "pass-")):  # negotiated with nobody
             children = block(connection, "children", name)
             for child in children:
                 need(block(children, child, name), SWANCTL_SHUNT, f"{name}.{child}")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
+import click
+
 from guest import image
 from guest.commands import BuildError
 from guest.packages import Packages
+from guest.strongswan import PackagesAndStrongswan
 from harness.engine import builders, variants
 from harness.engine.machine import EmbeddedMachine, HostMachine, Machine
 from harness.engine.plan import Plan
 from harness.errors import UserError
 from topologies.builders import MININET
+
+_ADDRESS = re.compile(r" from \w+://\S+")
 
 
 def embedded(builder: str = MININET) -> EmbeddedMachine:
@@ -28,22 +35,40 @@ def embedded(builder: str = MININET) -> EmbeddedMachine:
 
 
 def machine(plan: Plan) -> Machine:
-    """What a plan is measured on, with the packages that its testbeds name. Raises UserError."""
+    """What a plan is measured on, with the packages that its testbeds name. Raises UserError.
+
+    Where others do without, testbeds whose packages are not to be had are skipped.
+    """
     added = variants.named(plan)
-    if plan.settings.on == "host":
-        host = HostMachine()
-        for packages in added.values():
-            _check_host(plan.study.id, packages)
-        return host
-    embedded_machine = embedded(plan.settings.builder)
-    variant = builders.VARIANTS[plan.settings.builder]
+    made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
     for name, packages in added.items():
-        embedded_machine.variants[name] = build(variant, packages=packages)
-    return embedded_machine
+        try:
+            _provide(made, plan, packages)
+        except UserError as error:
+            if all(testbed.spec.packages for testbed in plan.testbeds.values()):
+                raise
+            said = str(error).partition("\n")[0]
+            # Records are passed on: no address, and no path of this machine.
+            made.lacking[name] = _ADDRESS.sub("", said.partition(";")[0])
+            skipped = ", ".join(key for key, testbed in plan.testbeds.items()
+                                if testbed.spec.packages == name)
+            click.echo(f"qop: skipping {skipped}: {said}", err=True)
+    return made
+
+
+def _provide(made: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages) -> None:
+    if isinstance(made, HostMachine):
+        _check_host(plan.study.id, packages)
+    else:
+        variant = builders.VARIANTS[plan.settings.builder]
+        made.variants[packages.name] = build(variant, packages=packages)
 
 
 def _check_host(study: str, packages: Packages) -> None:
     lacking = variants.lacking_on_host(packages)
+    if lacking and isinstance(packages, PackagesAndStrongswan):
+        raise UserError(f"--on host: this machine lacks {', '.join(lacking)}; it is compiled for "
+                        "images of the guest alone, so leave out --on host")
     if lacking:
         raise UserError(f"--on host: this machine lacks {', '.join(lacking)}, which {study} needs; "
                         f"run 'sudo ./qop provision --on host --study {study}'")

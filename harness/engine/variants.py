@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
-from guest import image
+from guest import image, strongswan
 from guest.packages import Packages
+from guest.strongswan import PackagesAndStrongswan
 from harness.engine import builders
 from harness.engine.machine import TESTBED_PYTHON
 from harness.engine.plan import Plan
@@ -29,17 +31,28 @@ print(json.dumps([text for text in sys.argv[1:] if not there(*text.split("=="))]
 def declared(study: str) -> dict[str, Packages]:
     """What a study brings, by the name that its testbeds give. Raises StudyError."""
     where = f"studies/{study}/{packages.FILE}"
-    return {name: Packages(name, variant.debian, variant.lock, where)
+    return {name: (PackagesAndStrongswan if variant.compiled else Packages)(
+                name, variant.debian, variant.lock, where)
             for name, variant in packages.load(study).items()}
 
 
 def listed(study: str, name: str) -> dict[str, list[str]]:
-    """The names of a variant's packages, Debian's and Python's, for the worker to tell versions."""
+    """The names of a variant's packages, for the worker to tell versions.
+
+    With the version of what was compiled.
+    """
     if not name:
         return {}
     added = declared(study)[name]
     return {"debian": list(added.debian),
-            "python": [text.partition("==")[0] for text in added.python]}
+            "python": [text.partition("==")[0] for text in added.python],
+            **({"compiled": compiled} if (compiled := compiled_for(added)) else {})}
+
+
+def compiled_for(added: Packages) -> list[str]:
+    """What a variant has that is made of its source: names and versions."""
+    return [f"strongswan-mlkem {strongswan.VERSION}"] \
+        if isinstance(added, PackagesAndStrongswan) else []
 
 
 def named(plan: Plan) -> dict[str, Packages]:
@@ -81,7 +94,9 @@ def lacking_on_host(added: Packages) -> list[str]:
                            *added.debian], capture_output=True, text=True, check=False)
     there = {line.partition(" ")[0] for line in done.stdout.splitlines()
              if line.endswith(" installed")}
+    compiled = isinstance(added, PackagesAndStrongswan) and not Path(strongswan.HOME).exists()
     argv = [str(TESTBED_PYTHON), "-c", _LACKING, *added.python]
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     return [*(name for name in added.debian if name not in there),
-            *(json.loads(said) if said else added.python)]
+            *(json.loads(said) if said else added.python),
+            *([f"strongSwan {strongswan.VERSION} in {strongswan.HOME}"] if compiled else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 
 import studies
 from conftest import PROJECT, Qop
-from guest import image, mininet_wifi, packages, root
+from guest import image, mininet_wifi, packages, root, strongswan
 from guest.commands import BuildError, Commands
 from guest.packages import Packages, WithPackages
 from guest.progress import Track
@@ -27,8 +28,8 @@ from harness.cluster.received import WorkerIdentity
 from harness.commands import doctor
 from harness.commands import provision as provision_command
 from harness.commands import studies as studies_command
-from harness.engine import provenance, setup, testbed, variants
-from harness.engine.machine import EmbeddedMachine
+from harness.engine import provenance, recording, setup, testbed, variants
+from harness.engine.machine import EmbeddedMachine, Lacking
 from harness.errors import UserError
 from measure import versions as measured
 from plans import plan_of
@@ -68,7 +69,7 @@ def naming(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_study_without_a_file_brings_none() -> None:
     """Nothing needs to be declared."""
-    assert declarations.load("qop2007") == {}
+    assert declarations.load("adp1987") == {}
     assert variants.named(plan_of()) == {}
 
 
@@ -90,10 +91,10 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     ("kdc: {debian: [Krb5]}", r"kdc\.debian\.0: .*; a Debian package's name has small letters"),
     ("kdc: {debian: ['a b']}", r"kdc\.debian\.0: .*; a Debian package's name"),
     ("kdc: {debian: [--purge]}", r"kdc\.debian\.0: .*; a Debian package's name"),
-    ("kdc: {debian: krb5-kdc}", r"kdc\.debian: is no list; "),
-    ("kdc: {debian: [1]}", r"kdc\.debian\.0: is no text; "),
+    ("kdc: {debian: krb5-kdc}", r"kdc\.debian: is not a list; "),
+    ("kdc: {debian: [1]}", r"kdc\.debian\.0: is not text; "),
     ("kdc: {}", "kdc: brings no package; write "),
-    ("kdc:", r"kdc: is no mapping; write "),
+    ("kdc:", r"kdc: is not a mapping; write "),
     ("Big One: {debian: [hello]}", r"yml: Big One: .*; a variant's name has small letters"),
     ("a/b: {debian: [hello]}", r"a/b.*; a variant's name has small letters"),
     ("kdc: {python: ../x.lock}", r"kdc\.python: .*; name a file with hashes"),
@@ -279,6 +280,53 @@ def test_a_plan_needs_the_images_that_its_testbeds_name(
     both = setup.machine(plan_of("P1,P2"))
     assert asked == ["hello"]
     assert (both.image_key(), both.image_key("hello")) == ("key-", "key-hello")
+
+
+def test_testbeds_whose_packages_cannot_be_built_are_skipped(
+        hello: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are measured; their records say why. Where there are no others, nothing starts."""
+    def ensure(**_: Any) -> Any:
+        raise BuildError("strongSwan cannot be fetched from http://a.test/b; log: /x\n  and so on")
+
+    monkeypatch.setattr(image, "find", images(""))
+    monkeypatch.setattr(image, "ensure", ensure)
+    plan = plan_of("P1,P2")
+    made = setup.machine(plan)
+    assert made.lacking == {"hello": "strongSwan cannot be fetched"}
+    assert capsys.readouterr().err == (
+        "qop: skipping P2: strongSwan cannot be fetched from http://a.test/b; log: /x\n")
+    assert (made.image_key(), made.image_key("hello")) == ("key-", "")
+    with pytest.raises(Lacking, match="cannot be fetched"):
+        asyncio.run(made.start(tmp_path, 0, 2, study="qop2007", packages="hello"))
+    step = next(step for step in plan.steps() if step.cell.ids["policy"] == "P2")
+    record = recording.unmeasured(plan, step, "why", environment={}, attempt=1, is_skipped=True)
+    assert (record.status, record.reason) == ("skipped", "why")
+    with pytest.raises(UserError, match="cannot be fetched"):
+        setup.machine(plan_of("P2"))
+
+
+def test_strongswan_with_ml_kem_is_an_image_of_its_own(
+        own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes it changes its key and no other; a file may ask for nothing else of this kind."""
+    (own / "packages.yml").write_text("mlkem: {compiled: [strongswan]}\nbare: {debian: [hello]}\n")
+    brought = variants.declared("qop2007")
+
+    def keys() -> list[str]:
+        return [image.parts(packages=which)[1].recipe.key()
+                for which in (None, brought["bare"], brought["mlkem"])]
+
+    before = keys()
+    assert len(set(before)) == 3
+    monkeypatch.setattr(strongswan, "PLAYBOOK", root.PLAYBOOK)
+    assert [old == new for old, new in zip(before, keys(), strict=True)] == [True, True, False]
+    monkeypatch.setattr(strongswan, "HOME", "/nowhere")
+    monkeypatch.setattr(variants, "TESTBED_PYTHON", Path(sys.executable))
+    [lacking] = variants.lacking_on_host(brought["mlkem"])
+    assert lacking == f"strongSwan {strongswan.VERSION} in /nowhere"
+    (own / "packages.yml").write_text("mlkem: {compiled: [openssl]}\n")
+    with pytest.raises(StudyError, match="what is compiled is strongswan"):
+        variants.declared("qop2007")
 
 
 def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: None) -> None:
