@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any
 
 from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.port import PortCheck
+from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
@@ -45,14 +47,27 @@ class Access:
 
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
-        return [self._freeradius, self._charon, self._agents, self._registrations,
-                self._supplicants, self._hostapd, self._wireguard,
+        mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
+        return [self._freeradius, self._charon, *mobile_ip, self._supplicants, self._hostapd,
+                self._wireguard,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
     def has_ipsec(self) -> bool:
         """Whether the policy has tunnels between mobile nodes and home agents."""
         return bool(self.site.having(Charon.file, HOME_AGENT))
+
+    @cached_property  # asked while a move is timed
+    def follows(self) -> bool:
+        """Whether tunnels follow their nodes to other subnets, where Mobile IP does otherwise."""
+        return self._wireguard.roams or self._charon.follows
+
+    def follow(self, scenario: Scenario) -> None:
+        """Have the mobile node's tunnel follow it to where it visits. Raises MeasureError."""
+        if scenario.visit is not None:
+            station = self.station(scenario.mobile_node)
+            station.follow(scenario.visit)
+            self._wireguard.follow(station.name)
 
     def tunnel_device(self, node: str) -> str:
         """The device that a node's packets leave WireGuard by; "" without one."""
@@ -69,7 +84,7 @@ class Access:
             charon = self._charon.socket(name) if name in self._charon.daemons else None
             self._stations[name] = MeasuredStation(
                 self.site.testbed, name, self.site.network.nodes[name],
-                self._supplicants.controls[name], self._registrations.programs[name], charon)
+                self._supplicants.controls[name], self._registrations.programs.get(name), charon)
         return self._stations[name]
 
     def enter(self, scenario: Scenario) -> None:
@@ -103,7 +118,8 @@ class Access:
         if scenario.agent in self._charon.daemons:
             # With the link down, the agent did not hear that they are given up.
             with ike.session(self._charon.socket(scenario.agent)) as session:
-                ike.terminate(session, station.address)
+                for address in self._outer(scenario):
+                    ike.terminate(session, address)
         self._wireguard.renew()
         if station.left_over():
             raise MeasureError("testbed", f"{station.name}: IPsec SAs are left over")
@@ -131,11 +147,16 @@ class Access:
         """The IPsec SAs between mobile node and agent, at both ends; none without IPsec."""
         if not self.has_ipsec:
             return {}
-        ends = {self.station(scenario.mobile_node).address,
-                self.site.network.nodes[scenario.agent].address}
+        agent = self.site.network.nodes[scenario.agent].address
+        ends = [{address, agent} for address in self._outer(scenario)]
         return {node: [state for state in kernel.xfrm_states(self.site.testbed, node)
-                       if {state["src"], state["dst"]} == ends]
+                       if {state["src"], state["dst"]} in ends]
                 for node in (scenario.mobile_node, scenario.agent)}
+
+    def _outer(self, scenario: Scenario) -> list[str]:
+        """The addresses that the mobile node's tunnel goes by, at home and away."""
+        away = [scenario.visit.ip] if scenario.visit is not None and self.follows else []
+        return [self.station(scenario.mobile_node).address, *away]
 
     def connect(self, scenario: Scenario) -> MeasuredStation:
         """Authenticate from nothing and stay connected; nothing is captured."""
@@ -181,6 +202,10 @@ class Access:
                 return True
             time.sleep(POLL_S)  # or virtual time would stand still, and the kernel never get there
         return False
+
+    def twin_of(self, access_point: str, mobile_node: str) -> AbstractContextManager[None]:
+        """An evil twin in an access point's place while this lasts (an attack)."""
+        return evil_twin.in_place_of(self.site, self._hostapd, access_point, mobile_node)
 
     def tls_keys(self) -> dict[str, list[str]]:
         """What each authentication server used as keys of TLS so far."""

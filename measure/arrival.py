@@ -73,11 +73,15 @@ class Arrival:
         finally:
             self._session.stamp(f"{prefix}link")
             raw["kernel"][f"{prefix}station"] = self._flags(access_point)
-        if not (prefix and self._roaming):
+        is_known = bool(prefix) and self._stays_in_subnet
+        if prefix and self.access.follows:
+            self.access.follow(self.scenario)
+        elif not (is_known and self._roaming):
             station.register()
+        if station.registration is not None and not (is_known and self._roaming):
             raw[f"{prefix}registration"] = station.registration.history
         self._session.stamp(f"{prefix}registered")
-        if not (prefix and self._stays_in_subnet):
+        if not prefix or self._leaves_tunnel:
             station.tunnel()
         self._session.stamp(f"{prefix}tunnel")
         answered = station.ping(self.peer, DATA_S)
@@ -99,7 +103,7 @@ class Arrival:
         """From home to where the scenario leads: on with the keys there are, or from nothing."""
         self._session.stamp("handoff")
         if not self._roaming:
-            self.station.leave(keeps_tunnel=self._stays_in_subnet)
+            self.station.leave(keeps_tunnel=not self._leaves_tunnel)
         self.get_on(access_point, "foreign_")
 
     def _join(self, access_point: str, *, has_moved: bool) -> None:
@@ -121,6 +125,14 @@ class Arrival:
     def _stays_in_subnet(self) -> bool:
         """Whether the mobile node keeps its agent, and so its tunnel, where it moves to."""
         return self.scenario.foreign_agent is None
+
+    @property
+    def _leaves_tunnel(self) -> bool:
+        """Whether it negotiates another tunnel where it moves to.
+
+        With its agent, or with its own address by Mobile IP, the one that there is goes on.
+        """
+        return not (self._stays_in_subnet or self._roaming or self.access.follows)
 
     def check_port(self, out: Path, *, has_port: bool) -> dict[str, Any] | None:
         """What passes an access point that has not authorized the mobile node; asked once each.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from measure import iperf
+from measure.dissect import Packet
 from measure.observed import Check, Observed
 
 #: A sampled count this many standard deviations below its mean comes once in thirty thousand.
@@ -74,14 +75,34 @@ def _esp(seen: Observed) -> Iterator[PacketCount]:
     # Where the mobile node moved amid the traffic, its tunnel of then begins behind the second.
     name = "traffic-foreign" if "traffic-foreign" in seen.captures else "traffic-wire"
     stays, stream = seen.behind_access_points("auth"), seen.packets(name)
-    # Associations are of the last network; within a subnet they outlive the move.
-    getting_on = stays[-1] if seen.care_of else [p for stay in stays for p in stay]
+    # Associations are of the last network, unless they outlive the move, at other addresses even.
+    getting_on = stays[-1] if seen.renews_tunnel else _of_both(seen, stays)
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
-        before, during = (sum(bool(p.esp_spi) and (p.ip_src, p.ip_dst) == ends for p in packets)
+        before, during = (sum(bool(p.esp_spi) and _ends(p, seen) == ends for p in packets)
                           for packets in (getting_on, stream))
         rest = sampled_at_least(max(0, counted - before), _one_in(seen, name))
         yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                     min(before, counted) + rest)
+
+
+def _of_both(seen: Observed, stays: Sequence[Sequence[Packet]]) -> Sequence[Packet]:
+    """What went behind both access points while it got on; amid a stream, some after the order.
+
+    To another subnet, by two wires; within one, the first wire may lie behind the second, too.
+    """
+    wire, foreign = seen.packets("auth-wire"), seen.packets("auth-foreign")
+    if seen.care_of:
+        return [*wire, *foreign]
+    return max(wire, [p for stay in stays for p in stay], key=len)
+
+
+def _ends(packet: Packet, seen: Observed) -> tuple[str, str]:
+    """A packet's addresses; of a tunnel that has followed its node since, those of now."""
+    if not (seen.tunnel_follows and seen.care_of):
+        return packet.ip_src, packet.ip_dst
+    source, target = (seen.care_of if address == seen.home_address else address
+                      for address in (packet.ip_src, packet.ip_dst))
+    return source, target
 
 
 def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[str, str], int]:

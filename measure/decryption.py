@@ -12,18 +12,18 @@ from policies.link import EXCHANGED
 _PMK_BYTES = 32
 #: Of the 192-bit suite (IEEE 802.11-2020, 12.7.1.3).
 _LONG_PMK_BYTES = 48
-#: Where the mobile node's RADIUS passes, at home and in the visited network; and where it listens.
-_WIRES, _STATION = ("wire", "foreign"), "mn"
+#: Where the mobile node's RADIUS passes, at home and in the visited network.
+_WIRES = ("wire", "foreign")
 
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
-                  parts: Sequence[str], ssids: Sequence[str],
-                  told: Sequence[str] = ()) -> list[str] | None:
+                  parts: Sequence[str], ssids: Sequence[str], told: Sequence[str] = (),
+                  receiving: str = "mn") -> list[str] | None:
     """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
 
     That is so of SAE and OWE, whose keys come of no secret alone and are only known where a kernel
-    told them (`told`), of fast transition, and where the run's secret is not given. Raises
-    MeasureError for a capture that cannot be read.
+    told them (`told`), of fast transition, and where the run's secret is not given. WEP keys that
+    EAP delivers pass the point `receiving`. Raises MeasureError for a capture that cannot be read.
     """
     if layer.keys in EXCHANGED or layer.roaming:
         return [f"tk:{key}" for key in told] or None
@@ -37,7 +37,7 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
     sessions = [session for messages in wires for session in eap_keys.sessions(
         (message for _, message in messages), secrets["radius_secret"].encode())]
     if layer.is_wep:
-        frames = [frame for file in _files(out, parts, [_STATION])
+        frames = [frame for file in _files(out, parts, [receiving])
                   for _, frame in pcap.eapol(file)]
         return [f"wep:{key.hex()}" for key in eap_keys.wep_keys(frames, sessions)]
     size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES

@@ -17,7 +17,7 @@ from measure.errors import MeasureError
 _IKE_1 = ("isakmp.ike.attr.encryption_algorithm", "isakmp.ike.attr.hash_algorithm",
           "isakmp.ike.attr.group_description", "isakmp.ike.attr.key_length")
 _IKE_2 = ("isakmp.tf.id.encr", "isakmp.tf.id.integ", "isakmp.tf.id.prf", "isakmp.tf.id.dh",
-          "isakmp.ike2.attr.key_length")
+          "isakmp.ike2.attr.key_length", "isakmp.tf.type", "isakmp.tf.id")
 # One field a column: the time, then what many packets have in common, then what counts them.
 _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
            "wlan.rsn.pcs.type", "wlan.wfa.ie.wpa.ucs.type", "wlan.rsn.akms.type",
@@ -42,7 +42,7 @@ ASSOCIATION_SUBTYPES = frozenset({0x00, 0x01, 0x02, 0x03})
 EAP_SUCCESS, EAP_FAILURE = 3, 4
 EAPOL_EAP, EAPOL_KEY = 0, 3
 ESP, IP_IN_IP = 50, 4
-ECHO_REPLY, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 9, 10
+ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 _NOT_FOUND = 127

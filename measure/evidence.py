@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from measure import dissect, key_management, suites, tunnels
+from measure import dissect, key_management, post_quantum, suites, tunnels
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
@@ -26,6 +26,8 @@ _IPSEC_POINTS = ("auth-wire", "auth-foreign", "traffic-wire", *_FAR, "traffic-co
 _SAS_OF_A_PAIR = 4
 _LLC_BYTES = 8
 _IKE_PACKETS = {1: 9, 2: 4}  # main mode 6 and quick mode 3; IKE_SA_INIT 2 and IKE_AUTH 2
+#: A further key exchange has packets of its own: IKE_INTERMEDIATE, both ways.
+_INTERMEDIATES = 2
 
 
 def layers(policy: Policy, seen: Observed) -> list[Check]:
@@ -69,7 +71,7 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
     frames = seen.air
     clear = [p for p in frames if not p.protected]
     wep = layer.cipher.startswith("WEP")
-    vectors = [_vector(layer.cipher, p) for p in frames if p.protected]
+    vectors = [counted_by(layer.cipher, p) for p in frames if p.protected]
     marked = [vector for vector in vectors if vector]
     yield Check(f"{layer.cipher} on every data frame",
                 bool(frames) and not clear and len(marked) == len(frames),
@@ -99,12 +101,12 @@ def _lengths(layer: LinkLayer, seen: Observed) -> Check:
 
 def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
-    is_open, detail = _open([p for p in seen.air if seen.mac in (p.transmitter, p.receiver)],
+    is_open, detail = opened([p for p in seen.air if seen.mac in (p.transmitter, p.receiver)],
                             "the keys of its negotiations")
     return Check("frames open with the keys in force", is_open, detail)
 
 
-def _open(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
+def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
     """Whether all that were wholly captured could be read, which were protected; and in words."""
     whole = [p for p in frames if p.is_decryptable]
     closed = [p for p in whole if not (p.protected and p.has_llc)]
@@ -115,11 +117,18 @@ def _open(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
         f"{keys}{first}")
 
 
-def _vector(cipher: str, packet: Packet) -> str:
-    """What the cipher's header counts frames by."""
+def counted_by(cipher: str, packet: Packet) -> str:
+    """What the cipher's header counts frames by.
+
+    Of a frame that it does not open, tshark says TKIP where the second byte of CCMP's number is by
+    chance what TKIP makes of the first, as in 1 of 64 from 0x2000 to 0x3fff. What would be the last
+    byte of TKIP's own, which changes with every frame, is zero there.
+    """
     if cipher.startswith("WEP"):
         return packet.wep_iv
-    return packet.tkip_iv if cipher == "TKIP" else packet.ccmp_iv
+    if cipher == "TKIP" or (packet.tkip_iv and not int(packet.tkip_iv, 16) & 0xFF):
+        return packet.tkip_iv
+    return packet.ccmp_iv
 
 
 def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
@@ -131,7 +140,7 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield Check("keys delivered by EAPOL-Key", min(late) >= 2,
                     f"{listed(late)} EAPOL-Key frames after EAP-Success")
         return
-    is_open, detail = _open(seen.air, "the policy's key")
+    is_open, detail = opened(seen.air, "the policy's key")
     yield Check("static WEP key in use", is_open and not any(keys),
                 f"{detail}, {sum(map(len, keys))} EAPOL-Key frames")
 
@@ -194,7 +203,7 @@ def _with_its_access_point(stay: Sequence[Packet], seen: Observed) -> Sequence[P
     """
     first = next((p for p in stay if p.transmitter == seen.mac
                   and p.subtype == dissect.AUTHENTICATION_SUBTYPE), None)
-    if first is None or not seen.roaming:
+    if first is None or not (seen.roaming or "pulses" in seen.raw):
         return stay
     others = seen.cells - {first.receiver}
     return [p for p in stay if p.time_s >= first.time_s and p.transmitter not in others]
@@ -211,13 +220,21 @@ def no_dot1x(layer: LinkLayer | None, seen: Observed) -> Iterator[Check]:
 
 def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
     """The negotiation, the kernel's transforms, and nothing beside the tunnel."""
-    isakmp = [sum(p.is_isakmp for p in stay) for stay in seen.by_stay("auth-mn")]
-    # Within a subnet, the tunnel outlives the move.
-    expected = [_IKE_PACKETS[layer.ike], *([_IKE_PACKETS[layer.ike] if seen.care_of else 0]
-                                           if seen.moves else [])]
+    packets = [[p for p in stay if p.is_isakmp] for stay in seen.by_stay("auth-mn")]
+    # The tunnel outlives a move within a subnet; of one that follows its node, `following` counts.
+    if seen.tunnel_follows and seen.care_of:
+        packets = packets[:1]
+    isakmp = [len(stay) for stay in packets]
+    each = _IKE_PACKETS[layer.ike] + (_INTERMEDIATES if layer.is_hybrid else 0)
+    expected = [each if place == 0 or seen.renews_tunnel else 0
+                for place in range(len(isakmp))]
     yield Check("ISAKMP packets", isakmp == expected,
-                f"{listed(isakmp)}, {listed(expected)} expected")
+                f"{listed(isakmp)}, {listed(expected)} expected; "
+                f"{listed([sum(p.ip_bytes for p in stay) for stay in packets])} bytes")
     yield _suite(layer, seen)
+    if layer.is_post_quantum:
+        yield post_quantum.verify(layer, [
+            stay for stay, due in zip(packets, expected, strict=True) if due], seen.mac)
     yield _transforms(layer, seen)
     inner = [p for name in _CLEAR_POINTS for p in seen.packets(name)
              if _is_clear_inner(p, seen.addresses)]
@@ -231,7 +248,7 @@ def ipsec(layer: IpsecLayer, seen: Observed) -> Iterator[Check]:
 def _suite(layer: IpsecLayer, seen: Observed) -> Check:
     """What the agent chose, in its own packet, which nobody encrypts yet."""
     chosen = [{p.ike_suite for p in stay if p.ike_suite and p.ethernet_src != seen.mac}
-              for stay in seen.by_stay("auth-mn")[:None if seen.care_of else 1]]
+              for stay in seen.by_stay("auth-mn")[:None if seen.renews_tunnel else 1]]
     return Check("IKE proposal", all(suites == {layer.ike_proposal} for suites in chosen),
                  f"{listed([', '.join(sorted(suites)) or 'none' for suites in chosen])} chosen, "
                  f"{layer.ike_proposal} expected")

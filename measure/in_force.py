@@ -15,6 +15,7 @@ from measure import (
     counting,
     decryption,
     evidence,
+    following,
     inside,
     management,
     mobility,
@@ -29,6 +30,7 @@ from measure.observed import Check, Observed
 from measure.points import AUTH, MOVE, TRAFFIC
 from policies import Layers, Policy
 from policies.dot1x import TUNNELS
+from policies.layers import MOBILE_IP
 from topologies.model import ACCESS_POINT, Scenario
 
 
@@ -36,7 +38,8 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
     tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
     return [*evidence.layers(policy, seen), *tunnel, *counting.verify(seen),
-            *mobility.verify(policy.layers.ipsec is not None, seen)]
+            *(following.verify(seen) if seen.tunnel_follows else
+              mobility.verify(policy.layers.ipsec is not None, seen))]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Dissected:
             seen, has_link_keys=self.keys is not None,
             roaming=seen.raw.get("roaming", ""), folder=self.out,
             management=self._management(parts), inside=self._inside(seen, parts))
+        if self.layers.mobility != MOBILE_IP:
+            visit = self.scenario.visit if seen.moves else None
+            return seen.visiting(visit.ip if visit else "", self.layers.mobility)
         key = self.secrets.get("mobile_ip", {}).get("key_hex")
         if not key:
             return seen

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 #: LLC and SNAP of an address resolution packet.
 ARP = bytes.fromhex("aaaa030000000806")
+#: As long as an address resolution packet, and says nothing.
+READABLE = ARP + bytes(28)
+#: The flag of a frame that says it is encrypted.
+PROTECTED = 0x40
 _MONITOR = "clear0"
 _TO_ACCESS_POINT, _FROM_ACCESS_POINT = 0x01, 0x02
 #: Reason 7: a frame of a station that is not associated.
@@ -44,27 +48,28 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
 
 def from_station(station: str, cell: str, to: str, payload: bytes, *, flags: int = 0) -> bytes:
     """A data frame that a station sends through its access point; `to` is who gets it then."""
-    return (bytes((0x08, _TO_ACCESS_POINT | flags)) + bytes(2) + _octets(cell) + _octets(station)
-            + _octets(to) + bytes(2) + payload)
+    return (bytes((0x08, _TO_ACCESS_POINT | flags)) + bytes(2) + octets(cell) + octets(station)
+            + octets(to) + bytes(2) + payload)
 
 
 def from_access_point(cell: str, to: str, payload: bytes) -> bytes:
     """A data frame that an access point sends of its own."""
-    return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + _octets(to) + _octets(cell) * 2
+    return (bytes((0x08, _FROM_ACCESS_POINT)) + bytes(2) + octets(to) + octets(cell) * 2
             + bytes(2) + payload)
 
 
 def deauthentication(cell: str, to: str) -> bytes:
     """A frame in an access point's name that tells a station to authenticate anew."""
-    return (bytes((0xC0, 0x00)) + bytes(2) + _octets(to) + _octets(cell) * 2 + bytes(2)
+    return (bytes((0xC0, 0x00)) + bytes(2) + octets(to) + octets(cell) * 2 + bytes(2)
             + _NOT_ASSOCIATED)
 
 
 def asking(station: str, address: str, target: str) -> bytes:
     """An ARP request with its LLC header: who has `target`? Tell `address`, which is `station`."""
-    return (ARP + _REQUEST + _octets(station) + socket.inet_aton(address) + bytes(6)
+    return (ARP + _REQUEST + octets(station) + socket.inet_aton(address) + bytes(6)
             + socket.inet_aton(target))
 
 
-def _octets(mac: str) -> bytes:
+def octets(mac: str) -> bytes:
+    """An address as frames have it."""
     return bytes.fromhex(mac.replace(":", ""))

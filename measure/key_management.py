@@ -164,15 +164,37 @@ def _protection(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
 
 
 def _ends(seen: Observed) -> Iterator[Check]:
-    """Whoever left the other one did so in a protected frame, where anybody left."""
-    began = min((frame.time_s for frame in _asked(seen)), default=float("inf"))
-    ends = [frame for frame in seen.management if frame.is_end and frame.time_s > began
-            and seen.mac in (frame.transmitter, frame.receiver)]
+    """Whoever ended an association did so in a protected frame, where anybody ended one."""
+    ends = list(_ended(seen))
     if ends:
         protected = sum(frame.protected for frame in ends)
         yield Check("nobody leaves in clear", protected == len(ends),
-                    f"{protected} of {len(ends)} deauthentication and disassociation frames of "
-                    "the mobile node and to it are protected")
+                    f"{protected} of {len(ends)} deauthentication and disassociation frames that "
+                    "end an association of the mobile node's are protected")
+
+
+def _ended(seen: Observed) -> Iterator[Management]:
+    """The frame that ends each association, of those that had keys and that one ends.
+
+    Before there are keys an attempt can only be given up in clear. Nor are there any once it has
+    ended: an access point that a late data frame reaches can only answer in clear that the station
+    is not associated (IEEE 802.11-2020, 11.3), which ends nothing any more.
+    """
+    keys = [p.time_s for p in seen.packets("auth-mn") if p.eapol_type == dissect.EAPOL_KEY]
+    cell, since, has_keys = "", float("inf"), False
+    is_fast = False
+    for frame in sorted(seen.management, key=lambda frame: frame.time_s):
+        if frame.transmitter == seen.mac and frame.algorithm is not None:
+            is_fast = frame.algorithm in (management.FAST_TRANSITION, *management.FILS)
+        if frame.is_request and frame.transmitter == seen.mac:
+            cell, since, has_keys = frame.receiver, frame.time_s, False
+        elif {frame.transmitter, frame.receiver} == {seen.mac, cell}:
+            has_keys = has_keys or (frame.is_response and is_fast)
+            if frame.is_end:
+                shaken = sum(since < at_s < frame.time_s for at_s in keys)
+                if has_keys or shaken >= _HANDSHAKE_FRAMES:
+                    yield frame
+                cell = ""
 
 
 def _asked(seen: Observed) -> list[Management]:

@@ -26,7 +26,7 @@ def verify(has_ipsec: bool, seen: Observed) -> Iterator[Check]:  # noqa: FBT001 
         yield _registered(name, stay, care_of)
     if seen.registration_key:
         yield _authentic(seen)
-    yield _by_the_agent(seen)
+    yield by_the_agent(seen)
     if "traffic-core" in seen.captures:
         yield _between_agents(has_ipsec, seen)
 
@@ -59,7 +59,7 @@ def _authentic(seen: Observed) -> Check:
         if kind == _REPLY:
             last[time_s >= seen.moved_s] = is_right
     requests = sum(message[0] == _REQUEST for _, message in seen.registrations)
-    stays = 2 if seen.moves and not seen.roaming else 1
+    stays = len(seen.registered([0, 1])) if seen.moves else 1
     return Check("registration is authentic", 0 < requests == right[_REQUEST]
                  and list(last.values()) == [True] * stays,
                  f"{right[_REQUEST]} of {requests} requests and {right[_REPLY]} replies bear the "
@@ -85,7 +85,7 @@ def is_authentic(message: bytes, key: bytes) -> bool:
     return hmac.compare_digest(digest, hmac.digest(key, covered, "md5"))
 
 
-def _by_the_agent(seen: Observed) -> Check:
+def by_the_agent(seen: Observed) -> Check:
     """No frame goes from one mobile node to another without passing an agent."""
     direct = [p for p in seen.air if p.transmitter in seen.macs and p.receiver in seen.macs]
     sent = sum(p.transmitter in seen.macs for p in seen.air)

@@ -55,14 +55,18 @@ class Observed:
     addresses: frozenset[str]
     #: Outer addresses of the home agents: where tunnels between subnets end.
     agents: frozenset[str] = frozenset()
-    #: The home agent's address that the mobile node registers with.
+    #: The mobile node's own address, and the home agent's that it registers with.
+    home_address: str = ""
     home_agent: str = ""
     #: Whether the mobile node moves to another access point, and the care-of address that it has
-    #: there; "" where its agent is the same.
+    #: there, its agent's or its own; "" where its agent is the same.
     moves: bool = False
     #: How it moves on within its subnet (see Arrival); "" where it leaves and comes from nothing.
     roaming: str = ""
     care_of: str = ""
+    #: The tunnel that follows it to another subnet, in the words of a policy's layers; "" where
+    #: Mobile IP has packets find it.
+    follows_by: str = ""
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
     #: The other stations by name, and the home agents.
@@ -98,7 +102,22 @@ class Observed:
 
     def registered(self, stays: Sequence[Stay]) -> Sequence[Stay]:
         """The same of stays that begin with a registration: one for each subnet."""
-        return stays[:1] if self.roaming else stays
+        return stays[:1] if self.roaming and not self.care_of else stays
+
+    @property
+    def tunnel_follows(self) -> bool:
+        """Whether its tunnel follows it to other subnets, where Mobile IP does otherwise."""
+        return bool(self.follows_by)
+
+    @property
+    def renews_tunnel(self) -> bool:
+        """Whether another tunnel is negotiated where it moves to: it has left and comes anew."""
+        return bool(self.care_of) and not self.roaming and not self.tunnel_follows
+
+    def visiting(self, address: str, tunnel: str) -> Observed:
+        """The same of a node whose tunnel follows it; where it moves away, to this address."""
+        return replace(self, follows_by=tunnel, care_of=address,
+                       addresses=self.addresses | ({address} if address else set()))
 
     def packets(self, name: str) -> Sequence[Packet]:
         """Packets of a capture such as `auth-air`; none if it was not taken."""
@@ -172,6 +191,7 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         raw, packets, _mac(nodes[scenario.mobile_node]),
         macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
+        home_address=nodes[scenario.mobile_node].address,
         home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),

@@ -35,12 +35,17 @@ def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) 
 
 
 class OverAir:
-    """The policy of a testbed in the mobile world, for a workload with programs of its own."""
+    """The policy of a testbed in the mobile world, for a workload with programs of its own.
 
-    def __init__(self, site: Site) -> None:
+    With `advertises_s` 0, Mobile IP's agents advertise when asked only (RFC 5944, 2.3): what comes
+    at random times besides is different in two runs of a seed.
+    """
+
+    def __init__(self, site: Site, *, advertises_s: float = 1.0) -> None:
         keys = site.secrets["mobile_ip"]
         self._site = site
-        self.access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"]))
+        self.access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
+                                            advertisement_interval_s=advertises_s))
 
     def services(self) -> Sequence[Service]:
         """What the network is got onto by."""

@@ -54,7 +54,7 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
     data = file.read_bytes()
     if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
             struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
-        raise MeasureError("data", f"{file.name} is no capture of Ethernet frames")
+        raise MeasureError("data", f"{file.name} is not a capture of Ethernet frames")
     place = _HEAD_BYTES
     while place + _RECORD.size <= len(data):
         seconds, micros, size, wire_bytes = _RECORD.unpack_from(data, place)

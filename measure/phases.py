@@ -166,7 +166,11 @@ def _first_packet(packets: Sequence[Packet], start: float, after_s: float) -> Ph
     """From the end of the last phase to the first answer from the peer."""
     later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
              and not p.is_mobile_ip]
-    answers = [i for i, p in enumerate(later) if p.icmp_type == dissect.ECHO_REPLY]
+    begun = [p for p in later if p.udp_dst == wireguard.PORT]
+    answers = [i for i, p in enumerate(later) if p.icmp_type == dissect.ECHO_REPLY] or [
+        # Inside WireGuard's tunnel, what comes back is all that shows here.
+        i for i, p in enumerate(later) if begun and p.udp_src == wireguard.PORT
+        and p.ip_src == begun[0].ip_dst]
     if not answers:
         return None
     used = later[:answers[0] + 1]

@@ -43,7 +43,7 @@ class RegistrationDaemon:
     def attached(self, deadline_s: float) -> None:
         """Say that there is a link, and wait until the node is registered on it.
 
-        What was said of an earlier link, such as a renewal, is no word on this one.
+        What was said of an earlier link, such as a renewal, says nothing of this one.
         """
         self.history = []
         while not self._events.empty():

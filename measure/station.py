@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
+from measure.visiting import VisitingAddress
 from measure.wpa_ctrl import ControlSocket, port_is_open
 from topologies.model import Node
+from topologies.visited import VisitedSubnet
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -21,6 +23,11 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 LINK_S = 6.0
 REGISTRATION_S = 5.0
 POLL_S = 0.0005
+#: Until charon has thought about other addresses, which it does 0.1 s later: with an association
+#: by then, it would say something of them.
+_ADDRESSES_S = 0.3
+#: Between two looks at whether a tunnel has followed its node.
+_FOLLOW_POLL_S = 0.02
 _UP = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -36,11 +43,11 @@ def _bssid(access_point: Node) -> str:
 class MeasuredStation:
     """One mobile node with its supplicant, its Mobile IP and, where the policy has it, its IKE.
 
-    `charon` is the vici socket, None without IPsec.
+    `charon` is the vici socket, None without IPsec; `registration` None where no Mobile IP runs.
     """
 
     def __init__(self, testbed: Testbed, name: str, node: Node, supplicant: ControlSocket,
-                 registration: RegistrationDaemon, charon: Path | None) -> None:
+                 registration: RegistrationDaemon | None, charon: Path | None) -> None:
         self.testbed = testbed
         self.name = name
         self.node = node
@@ -50,6 +57,8 @@ class MeasuredStation:
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
         self.address = node.address
+        #: Its addresses, where its tunnel follows it.
+        self.whereabouts = VisitingAddress(testbed, name, node)
         self.ike_log: list[str] = []
         self.ike_sas: list[dict[str, Any]] = []
 
@@ -58,14 +67,23 @@ class MeasuredStation:
 
         Where the next link is in the same subnet, the tunnel outlives the move (`keeps_tunnel`).
         """
+        self.give_up_link()
+        if self.registration is not None:
+            self.registration.detached()
+        if self.charon and not keeps_tunnel:
+            with ike.session(self.charon) as session:
+                ike.terminate(session)
+        if not keeps_tunnel and self.whereabouts.visit is not None:
+            self.whereabouts.give_back()
+            if self.charon:
+                time.sleep(_ADDRESSES_S)
+
+    def give_up_link(self) -> None:
+        """Off the air, and without what was found there; what goes over the link is not told."""
         self.supplicant.command("DISABLE_NETWORK 0")
         self.supplicant.command("BSS_FLUSH 0")
         # Or the next authentication would be a four-way handshake with the keys of this one.
         self.supplicant.command("PMKSA_FLUSH")
-        self.registration.detached()
-        if self.charon and not keeps_tunnel:
-            with ike.session(self.charon) as session:
-                ike.terminate(session)
 
     def keep_neighbours(self) -> None:
         """Have the kernel know its subnet's addresses over a moment without link, as iwd has it.
@@ -127,8 +145,9 @@ class MeasuredStation:
             time.sleep(POLL_S)
 
     def register(self) -> None:
-        """Find the agent of this link and register with it. Raises MeasureError."""
-        self.registration.attached(REGISTRATION_S)
+        """Find the agent of this link and register with it, by Mobile IP. Raises MeasureError."""
+        if self.registration is not None:
+            self.registration.attached(REGISTRATION_S)
 
     def tunnel(self) -> None:
         """Negotiate IKE and the tunnel's SAs, if the policy has them. Raises MeasureError."""
@@ -136,6 +155,23 @@ class MeasuredStation:
             return
         with ike.session(self.charon) as session:
             self.ike_log = ike.initiate(session, "qop", ike.NEGOTIATION_S)
+            self.ike_sas = ike.security_associations(session)
+
+    def follow(self, visit: VisitedSubnet) -> None:
+        """Take an address where it visits, and have the tunnel go by it. Raises MeasureError.
+
+        IKE's daemon notices by itself, and says so to the agent; other tunnels need no word.
+        """
+        self.whereabouts.take(visit)
+        if not self.charon:
+            return
+        until = time.monotonic() + ike.NEGOTIATION_S
+        while not any(visit.ip in (state["src"], state["dst"]) for state in self.left_over()):
+            if time.monotonic() > until:
+                raise MeasureError("ike", f"{self.name}: its tunnel does not follow it to "
+                                   f"{visit.ip} within {ike.NEGOTIATION_S:g} s")
+            time.sleep(_FOLLOW_POLL_S)
+        with ike.session(self.charon) as session:
             self.ike_sas = ike.security_associations(session)
 
     def ping(self, address: str, seconds: int) -> bool:

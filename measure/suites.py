@@ -12,7 +12,10 @@ _CIPHERS_2 = {"3": "3des", "12": "aes", "20": "aes{}gcm16", "28": "chacha20poly1
 _INTEGRITY_2 = {"1": "md5", "2": "sha1", "12": "sha256", "13": "sha384", "14": "sha512"}
 _PRFS_2 = {"1": "prfmd5", "2": "prfsha1", "5": "prfsha256", "6": "prfsha384", "7": "prfsha512"}
 _GROUPS = {"1": "modp768", "2": "modp1024", "5": "modp1536", "14": "modp2048", "15": "modp3072",
-           "16": "modp4096", "19": "ecp256", "20": "ecp384", "31": "curve25519"}
+           "16": "modp4096", "19": "ecp256", "20": "ecp384", "31": "curve25519",
+           "36": "mlkem768"}
+#: The transform of a further key exchange (RFC 9370, 3).
+_FIRST_ADDITIONAL = "6"
 #: Of the kernel: the algorithm, and how many bits of its key are the cipher's, 0 if there is one
 #: size only. Some keys hold a salt besides (RFC 4106, RFC 7634).
 _KERNEL: Mapping[str, tuple[str, int]] = {
@@ -31,12 +34,17 @@ def ike_1(cipher: str, hashing: str, group: str, bits: str) -> str:
                      _GROUPS.get(group, "?")))
 
 
-def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str) -> str:
-    """The same of version 2; where the cipher authenticates, the function takes its place."""
+def ike_2(cipher: str, integrity: str, prf: str, group: str, bits: str, kinds: str = "",
+          other: str = "") -> str:
+    """The same of version 2; where the cipher authenticates, the function takes its place.
+
+    `kinds` are the types of all transforms, `other` the ids of those that tshark has no name for.
+    """
     name = _CIPHERS_2.get(cipher, "?")
     name = name.format(bits) if "{}" in name else name + (bits if name == "aes" else "")
     second = _INTEGRITY_2.get(integrity, "?") if integrity else _PRFS_2.get(prf, "?")
-    return "-".join((name, second, _GROUPS.get(group, "?")))
+    later = f"ke1_{_GROUPS.get(other, '?')}" if _FIRST_ADDITIONAL in kinds.split(",") else ""
+    return "-".join(filter(None, (name, second, _GROUPS.get(group, "?"), later)))
 
 
 def of_kernel(proposal: str) -> set[str]:

@@ -17,13 +17,15 @@ _DEBIAN = ("hostapd", "wpasupplicant", "freeradius", "strongswan-charon", "iperf
 def versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Of the kernel, of every daemon that may take part, and of what the study brings.
 
-    `further` lists the latter's packages: `debian`, and `python` by the names that pip knows.
+    `further` lists the latter's packages: `debian`, `python` by the names that pip knows, and
+    `compiled`, whose versions stand beside the names.
     """
     names = dict.fromkeys((*_DEBIAN, *further.get("debian", ())))
     listed = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names],
                             capture_output=True, text=True, check=False).stdout
     debian = dict(line.split(" ", 1) for line in listed.splitlines())
     return {"kernel": f"{os.uname().sysname} {os.uname().release}", **debian,
+            **dict(line.split(" ", 1) for line in further.get("compiled", ())),
             **_python(further.get("python", ()))}
 
 

@@ -6,10 +6,11 @@ level in angle brackets.
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
 import re
 import socket
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,15 @@ _EVENT = re.compile(r"^<\d+>(CTRL-REQ-[A-Z_]+-\d+(?=:)|\S+)[ :]?(.*)$", re.DOTAL
 _REPLY_S = 5.0
 
 
+@functools.cache
+def private_folder() -> tempfile.TemporaryDirectory[str]:
+    """Where our ends of the sockets are: gone with this process, and nobody else's before.
+
+    On a machine of several users, whoever makes the name first would have it.
+    """
+    return tempfile.TemporaryDirectory(prefix="qop-ctrl-", dir="/tmp")
+
+
 @dataclass(frozen=True)
 class Event:
     """One event; `at_s` is the wall clock when it was read, in seconds."""
@@ -33,7 +43,7 @@ class Event:
 
 
 def parse_event(datagram: bytes, at_s: float) -> Event | None:
-    """The event in a datagram, or None when it is no event."""
+    """The event in a datagram, or None when it is not an event."""
     match = _EVENT.match(datagram.decode("utf-8", "replace").rstrip("\n"))
     return Event(at_s, match[1], match[2]) if match else None
 
@@ -120,7 +130,7 @@ class ControlSocket:
 
     def _connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        local = f"/tmp/qop-ctrl-{os.getpid()}-{next(_COUNTER)}"
+        local = f"{private_folder().name}/{next(_COUNTER)}"
         sock.bind(local)
         sock.settimeout(_REPLY_S)
         try:

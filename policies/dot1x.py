@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from policies.errors import fault
-from policies.fields import Whole, check_realm, without_nothing
+from policies.fields import SparseLayer, Whole, check_realm
 from policies.options import DaemonOptions
 
 EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA"]
@@ -76,10 +76,8 @@ class TlsSettings(BaseModel):
         return {key: value for key, value in said.items() if key != "group" or value is not None}
 
 
-class Dot1xLayer(BaseModel):
+class Dot1xLayer(SparseLayer):
     """Who may pass the access point's port."""
-
-    model_config = _CONFIG
 
     eap: EapMethod = Field(description="The EAP method that decides.")
     first_offer: EapMethod = Field(
@@ -133,7 +131,3 @@ class Dot1xLayer(BaseModel):
             raise fault("a realm stands behind an identity, which is anonymous",
                         "leave out realm, or identity", ("identity",))
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_nothing(handler(self))

@@ -9,7 +9,7 @@ from policies.dot1x import EapMethod, Identity, Inner
 from policies.layers import IpsecLayer
 from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
-from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY
+from policies.proposals import ADDITIONAL, AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS
 
 #: Conditions on a policy: every key must hold, by any of its words.
 When = Mapping[str, Sequence[str]]
@@ -33,7 +33,8 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "dot1x.key": ("rsa-1024", "rsa-2048", "p-256", "p-384"),
     "wireguard.authentication": ("pubkey",),
     "ipsec.ike": ("1", "2"),
-    "ipsec.group": GROUPS,
+    "ipsec.group": (*GROUPS, *KEMS),
+    "ipsec.additional": ADDITIONAL,
     "ipsec.pfs": GROUPS,
     "ipsec.authentication": ("pubkey",),
     "ipsec.mode": ("tunnel", "transport"),
@@ -74,11 +75,13 @@ def _of(place: str, layer: object, fields: Sequence[str]) -> dict[str, str]:
 
 
 def _of_ipsec(layer: IpsecLayer) -> dict[str, str]:
-    tokens = layer.esp_proposal.split("-")
+    tokens, exchanges = layer.esp_proposal.split("-"), layer.ike_proposal.split("-")[2:]
     said = {"ipsec.authentication": layer.authentication, "ipsec.mode": layer.mode,
             "ipsec.encryption": tokens[0],
             "ipsec.integrity": tokens[0] if tokens[0] in AEADS else tokens[1],
-            "ipsec.ike": str(layer.ike), "ipsec.group": layer.ike_proposal.split("-")[-1]}
+            "ipsec.ike": str(layer.ike), "ipsec.group": exchanges[0]}
+    if exchanges[1:]:
+        said["ipsec.additional"] = exchanges[1]
     return said | ({"ipsec.pfs": tokens[-1]} if tokens[-1] in GROUPS else {})
 
 

@@ -1,11 +1,19 @@
-"""Field types that the layers share: plain text, names, and numbers that are not booleans."""
+"""What layers share: types of text, names and numbers, and that they leave out empty fields."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from policies.errors import fault, show
 
@@ -69,16 +77,22 @@ Whole = BeforeValidator(_whole)
 OptionValue = Annotated[str | int, BeforeValidator(option_value)]
 
 
-def without_nothing(said: dict[str, Any]) -> dict[str, Any]:
-    """A layer's fields but those that say nothing.
+class SparseLayer(BaseModel):
+    """A layer that says its fields but those that say nothing.
 
-    So a layer without the fields that came later says, renders and digests what it always did.
+    So one without the fields that came later says, renders and digests what it always did.
     """
-    return {key: value for key, value in said.items() if value is not None}
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said: dict[str, Any] = handler(self)
+        return {key: value for key, value in said.items() if value is not None}
 
 
 def check_realm(text: str) -> str:
     """A realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
     if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):
-        raise fault(f"{show(text)} is no realm", "write a domain such as home.example")
+        raise fault(f"{show(text)} is not a realm", "write a domain such as home.example")
     return text

@@ -54,7 +54,7 @@ class KerberosLayer(BaseModel):
     group_bits: Annotated[Literal[2048, 4096], Whole] = Field(
         default=2048, description="Group of PKINIT's key agreement: MODP of so many bits.")
     udp_limit_bytes: Annotated[int, Field(ge=1, le=32700)] | None = Field(
-        default=None, description="Longest request that goes by UDP first; 1: TCP always. Left "
+        default=None, description="Longest request that goes by UDP first; 1: TCP first. Left "
         "out: the library's own 1465.")
 
     @model_validator(mode="after")

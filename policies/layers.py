@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -18,24 +17,32 @@ from pydantic import (
 
 from policies.dot1x import KEY_DERIVING, Dot1xLayer
 from policies.errors import fault
-from policies.fields import Whole
+from policies.fields import SparseLayer, Whole
 from policies.link import LinkLayer
-from policies.proposals import check_esp, check_ike, pattern_esp, pattern_ike
+from policies.proposals import (
+    ADDITIONAL,
+    check_esp,
+    check_ike,
+    is_post_quantum,
+    pattern_esp,
+    pattern_ike,
+)
 from policies.upper import UpperLayers
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 #: Layers that a policy says even where it has none: those that there were at first.
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
+#: What makes packets find a node in another subnet: registrations with agents, or its own tunnel.
+MOBILE_IP, MOBIKE, WIREGUARD = "mobile-ip", "mobike", "wireguard"
 
 
-class IpsecLayer(BaseModel):
+class IpsecLayer(SparseLayer):
     """The tunnel between mobile node and home agent."""
-
-    model_config = _CONFIG
 
     ike: Annotated[Literal[1, 2], Whole] = Field(description="Version of the key exchange.")
     ike_proposal: str = Field(
-        description="strongSwan's keywords: encryption-integrity-group.",
+        description="strongSwan's keywords: encryption-integrity-group, and what follows it, as "
+        "ke1_mlkem768.",
         json_schema_extra={"pattern": pattern_ike()},
     )
     esp_proposal: Annotated[str, AfterValidator(check_esp)] = Field(
@@ -46,6 +53,9 @@ class IpsecLayer(BaseModel):
         default="pubkey", description="Raw RSA keys, no certificates."
     )
     mode: Literal["tunnel", "transport"] = Field(default="tunnel", description="ESP mode.")
+    mobike: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether the tunnel follows its node to other addresses (RFC "
+        "4555), in place of Mobile IP. Left out: 0.")
 
     @field_validator("ike_proposal")
     @classmethod
@@ -53,14 +63,35 @@ class IpsecLayer(BaseModel):
         check_ike(proposal, info.data.get("ike", 2))  # absent when ike itself was wrong
         return proposal
 
+    @property
+    def is_post_quantum(self) -> bool:
+        """Whether keys withstand quantum computers: by ML-KEM, which another strongSwan has."""
+        return is_post_quantum(self.ike_proposal)
 
-class WireGuardLayer(BaseModel):
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether ML-KEM comes after a group, in an exchange of its own (RFC 9370)."""
+        return self.ike_proposal.split("-")[-1] in ADDITIONAL
+
+    @model_validator(mode="after")
+    def _mobike_fits(self) -> Self:
+        if self.mobike and self.ike == 1:
+            raise fault("mobike is IKEv2's, and ike is 1", "write ike: 2, or leave out mobike",
+                        ("mobike",), ("ike",))
+        if self.mobike and self.mode == "transport":
+            raise fault("mobike moves tunnels, and mode is transport",
+                        "write mode: tunnel, or leave out mobike", ("mobike",), ("mode",))
+        return self
+
+
+class WireGuardLayer(SparseLayer):
     """The same by WireGuard, which has one suite: X25519, ChaCha20-Poly1305 and BLAKE2s."""
-
-    model_config = _CONFIG
 
     authentication: Literal["pubkey"] = Field(
         default="pubkey", description="Raw keys, each end's known to the other.")
+    roams: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether the tunnel follows its node to other addresses, in "
+        "place of Mobile IP. Left out: 0.")
 
 
 class Layers(UpperLayers):
@@ -79,6 +110,13 @@ class Layers(UpperLayers):
     wireguard: WireGuardLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent by WireGuard; absent: "
         "none.")
+
+    @property
+    def mobility(self) -> str:
+        """What makes packets find a node that is in another subnet."""
+        if self.ipsec is not None and self.ipsec.mobike:
+            return MOBIKE
+        return WIREGUARD if self.wireguard is not None and self.wireguard.roams else MOBILE_IP
 
     @model_serializer(mode="wrap")
     def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from policies.errors import fault
-from policies.fields import Whole, without_nothing
+from policies.fields import SparseLayer, Whole
 from policies.options import DaemonOptions
 
 Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
@@ -42,10 +38,8 @@ _MOVES_WITH: dict[str, tuple[str, ...]] = {
 EXCHANGED = frozenset({"sae", "owe"})
 
 
-class LinkLayer(BaseModel):
+class LinkLayer(SparseLayer):
     """What protects frames on the air."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     cipher: Cipher = Field(description="Protects data frames. WEP-128 is WEP-104 here.")
     keys: Keys = Field(description="Where keys come from: configured, EAP, passphrase, SAE or an "
@@ -167,7 +161,3 @@ class LinkLayer(BaseModel):
         if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
             raise fault(f"roaming: {self.roaming} is a key management of its own",
                         "leave out akm, or roaming", ("roaming",), ("akm",))
-
-    @model_serializer(mode="wrap")
-    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_nothing(handler(self))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from policies.errors import fault, show
 from policies.fields import OptionValue
@@ -24,6 +24,7 @@ _MEDIUM = "it keeps EAPOL frames on the emulated medium; leave it out"
 _SECOND = "it would begin a second network, which nothing here measures; leave it out"
 _FULL = "every authentication is measured in full, from the same start; leave it out"
 _CODE = "it loads code into the daemon; leave it out"
+_TLS_VERSIONS = "tls_disable_tlsv1_"
 _WEP_KEYS = "wep_key0 wep_key1 wep_key2 wep_key3"
 
 # (reason with its advice, names); the roles write these themselves or rely on their absence.
@@ -99,3 +100,12 @@ class DaemonOptions(BaseModel):
         description="Lines of wpa_supplicant.conf on the station, for its network.",
         json_schema_extra=_editor_hints("wpa_supplicant"),
     )
+
+    @model_validator(mode="after")
+    def _leaves_the_version_to_tls(self) -> Self:
+        # The server is told the same version; another one here would be refused amid a run.
+        if _TLS_VERSIONS in str(self.wpa_supplicant.get("phase1", "")):
+            raise fault("phase1 says which versions of TLS there are, and the server has the one "
+                        "that layers.dot1x.tls says", "leave it out, and write dot1x.tls.version",
+                        ("wpa_supplicant", "phase1"))
+        return self

@@ -63,6 +63,11 @@ class Policy(BaseModel):
         return self.layers.ipsec is not None
 
     @property
+    def needs_mlkem(self) -> bool:
+        """Whether it takes a strongSwan that Debian's stable releases do not have."""
+        return self.layers.ipsec is not None and self.layers.ipsec.is_post_quantum
+
+    @property
     def uses_wireguard(self) -> bool:
         """Whether packets between mobile node and home agent go through WireGuard."""
         return self.layers.wireguard is not None

@@ -1,8 +1,9 @@
 """IPsec proposals, checked token by token against the strongSwan keywords that a machine supports.
 
 Keywords are strongSwan's own (its documentation, "IKEv2 Cipher Suites"); only those are listed that
-Debian 12's charon with the installed plugins offers and that say one thing (``aes128``, not the
-alias ``aes``), so that two policies which negotiate the same are written the same.
+Debian 12's charon with the installed plugins offers, or the one with ML-KEM beside it, and that say
+one thing (``aes128``, not the alias ``aes``), so that two policies which negotiate the same are
+written the same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ GROUPS = (
     *("modp1024", "modp1536", "modp2048", "modp3072", "modp4096"),
     *("ecp256", "ecp384", "curve25519"),
 )
+#: Key encapsulation that withstands quantum computers: in place of a group, and after one (RFC
+#: 9370). Of IKEv2 alone, by another strongSwan than Debian's.
+KEMS = ("mlkem768",)
+ADDITIONAL = tuple(f"ke1_{name}" for name in KEMS)
 # Names people know from elsewhere, whose spelling is too far off for a guess.
 _ALIASES = {"aes": "aes128", "sha": "sha1", "sha2": "sha256", "x25519": "curve25519"}
 
@@ -25,36 +30,51 @@ _ENCRYPTION: _Part = ("encryption", (*CIPHERS, *AEADS))
 _INTEG: _Part = ("integrity", INTEGRITY)
 _PRF: _Part = ("pseudo-random function", PRFS)
 _DH: _Part = ("Diffie-Hellman group", GROUPS)
+_KEY_EXCHANGE: _Part = ("Diffie-Hellman group or key encapsulation", (*GROUPS, *KEMS))
+_LATER: _Part = ("additional key exchange", ADDITIONAL)
 
 
 def check_ike(proposal: str, ike: int) -> None:
     """Raises a pydantic fault unless ``proposal`` is one IKE suite for that IKE version."""
     tokens = _tokens(proposal, "aes256-sha256-modp2048")
-    _refuse_post_quantum(tokens, proposal)
     if tokens[0] in AEADS and ike == 1:
         raise fault(
             f"{tokens[0]} protects IKEv2 only, and ike is 1", f"use {', '.join(CIPHERS)}, or ike: 2"
         )
-    parts = [_ENCRYPTION, _PRF if tokens[0] in AEADS else _INTEG, _DH]
+    if is_post_quantum(proposal) and ike == 1:
+        raise fault("ML-KEM is for IKEv2 only, and ike is 1", "write ike: 2, or leave it out")
+    if tokens[-1] in ADDITIONAL and tokens[-2] in KEMS:
+        raise fault(f"{show(tokens[-1])} after {tokens[-2]} would do the same twice",
+                    "write a Diffie-Hellman group before it, such as curve25519")
+    parts = [_ENCRYPTION, _PRF if tokens[0] in AEADS else _INTEG,
+             *([_DH] if ike == 1 else [_KEY_EXCHANGE, _LATER])]
     example = "aes128gcm16-prfsha256-ecp256" if tokens[0] in AEADS else "aes256-sha256-modp2048"
-    _match(proposal, tokens, parts, len(parts), example)
+    _match(proposal, tokens, parts, 3, example)
 
 
 def check_esp(proposal: str) -> str:
     """Returns ``proposal``, or raises a pydantic fault unless it is one ESP suite."""
     tokens = _tokens(proposal, "aes128-sha256")
-    _refuse_post_quantum(tokens, proposal)
+    if is_post_quantum(proposal):
+        raise fault(f"ML-KEM has no place in {show(proposal)}, which is ESP's",
+                    "leave it out, and write it in ike_proposal, from whose keys ESP's come")
     aead = tokens[0] in AEADS
     parts = [_ENCRYPTION, _DH] if aead else [_ENCRYPTION, _INTEG, _DH]
     _match(proposal, tokens, parts, len(parts) - 1, "aes128gcm16" if aead else "aes128-sha256")
     return proposal
 
 
+def is_post_quantum(proposal: str) -> bool:
+    """Whether a proposal names ML-KEM, which Debian's own strongSwan lacks."""
+    return any(name in proposal.casefold() for name in ("mlkem", "ml-kem"))
+
+
 def pattern_ike() -> str:
     """The regular expression of an IKE proposal, for editors."""
     groups, prfs = "|".join(GROUPS), "|".join(PRFS)
     plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
-    return f"^({plain}|({'|'.join(AEADS)})-({prfs}))-({groups})$"
+    exchanges = f"({groups})(-({'|'.join(ADDITIONAL)}))?|{'|'.join(KEMS)}"
+    return f"^({plain}|({'|'.join(AEADS)})-({prfs}))-({exchanges})$"
 
 
 def pattern_esp() -> str:
@@ -70,15 +90,6 @@ def _tokens(proposal: str, example: str) -> list[str]:
             f"{show(proposal)} is not one proposal of strongSwan", f"write one, such as {example}"
         )
     return proposal.split("-")
-
-
-def _refuse_post_quantum(tokens: list[str], proposal: str) -> None:
-    """Of exchanges that are to come after the first one, this strongSwan has none."""
-    later = [token for token in tokens if "mlkem" in token.casefold()]
-    if later:
-        raise fault(f"{show(later[0])} in {show(proposal)} needs strongSwan 6.1 or later, and "
-                    "Debian's stable releases have 5.9.8 and 6.0.1, without ML-KEM",
-                    "leave it out")
 
 
 def _match(proposal: str, tokens: list[str], parts: list[_Part], least: int, example: str) -> None:

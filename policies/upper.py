@@ -32,7 +32,7 @@ _BOUNDS = (8192, 57_344)
 
 def _percent(value: int) -> int:
     if not 0 <= value <= 100:
-        raise fault(f"{value} is no percentage", "write 0 to 100")
+        raise fault(f"{value} is not a percentage", "write 0 to 100")
     return value
 
 

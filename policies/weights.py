@@ -75,7 +75,7 @@ def _named(features: Mapping[Feature, str]) -> Mapping[Feature, str]:
 
 def _check_feature(name: str, known: Mapping[Feature, str], at: tuple[str, ...]) -> None:
     if name not in known:
-        raise fault(f"{show(name)} is no feature", advise(name, known), at)
+        raise fault(f"{show(name)} is not a feature", advise(name, known), at)
 
 
 Weight = Annotated[float, BeforeValidator(_number)]

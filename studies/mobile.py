@@ -19,6 +19,7 @@ from typing import Any
 import policies
 from measure.manifest import LevelRecord
 from policies import Policy, PolicyError, load, load_named
+from studies.changes import without
 from studies.parts import Cell, Factor, Fault, Level, LevelError, StudyError
 from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
@@ -46,11 +47,13 @@ class Policies:
 
     `own` are those that it takes where none are asked for, `beside` the ones that files alone are
     compared to. `runs` are the layers above the network's that its programs run: a policy with
-    others is refused, and one for which `refusal` has words.
+    others is refused, and one for which `refusal` has words. `has_mlkem` says that the study brings
+    the strongSwan that takes.
     """
 
     own: Sequence[str]
     beside: Sequence[str] = ()
+    has_mlkem: bool = False
     runs: Collection[str] = frozenset()
     refusal: Callable[[Policy], str] = lambda _: ""
 
@@ -83,6 +86,10 @@ class Policies:
             raise StudyError(f"policy {policy.id}: layers.{strange[0]} is above the network's, and "
                              f"this study does not run it ({runs} of these); leave it out, or "
                              "choose a study that does")
+        if policy.needs_mlkem and not self.has_mlkem:
+            raise StudyError(f"policy {policy.id}: IKE with ML-KEM takes a strongSwan that this "
+                             "study does not bring; leave mlkem768 out of ike_proposal, or choose "
+                             "the study qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
 
@@ -149,9 +156,7 @@ def is_on_air(cell: Cell) -> bool:
 
 def without_wep(title: str, on: Mapping[str, str]) -> Fault:
     """A negative control: neither end of the air has the WEP of a cell's policy."""
-    def without_link(policy: Policy) -> Policy:
-        return policy.model_copy(update={"layers": policy.layers.model_copy(update={"link": None})})
-    return Fault(title, policy=without_link, on=on, fails=[
+    return Fault(title, policy=without("link"), on=on, fails=[
         "WEP-104 on every data frame", "initialisation vectors differ",
         "frames are as long as the air charges", "static WEP key in use"])
 
@@ -241,6 +246,8 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
     document = asdict(from_json(Scenario, content))
     for part in ("title", "mobility"):
         del document[part]
+    if not document["moves_on"]:
+        del document["moves_on"]
     if not document.pop("is_placed"):
         for node in document["network"]["nodes"].values():
             del node["position"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -22,6 +22,7 @@ _REQUIREMENT = re.compile(
     r"[A-Za-z0-9][\w.-]*==[^\s;]+(\s*;[^-]*)?(\s+--hash=sha256:[0-9a-f]{64})+")
 _WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+' and '-'",
           "python": "name a file with hashes beside packages.yml",
+          "compiled": "what is compiled is strongswan",
           "[key]": "a variant's name has small letters, digits and '-', at most 31"}
 _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 
@@ -30,12 +31,15 @@ _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 class Variant:
     """What testbeds have that name it: Debian packages, and Python packages for the workload.
 
+    `compiled` names what is made of its source, which the project knows how to.
+
     `lock` is the text of `lock_file`, a requirements file with hashes; both are "" for none.
     """
 
     debian: tuple[str, ...]
     lock_file: str = ""
     lock: str = ""
+    compiled: tuple[str, ...] = ()
 
 
 class _Entry(BaseModel):
@@ -45,6 +49,7 @@ class _Entry(BaseModel):
 
     debian: list[_Package] = []
     python: Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*)?$")] = ""
+    compiled: list[Literal["strongswan"]] = []
 
 
 _ENTRIES = TypeAdapter(dict[_Name, _Entry])
@@ -70,10 +75,11 @@ def load(study: str) -> dict[str, Variant]:
         field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
         raise StudyError(f"{where}: {refused(error)}; {_WORDS.get(field, _FORM)}") from None
     for name, entry in entries.items():
-        if not entry.debian and not entry.python:
+        if not entry.debian and not entry.python and not entry.compiled:
             raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")
     return {name: Variant(tuple(entry.debian), entry.python,
-                          _read_lock(study, entry.python) if entry.python else "")
+                          _read_lock(study, entry.python) if entry.python else "",
+                          tuple(entry.compiled))
             for name, entry in entries.items()}
 
 

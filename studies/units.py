@@ -16,7 +16,7 @@ def byte_size(value: Any) -> Any:
         return value
     match = re.fullmatch(r"(\d+)([kmg]?)b?", value.strip().lower())
     if not match:
-        raise ValueError(f"{value!r} is no size; write 500k, 1M or 16M")
+        raise ValueError(f"{value!r} is not a size; write 500k, 1M or 16M")
     return int(match[1]) * _FACTORS[match[2]]
 
 

@@ -7,10 +7,11 @@ from pydantic_core import ErrorDetails
 
 #: In place of pydantic's own, which name our classes, by its types of errors.
 _WORDS = {"extra_forbidden": "there is no such field", "missing": "is missing",
-          "model_type": "is no mapping", "dict_type": "is no mapping", "list_type": "is no list",
-          "string_type": "is no text", "int_type": "is no whole number", "too_short": "is empty",
-          "int_parsing": "is no whole number", "int_from_float": "is no whole number",
-          "float_type": "is no number", "float_parsing": "is no number",
+          "model_type": "is not a mapping", "dict_type": "is not a mapping",
+          "list_type": "is not a list", "string_type": "is not text", "too_short": "is empty",
+          "int_type": "is not a whole number",
+          "int_parsing": "is not a whole number", "int_from_float": "is not a whole number",
+          "float_type": "is not a number", "float_parsing": "is not a number",
           "bool_type": "is neither true nor false", "bool_parsing": "is neither true nor false"}
 
 

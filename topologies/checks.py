@@ -226,10 +226,10 @@ def _roles(given: Scenario, path: Path | str) -> None:
         if not any(nodes[cell].agent == agent for cell in given.network.of_duty(ACCESS_POINT)):
             raise TopologyError(f"{path}: {name}: no access point has agent {agent!r}; add one")
     if not nodes[given.mobile_node].has(STATION):
-        raise TopologyError(f"{path}: mobile_node: {given.mobile_node} is no station; "
+        raise TopologyError(f"{path}: mobile_node: {given.mobile_node} is not a station; "
                             "name one that is")
     if given.roams_to and given.roams_to not in given.network.of_duty(ACCESS_POINT):
-        raise TopologyError(f"{path}: roams_to: {given.roams_to} is no access point; "
+        raise TopologyError(f"{path}: roams_to: {given.roams_to} is not an access point; "
                             "name one that is")
     if given.roams_to == given.home:
         raise TopologyError(f"{path}: roams_to: {given.roams_to} is at home; leave it out or "

@@ -15,6 +15,7 @@ from typing import Any
 
 from topologies.device import Device, Strict
 from topologies.timing import DCF, QUEUE, Medium
+from topologies.visited import VisitedSubnet, visited
 
 __all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
            "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
@@ -204,7 +205,9 @@ class Scenario(Strict):
 
     `network` holds the nodes that take part and no others. `roams_to` is the access point that the
     mobile node moves to before it is measured; without it, it stays at home. With `is_placed`,
-    where nodes stand is what it is about.
+    where nodes stand is what it is about. With `moves_on`, the mobile node goes from access point
+    to access point as its policy says; else it leaves first, and comes from nothing, where
+    its agent is another one there.
     """
 
     id: str
@@ -215,6 +218,7 @@ class Scenario(Strict):
     roams_to: str | None = None
     mobility: Mobility | None = None
     is_placed: bool = False
+    moves_on: bool = False
 
     @property
     def agent(self) -> str:
@@ -236,6 +240,17 @@ class Scenario(Strict):
         """The agent of the subnet that the mobile node visits; None where it stays in its own."""
         agent = self.network.nodes[self.roams_to].agent if self.roams_to else None
         return None if agent == self.agent else agent
+
+    @property
+    def visit(self) -> VisitedSubnet | None:
+        """What a node that takes an address where it visits has there; None in its own subnet."""
+        if self.foreign_agent is None:
+            return None
+        nodes = self.network.nodes
+        agent, home_agent = nodes[self.foreign_agent], nodes[self.agent]
+        there = agent.interfaces[agent.interface_of(agent.address)].address or ""
+        return visited(nodes[self.mobile_node].address, there,
+                       [i.ip for i in home_agent.interfaces.values() if i.address])
 
     @property
     def companions(self) -> list[str]:

@@ -24,8 +24,8 @@ from measure.load.instants import InstantTimer
 from measure.load.schedule import ScheduledArrival
 
 #: The source port of the first socket; the others follow. Whoever is begun on one stays there, so
-#: that a capture of one port has whole authentications.
-FIRST_PORT, SOCKETS = 40_000, 8
+#: that a capture of one port has whole authentications. Kernels give none of them away.
+FIRST_PORT, SOCKETS = 20_000, 8
 #: As hostapd does: again after 3 s, and after twice as long each time.
 RETRY_S, GIVE_UP_S = 3.0, 30.0
 _IDENTIFIERS = 256
@@ -241,9 +241,8 @@ class LoadGenerator:
             heapq.heappop(self._timers)
         waits_s = [self._timers[0][0]] if self._timers else []
         waits_s.append(self._now_s + _NO_WORK_S if until_s is None else until_s)
-        ready = self._instants.wait(
+        ready, self._now_s = self._instants.wait(
             [*self._by_descriptor, *([] if stop is None else [stop])], min(waits_s))
-        self._now_s = time.monotonic()
         return ready
 
     def _is_waiting(self, timer: _Timer) -> bool:

@@ -1,7 +1,8 @@
 """Whoever waits for descriptors is woken at an instant, to the nanosecond. Standard library only.
 
 A timeout is not enough: the kernel lets it be late by a thousandth of itself, and `epoll`'s are
-whole milliseconds.
+whole milliseconds. To be woken and to look at the clock takes some microseconds, too: the timer
+goes off before the instant, and the clock is read until it has come.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import time
 from collections.abc import Collection
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _NS = 1_000_000_000
+#: So long before an instant the timer goes off: in virtual time a clock is read twice meanwhile.
+_AHEAD_S = 0.00001
 
 
 class _Instant(ctypes.Structure):
@@ -36,12 +40,15 @@ class InstantTimer:
         """Give the timer back."""
         os.close(self._timer)
 
-    def wait(self, descriptors: Collection[int], until_s: float) -> list[int]:
-        """Those that are readable, as soon as any is, or at that instant."""
-        at_ns = max(1, round(until_s * _NS))
+    def wait(self, descriptors: Collection[int], until_s: float) -> tuple[list[int], float]:
+        """Those that are readable, as soon as any is, or at that instant; and what time it is."""
+        at_ns = max(1, round((until_s - _AHEAD_S) * _NS))
         if at_ns != self._armed_ns:
             instant = _Instant(0, 0, *divmod(at_ns, _NS))
             self._library.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(instant), None)
             self._armed_ns = at_ns
         ready, _, _ = select.select([*descriptors, self._timer], (), ())
-        return [descriptor for descriptor in ready if descriptor != self._timer]
+        now_s = time.monotonic()
+        while self._timer in ready and now_s < until_s:
+            now_s = time.monotonic()
+        return [descriptor for descriptor in ready if descriptor != self._timer], now_s

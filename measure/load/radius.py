@@ -41,7 +41,7 @@ class RadiusPacket:
 
 
 def parse(data: bytes) -> RadiusPacket | None:
-    """What a datagram holds; None if it is no whole packet."""
+    """What a datagram holds; None if it is not a whole packet."""
     if len(data) < _HEADER_BYTES:
         return None
     code, identifier, length = struct.unpack_from("!BBH", data)

@@ -13,7 +13,10 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site
 
-_CHARON = "/usr/lib/ipsec/charon"
+#: Daemon and the program that tells it what to do: Debian's, and those of the strongSwan with
+#: ML-KEM, which a study brings.
+_DEBIANS = ("/usr/lib/ipsec/charon", "swanctl")
+_WITH_MLKEM = ("/opt/strongswan6/libexec/ipsec/charon", "/opt/strongswan6/sbin/swanctl")
 # 8 s were seen, where the processor is emulated and shared.
 _LOAD_S = 30.0
 
@@ -28,11 +31,16 @@ class Charon(Daemons):
         """Where the charon of a node listens for vici."""
         return self.site.mount / node / "run" / "charon.vici"
 
+    @property
+    def follows(self) -> bool:
+        """Whether tunnels follow their nodes (MOBIKE), by what was rendered."""
+        return any("mobike = yes" in self._connections(node) for node in self.nodes())
+
     def launch(self, node: str) -> Daemon:
         """Start the daemon of one node."""
         # Charon keeps its pid file in /run: every node needs a /run of its own.
         self.site.testbed.run(node, ["mount", "-t", "tmpfs", "tmpfs", "/run"])
-        return self.daemon(node, [_CHARON], r"spawning \d+ worker threads",
+        return self.daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
                            {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 
     def ready(self) -> None:
@@ -41,10 +49,17 @@ class Charon(Daemons):
         for node in self.daemons:
             self._load_connections(node)
 
+    def _connections(self, node: str) -> str:
+        return (self.site.mount / node / "swanctl/swanctl.conf").read_text()
+
+    def _programs(self, node: str) -> tuple[str, str]:
+        """By what was rendered: what is proposed, only one of them may know."""
+        return _WITH_MLKEM if "mlkem" in self._connections(node) else _DEBIANS
+
     def _load_connections(self, node: str) -> None:
         home = self.site.mount / node
         done = subprocess.run(
-            ["swanctl", "--load-all", "--noprompt", "--uri", f"unix://{self.socket(node)}"],
+            [self._programs(node)[1], "--load-all", "--noprompt", "--uri", f"unix://{self.socket(node)}"],
             env={**os.environ, "STRONGSWAN_CONF": str(home / self.file),
                  "SWANCTL_DIR": str(home / "swanctl")},
             capture_output=True, text=True, timeout=_LOAD_S, check=False)

@@ -26,6 +26,8 @@ from measure.workload import Site
 _FILE = "wireguard.json"
 #: After local addresses, before Mobile IP's own rule, which the tunnel's packets go on to.
 _MARKED, _TO_TUNNEL, _BEYOND = "400", "401", "434"
+#: The main table's rule: where no Mobile IP runs.
+_MAIN = "32766"
 _TABLE = str(MARK)
 #: As much as leaves room for the outer headers in 1500 bytes; WireGuard's 1420 is for IPv6.
 _MTU_BYTES = "1440"
@@ -77,6 +79,17 @@ class MobileWireGuard:
             table=_TABLE, mtu_bytes=_MTU_BYTES)
         self._tunnels.start()
 
+    @property
+    def roams(self) -> bool:
+        """Whether the policy's tunnels follow their nodes, by what was rendered."""
+        return any(json.loads((self._site.mount / node / _FILE).read_text())["roams"]
+                   for node in self._site.having(_FILE))
+
+    def follow(self, node: str) -> None:
+        """Have a node's tunnel choose anew which address it sends from. Raises MeasureError."""
+        if self._tunnels is not None and node in self._said:
+            self._tunnels.renew_endpoints(node)
+
     def state(self, node: str) -> list[dict[str, Any]]:
         """What a node's kernel has of its peers; nothing without a tunnel."""
         return [asdict(state) for state in self._tunnels.state(node)] \
@@ -101,5 +114,6 @@ class MobileWireGuard:
         said = self._said[node]
         targets: list[list[str]] = [[]] if said["duty"] == "mobile" else [
             ["to", peer["address"]] for peer in said["peers"]]
-        return [["priority", _MARKED, "fwmark", str(MARK), "goto", _BEYOND],
+        beyond = _MAIN if said["roams"] else _BEYOND
+        return [["priority", _MARKED, "fwmark", str(MARK), "goto", beyond],
                 *(["priority", _TO_TUNNEL, *target, "lookup", _TABLE] for target in targets)]

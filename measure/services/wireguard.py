@@ -67,12 +67,16 @@ class WireGuardEnd:
 
 @dataclass(frozen=True)
 class WireGuardState:
-    """What the kernel says of a peer; `handshake_s` is the wall clock's, None before the first."""
+    """What the kernel says of a peer; `handshake_s` is the wall clock's, None before the first.
+
+    `endpoint` is the address that its last packet came from, or that it was said to have.
+    """
 
     public_key: str
     handshake_s: float | None
     received_bytes: int
     sent_bytes: int
+    endpoint: str = ""
 
 
 class WireGuardTunnels:
@@ -117,6 +121,15 @@ class WireGuardTunnels:
             raise self._refused(node, str(error)) from None
         return [_state(peer) for message in messages
                 for peer in message.get_attr("WGDEVICE_A_PEERS") or ()]
+
+    def renew_endpoints(self, node: str) -> None:
+        """Say again where a node's peers are: the kernel forgets which address it sent from.
+
+        While an address stays on any interface, it would go on to send from there.
+        """
+        with self._netlink(node) as netlink:
+            for peer in self._ends[node].peers:
+                netlink.set(self._device, peer=_attributes(peer))
 
     def _make(self, node: str, end: WireGuardEnd) -> None:
         run = self._site.testbed.run
@@ -168,4 +181,5 @@ def _state(peer: Any) -> WireGuardState:
     key = peer.get_attr("WGPEER_A_PUBLIC_KEY")
     return WireGuardState(key["value"].decode() if isinstance(key, dict) else key.decode(),
                           seconds or None, peer.get_attr("WGPEER_A_RX_BYTES"),
-                          peer.get_attr("WGPEER_A_TX_BYTES"))
+                          peer.get_attr("WGPEER_A_TX_BYTES"),
+                          (peer.get_attr("WGPEER_A_ENDPOINT") or {}).get("addr", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from measure import dissect, guessing, management, pcap
@@ -12,6 +13,12 @@ from topologies.model import ACCESS_POINT, Scenario
 FORGED = "forged-deauthentication"
 #: Words that are tried on a recorded handshake, the right one among them.
 GUESSING = "guessing"
+#: A frame of the mobile node's that is sent once more.
+REPLAY = "replay"
+#: An access point of the network's name and without its secrets, in the place of the real one.
+TWIN = "evil-twin"
+#: What captures of attacks begin with that are carried out once all else is measured.
+PART = "attack"
 #: The others; a real list has millions.
 _WORDS = tuple(f"password{number}" for number in range(9))
 
@@ -23,6 +30,10 @@ def verify(seen: Observed, scenario: Scenario, passphrase: str) -> Iterator[Chec
         yield _outlived(seen)
     elif attack == GUESSING:
         yield _guessed(seen, scenario, passphrase)
+    elif attack == REPLAY:
+        yield _replayed(seen)
+    elif attack == TWIN:
+        yield _deceived(seen)
 
 
 def _outlived(seen: Observed) -> Check:
@@ -48,3 +59,29 @@ def _guessed(seen: Observed, scenario: Scenario, passphrase: str) -> Check:
     return Check("passphrase is not guessed from the recording", bool(recorded) and not word,
                  f"{len(_WORDS) + 1} words tried on {len(recorded)} recorded handshakes: "
                  + ("the right one is known by its check" if word else "none fits"))
+
+
+def _replayed(seen: Observed) -> Check:
+    """Twice on the air under one number (or none), and at the peer once all the same."""
+    times = Counter((p.length, p.wep_iv, p.tkip_iv, p.ccmp_iv)
+                    for p in seen.packets(f"{PART}-air")
+                    if p.is_data and p.transmitter == seen.mac)
+    sent = times[max(times)] if times else 0
+    arrived = sum(p.icmp_type == dissect.ECHO_REQUEST for p in seen.packets(f"{PART}-peer"))
+    return Check("a frame that is sent again is not taken again", sent > 1 and arrived == 1,
+                 f"a frame of the mobile node's was {sent} times on the air as it is, and what it "
+                 f"asks came {arrived} times to its peer")
+
+
+def _deceived(seen: Observed) -> Check:
+    """It met the twin, and what it asked its peer then was not to be read there."""
+    air = seen.packets(f"{PART}-air")
+    beacons = [p for p in air if p.subtype == management.BEACON and p.transmitter in seen.cells]
+    met = [p for p in air if p.transmitter == seen.mac
+           and p.subtype == dissect.AUTHENTICATION_SUBTYPE]
+    came = [p for p in seen.packets(f"{PART}-twin") if p.ethernet_src == seen.mac]
+    legible = [p for p in came if p.icmp_type == dissect.ECHO_REQUEST]
+    return Check("evil twin reads nothing", bool(beacons) and bool(met) and not legible,
+                 f"{len(beacons)} beacons of a twin without the network's secrets, {len(met)} "
+                 f"authentication frames of the mobile node's to it; of {len(came)} packets that "
+                 f"came to it, {len(legible)} ask the peer something in clear")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from policies import Dot1xLayer, IpsecLayer, LinkLayer
 from policies.options import DaemonOptions
 from studies import mobile
+from studies.changes import added, changed, on, without
 from studies.qop2007 import unprotected
-from studies.qop2007.changes import added, changed, on, without
 from studies.qop2007.todays_controls import TODAYS
 from studies.study import Fault
 

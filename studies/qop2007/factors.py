@@ -23,8 +23,8 @@ def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 
 
 FACTORS = (
-    Factor("policy", "Policy", mobile.Policies(PAPER_IDS, beside=[BASELINE]), plural="policies",
-           option="--policies", file_option="--policy",
+    Factor("policy", "Policy", mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True),
+           plural="policies", option="--policies", file_option="--policy",
            help="Comma-separated names out of P1 to P12 and today's "
            f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",
            file_help="A policy file of your own, measured beside P1; may be repeated."),

@@ -22,7 +22,7 @@ from measure.points import auth_points, path_points
 from measure.services.iperf3 import Iperf3
 from measure.services.mobile_ip import MobileIp
 from measure.workload import Service, Session, Site
-from studies.qop2007 import survival, unprotected
+from studies.qop2007 import attacking, survival, unprotected
 from topologies.model import Scenario, from_json
 
 #: Captures at some points while it lasts, in some detail.
@@ -95,6 +95,7 @@ class Workload:
         finally:
             session.stamp("end")
             arrival.finish()
+        attacking.carry_out(self._site.fault, arrival, captures)
 
     def _move(self, arrival: Arrival, access_point: str, session: Session,
               interval_ms: int) -> None:

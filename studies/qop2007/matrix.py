@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from measure.moves import ANEW
+from measure.moves import ANEW, BACK
 from policies import Policy
 from studies import mobile
 from studies.qop2007.asked import STREAM_CAPTURES, Asked, by_node
-from studies.study import Cell, Expected
+from studies.study import Cell, Expected, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
 from topologies.model import Medium, Scenario
 
+#: What packages.yml calls the strongSwan with ML-KEM.
+MLKEM = "mlkem"
 #: The first security parameter index that RFC 5944 leaves to users.
 SPI = 256
 #: The slowest stream still waited for; a cell below this rate counts as hung.
@@ -39,9 +41,10 @@ def medium(asked: Asked) -> Medium | None:
 
 def testbed(cell: Cell, asked: Asked) -> Spec:
     """The policy on the scenario's network, over the air that was asked for."""
-    return Spec(network=cell.value("scenario").network, policy=cell.value("policy"),
-                medium=medium(asked), options={"spi": SPI, "detection": asked.detection},
-                devices=by_node(asked.devices))
+    policy: Policy = cell.value("policy")
+    return Spec(network=cell.value("scenario").network, policy=policy, medium=medium(asked),
+                options={"spi": SPI, "detection": asked.detection},
+                devices=by_node(asked.devices), packages=MLKEM if policy.needs_mlkem else "")
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
@@ -61,11 +64,24 @@ def task(cell: Cell, asked: Asked) -> dict[str, Any]:
 
 
 def roaming(policy: Policy, scenario: Scenario) -> str:
-    """How the mobile node moves on within its subnet; "" where it does not (see Arrival)."""
-    if scenario.roams_to is None or scenario.foreign_agent is not None:
+    """How the mobile node moves on; "" where it stays, or leaves first (see Arrival)."""
+    if scenario.roams_to is None or not (scenario.moves_on or scenario.foreign_agent is None):
         return ""
     link = policy.layers.link
     return (link.roaming if link else None) or ANEW
+
+
+def check_move(policy: Policy, scenario: Scenario) -> None:
+    """Refuse keys that would have to follow a node past a router. Raises StudyError."""
+    link = policy.layers.link
+    if link is None or not scenario.moves_on or scenario.foreign_agent is None:
+        return
+    if link.roaming in (None, BACK) or link.keys == "psk":
+        return  # of a passphrase, each access point makes them
+    raise StudyError(
+        f"policy {policy.id} in scenario {scenario.id}: roaming: {link.roaming} has access points "
+        f"share keys on one wire, and a router is between {scenario.home} and {scenario.roams_to}; "
+        "leave out roaming, write keys: psk, or choose a scenario within one subnet")
 
 
 def deadline_s(asked: Asked) -> float:

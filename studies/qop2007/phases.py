@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from measure.phases import FOREIGN, Phase
 from policies import Policy
+from policies.layers import MOBILE_IP
 
 #: Where keys come of an exchange on the link before any handshake: the phases that it takes. The
 #: paper has none of these; a component of each bears its name.
@@ -42,7 +43,9 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
     how the text's shortest time (0.11 s) comes about.
     """
     exchange = exchange_of(policy)
-    summed = ["mip_registration_home"]
+    # Where a tunnel follows its node, nobody registers.
+    has_mobile_ip = policy.layers.mobility == MOBILE_IP
+    summed = ["mip_registration_home"] if has_mobile_ip else []
     if exchange:
         summed.append(f"{exchange}_home")
     if policy.has_handshake:
@@ -51,7 +54,7 @@ def table_4(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
         summed.append("wireguard_home")
     if policy.uses_ipsec:
         summed.append("ike_home")
-    if roaming and not policy.has_handshake:
+    if roaming and has_mobile_ip and not policy.has_handshake:
         summed.append("mip_registration_foreign")
     return tuple(summed)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure import manifest, record
@@ -71,6 +71,14 @@ class Qop2007(Study):
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
         """Of its content: policies and scenarios may be the user's."""
         return mobile.level(factor.name, name, entry)
+
+    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+        """Every policy in every scenario, but for moves that its keys cannot make."""
+        from studies.qop2007 import matrix
+
+        for cell in super().cells(levels):
+            matrix.check_move(cell.value("policy"), cell.value("scenario"))
+            yield cell
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]
         """The policy on the scenario's network, over the air that was asked for."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import Policy, TlsSettings
+from studies.changes import changed, on, without
 from studies.qop2007 import attempts
-from studies.qop2007.changes import changed, on, without
 from studies.study import Fault
 
 _NEGOTIATED, _OFFERED = "key management negotiated", "key management offered"
 _AGREED = "protection of management frames negotiated"
+_NO_MOBILE_IP, _NEW_ADDRESS = "no Mobile IP", "tunnel goes by the new address"
+_IN_KERNELS = "kernels have the new address"
 _LENGTHS = "frames are as long as the air charges"
 
 
@@ -51,6 +53,11 @@ TODAYS: Mapping[str, Fault] = {
         "TTLS with PAP in place of PEAP with MSCHAPv2",
         policy=changed("dot1x", eap="TTLS", first_offer="TTLS", inner="PAP"), on=on("M4"),
         fails=["EAP method PEAP", "inner method MSCHAPV2"]),
+    "no-certificate": Fault(
+        "a password proven without a certificate and a tunnel",
+        policy=changed("dot1x", eap="PWD", first_offer="PWD", inner=None, identity=None),
+        on=on("M4"), fails=["EAP method PEAP", "server shows its certificate",
+                            "inner method MSCHAPV2", "identity is hidden"]),
     "weaker-key-management": Fault(
         "key management with SHA-1", policy=changed("link", akm=None), on=on("M5"),
         fails=[_NEGOTIATED, _OFFERED]),
@@ -65,12 +72,25 @@ TODAYS: Mapping[str, Fault] = {
         "a station that moves negotiates all anew", policy=changed("link", roaming=None),
         on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
     "beside-wireguard": Fault(
-        "the stream's datagrams go around WireGuard's tunnel", on=on("M10"),
+        "the stream's datagrams go around WireGuard's tunnel", on=on("M10-mip"),
         fails=["WireGuard: tunnelled", "WireGuard: carried", "captures hold what was counted"]),
     "no-wireguard": Fault(
-        "no tunnel, and all goes on in clear", policy=without("wireguard"), on=on("M10"),
+        "no tunnel, and all goes on in clear", policy=without("wireguard"), on=on("M10-mip"),
         fails=["WireGuard: handshake", "WireGuard: tunnelled", "WireGuard: sessions",
                "WireGuard: carried", "WireGuard: sessions in the kernels"]),
+    "no-mobike": Fault(
+        "Mobile IP has packets find the node, and its tunnel goes on below the home address",
+        policy=changed("ipsec", mobike=None), on=on("M11", "R3"),
+        fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS, "MOBIKE",
+               "captures hold what was counted"]),
+    "no-ml-kem": Fault(
+        "IKE by x25519 alone, as a strongSwan without ML-KEM has it", on=on("M12"),
+        policy=changed("ipsec", ike_proposal="aes256gcm16-prfsha384-curve25519"),
+        fails=["ISAKMP packets", "IKE proposal", "ML-KEM-768 is exchanged"]),
+    "wireguard-at-home": Fault(
+        "Mobile IP has packets find the node, and its tunnel goes on below the home address",
+        policy=changed("wireguard", roams=None), on=on("M10", "R3"),
+        fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS]),
     "keys-anew": Fault(
         "a station that moves has no cached key", policy=changed("link", roaming=None),
         on=on("M8-okc", "E1"), fails=["goes on with cached keys"]),
@@ -84,10 +104,19 @@ TODAYS: Mapping[str, Fault] = {
     attempts.GUESSING: Fault(
         "an attack: words are tried on the recorded handshake, the right one among them",
         on=on("M2"), fails=["passphrase is not guessed from the recording"]),
+    attempts.REPLAY: Fault(
+        "an attack: a frame of the mobile node's is sent once more, by somebody without a key",
+        on=on("P2"), fails=["a frame that is sent again is not taken again"]),
+    attempts.TWIN: Fault(
+        "an attack: an access point of the network's name, without its secrets, in its place",
+        on=on("M1"), fails=["evil twin reads nothing"]),
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=on("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
                             "frames open with the keys in force", _LENGTHS]),
+    "clear-under-gcmp": Fault(
+        "one frame of the mobile node's in clear", on=on("M6"),
+        fails=["GCMP-256 on every data frame", "frames open with the keys in force"]),
     "smaller-cipher": Fault(
         "CCMP-256 in place of GCMP-256", policy=changed("link", cipher="CCMP-256"), on=on("M6"),
         fails=["pairwise cipher negotiated"]),

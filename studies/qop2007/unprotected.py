@@ -21,10 +21,6 @@ UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
 #: Before every policy of charon's.
 _FIRST = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
-#: The mark of an encrypted frame.
-_PROTECTED = 0x40
-#: As long as an address resolution packet, and says nothing.
-_READABLE = injection.ARP + bytes(28)
 
 
 def apply(site: Site, scenario: Scenario) -> None:
@@ -107,15 +103,15 @@ def _clear_frame(testbed: Testbed, scenario: Scenario) -> None:
 
 def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
     """The same, with the mark of an encrypted one and an initialisation vector."""
-    _from_station(testbed, scenario, flags=_PROTECTED, before=bytes((0x12, 0x34, 0x56, 0)))
+    _from_station(testbed, scenario, flags=injection.PROTECTED, before=bytes((0x12, 0x34, 0x56, 0)))
 
 
 def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
                   before: bytes = b"") -> None:
     nodes = scenario.network.nodes
     station, cell = nodes[scenario.mobile_node], nodes[scenario.access_point]
-    frame = injection.from_station(_mac(station), _mac(cell), _mac(cell), before + _READABLE,
-                                   flags=flags)
+    frame = injection.from_station(_mac(station), _mac(cell), _mac(cell),
+                                   before + injection.READABLE, flags=flags)
     injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
@@ -125,7 +121,7 @@ def _past_the_agent(testbed: Testbed, scenario: Scenario) -> None:
     station = nodes[scenario.mobile_node]
     companion = _mac(nodes[next(iter(scenario.companions))])
     injection.inject(testbed, scenario.mobile_node, station, injection.from_station(
-        _mac(station), companion, companion, _READABLE))
+        _mac(station), companion, companion, injection.READABLE))
 
 
 def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
@@ -133,7 +129,7 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
     name = scenario.access_point
     cell = scenario.network.nodes[name]
     injection.inject(testbed, name, cell,
-                     injection.from_access_point(_mac(cell), _ALL_SYSTEMS, _READABLE))
+                     injection.from_access_point(_mac(cell), _ALL_SYSTEMS, injection.READABLE))
 
 
 def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
@@ -151,6 +147,7 @@ _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "bypass": _bypass, "beside-wireguard": _beside_wireguard,
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
+    "clear-under-gcmp": _clear_frame,
     "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
     attempts.FORGED: _forged_deauthentication,
     "past-the-agent": _past_the_agent}

@@ -95,6 +95,29 @@ def test_each_check_of_key_management_fails_alone(
     assert failing(layer, managed, akm) == {expected}, what
 
 
+LATE = frame(20.1, management.DEAUTHENTICATION, ACCESS_POINT)
+AGAIN = frame(30, management.REASSOCIATION_REQUEST, group_cipher=6, akms=(8,),
+              capabilities=CAPABILITIES)
+#: By fast transition there are keys once the association is agreed on.
+FAST = [frame(29, dissect.AUTHENTICATION_SUBTYPE, algorithm=2), AGAIN,
+        frame(30.1, management.REASSOCIATION_RESPONSE, ACCESS_POINT)]
+GIVEN_UP = frame(30.2, management.DEAUTHENTICATION)
+
+
+@pytest.mark.parametrize(("further", "expected"), [
+    ([LATE], set()),
+    ([replace(LATE, time_s=19.9)], {"nobody leaves in clear"}),
+    ([AGAIN, GIVEN_UP], set()),
+    ([*FAST, GIVEN_UP], {"nobody leaves in clear"}),
+    ([*FAST, replace(GIVEN_UP, protected=True)], set())],
+    ids=["answer to a late frame", "before it leaves", "attempt without keys",
+         "of the next association", "protected"])
+def test_only_associations_with_keys_end_in_protected_frames(
+        further: list[Management], expected: set[str]) -> None:
+    """An attempt is given up in clear, and one that was left answers so; with keys, none may."""
+    assert failing(SAE, [*frames(8), *further], 8) == expected
+
+
 def test_the_kernels_word_alone_fails_alone() -> None:
     """Protection was agreed, and the access point's kernel does not do it."""
     observed = seen(frames(8), 8)

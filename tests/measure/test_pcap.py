@@ -47,7 +47,7 @@ def test_a_capture_that_is_cut_gives_what_is_whole(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     """Nothing, no capture, and one of another link layer."""
     (tmp_path / "other.pcap").write_bytes(content)
-    with pytest.raises(MeasureError, match="is no capture of Ethernet frames"):
+    with pytest.raises(MeasureError, match="is not a capture of Ethernet frames"):
         pcap.udp_payloads(tmp_path / "other.pcap", 434)
     with pytest.raises(OSError, match="missing"):
         pcap.udp_payloads(tmp_path / "missing.pcap", 434)

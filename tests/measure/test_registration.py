@@ -1,4 +1,4 @@
-"""What a mobile node's program said of one link is no word on the next."""
+"""What a mobile node's program said of one link says nothing of the next."""
 
 from __future__ import annotations
 

@@ -44,6 +44,16 @@ def test_suites_that_authenticate_by_themselves() -> None:
                             number(suites._GROUPS, group), bits) == f"{cipher}-{prf}-{group}"
 
 
+def test_a_further_key_exchange_is_part_of_the_suite() -> None:
+    """Only a transform of that type counts, and only ML-KEM-768 is what policies may name."""
+    told = [suites.ike_2("20", "", "6", "31", "256", kinds, other)
+            for kinds, other in (("1,2,4", ""), ("1,2,4,6", "36"), ("1,2,4,6", "37"),
+                                 ("1,2,4,7", "36"))]
+    assert told == [f"aes256gcm16-prfsha384-curve25519{tail}" for tail in (
+        "", "-ke1_mlkem768", "-ke1_?", "")]
+    assert suites.ike_2("20", "", "6", "36", "256") == "aes256gcm16-prfsha384-mlkem768"
+
+
 def test_what_is_not_known_is_no_suite_of_a_policy() -> None:
     """An unknown number, several of them, or none can match nothing that a policy may say."""
     for suite in (suites.ike_1("9", "2", "2", ""), suites.ike_1("5,7", "2", "2", ""),

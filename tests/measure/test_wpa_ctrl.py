@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from measure import wpa_ctrl
 from measure.errors import MeasureError
 from measure.services.hostapd import Hostapd
-from measure.wpa_ctrl import ControlSocket, Event, parse_event
+from measure.wpa_ctrl import ControlSocket, Event, parse_event, private_folder
 
 
 class Peer:
@@ -85,7 +84,7 @@ def soon(seconds: float = 5.0) -> float:
 
 def local_sockets() -> set[str]:
     """Socket files of this process's connections."""
-    return {entry.name for entry in Path("/tmp").glob(f"qop-ctrl-{os.getpid()}-*")}
+    return {entry.name for entry in Path(private_folder().name).iterdir()}
 
 
 # Connecting ----------------------------------------------------------------------------------
@@ -101,7 +100,8 @@ def test_connecting_attaches_one_of_two_sockets(control: ControlSocket, peer: Pe
 
 
 def test_closing_removes_both_socket_files(peer: Peer) -> None:
-    """Nothing is left in /tmp."""
+    """Nothing is left; and they were where only this user could put anything."""
+    assert Path(private_folder().name).stat().st_mode & 0o777 == 0o700
     before = local_sockets()
     with ControlSocket(peer.path, "x"):
         assert len(local_sockets() - before) == 2
@@ -294,7 +294,7 @@ def test_events_of_the_real_daemons(datagram: bytes, name: str, text: str) -> No
 
 @pytest.mark.parametrize("datagram", [b"", b"OK\n", b"<x>AP-ENABLED", b"<3>", b"<3> x", b"3>AP"])
 def test_no_events(datagram: bytes) -> None:
-    """Without a level and a name it is no event."""
+    """Without a level and a name it is not an event."""
     assert parse_event(datagram, 0) is None
 
 

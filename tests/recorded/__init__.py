@@ -19,6 +19,7 @@ import shared
 from measure import dissect
 from measure.dissect import Packet
 from measure.observed import Observed, observe
+from measure.observed import captures as observed_captures
 from policies import Policy, load_all
 from studies.qop2007.asked import Asked
 from studies.qop2007.judge import judge
@@ -75,14 +76,11 @@ def packets(recording: str, capture: str, wep_key: str = "") -> tuple[Packet, ..
 
 @functools.cache
 def _dissected(recording: str, wep_key: str) -> dict[str, tuple[Packet, ...]]:
-    """All captures of a recording, read at once as a run reads them."""
-    def read() -> dict[str, tuple[Packet, ...]]:
-        names = captures(recording)
-        keys = [f"wep:{wep_key}"] if wep_key else []
-        every = dissect.read_all([path(recording, name) for name in names], keys)
-        return dict(zip(names, map(tuple, every), strict=True))
-
-    return shared.once(f"dissected-{recording}-{wep_key}", read)
+    """All captures of a recording, read as the judge reads them: once for both."""
+    keys = [f"wep:{wep_key}"] if wep_key else []
+    with dissected_once():
+        every = observed_captures(raw(recording), FOLDER / recording, keys)
+    return {name: tuple(packets) for name, packets in every.items()}
 
 
 @contextmanager
@@ -94,7 +92,7 @@ def dissected_once() -> Iterator[None]:
     dissected = dissect._dissect
 
     def once(files: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
-        digest = hashlib.sha256(repr(keys).encode())
+        digest = hashlib.sha256(repr([*keys]).encode())
         for file in files:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
         return shared.once(f"tshark-{digest.hexdigest()}",

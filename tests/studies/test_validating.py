@@ -89,7 +89,7 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
                          "factor hops: ValueError"),
     "a level at no number": (changed(STUDY, LEVEL, LEVEL.replace("=number", "=number * 1e999")),
                              "stands at inf"),
-    "an expectation that is no number": (
+    "an expectation that is not a number": (
         changed(STUDY, VALUES, "    def expected(self, cell, asked):\n        return "
                 "study.Expected(float('nan'))\n\n" + VALUES), "expected: ValueError"),
     "faults without names": (changed(STUDY, CLASSES, '    faults = ("x",)\n' + CLASSES),

@@ -32,7 +32,6 @@ SCRIPTS = {"one_subnet": "N1", "to_the_agent": "N2", "two_subnets": "N3", "roami
 OBSERVER = TESTS / "observe_script.py"
 DISASSOCIATION, AUTHENTICATION, DEAUTHENTICATION, ACTION = 0x0A, 0x0B, 0x0C, 0x0D
 MOVED = re.compile(r"(\S+) moved to (\S+) by itself; registered with (\S+) (\d+) ms later")
-ECHO_REQUEST = 8
 PING = re.compile(r"^ping: (\d+) of (\d+) answered", re.M)
 PYTHON = "/opt/qop/venv/bin/python3"
 PNG = b"\x89PNG\r\n"
@@ -135,7 +134,7 @@ def test_without_mininet_wifi_a_script_says_so(script: str) -> None:
 def test_every_scenario_has_its_script() -> None:
     """Each of the paper's scenarios can be run as a file, and says what it is for when asked."""
     assert set(SCRIPTS.values()) == set(scenario_ids()) - {
-        "E1", "E2", "R1c6", "N2-near", "N2-far", "N2-edge"}
+        "E1", "E2", "R1c6", "R3", "R4", "N2-near", "N2-far", "N2-edge"}
     for script, scenario in SCRIPTS.items():
         file = PROJECT / f"topologies/examples/{script}.py"
         assert os.access(file, os.X_OK)
@@ -287,7 +286,7 @@ def _check_tunnel(ran: Ran, scenario: Scenario) -> None:
     assert bindings[-1] == [nodes[scenario.mobile_node].address]
     ends = {nodes[scenario.agent].address, nodes[scenario.foreign_agent or ""].outer_address}
     echoes = [packet for packet in dissect.read(ran.folder / "core.pcap")
-              if packet.icmp_type in (dissect.ECHO_REPLY, ECHO_REQUEST)]
+              if packet.icmp_type in (dissect.ECHO_REPLY, dissect.ECHO_REQUEST)]
     tunnelled = [packet for packet in echoes if packet.ip_proto == dissect.IP_IN_IP]
     assert {(p.ip_src, p.ip_dst) for p in tunnelled} == {tuple(ends), tuple(reversed([*ends]))}
     assert len(tunnelled) > 10

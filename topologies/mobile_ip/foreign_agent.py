@@ -159,7 +159,7 @@ class ForeignAgent:
                                                          node):
             yield Code.FA_NODE_AUTHENTICATION, "mobile node failed authentication"
         if not is_unicast(request.home_address) or not is_unicast(request.home_agent):
-            yield Code.FA_MALFORMED_REQUEST, "home address or agent is no unicast address"
+            yield Code.FA_MALFORMED_REQUEST, "home address or agent is not a unicast address"
         if request.home_address in {self.policy.address, self.policy.care_of}:
             # Served as a visitor's, the agent's own address would be taken off the wire.
             yield Code.FA_MALFORMED_REQUEST, "home address is this agent's own"

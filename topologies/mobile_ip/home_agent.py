@@ -129,7 +129,7 @@ class HomeAgent:
         """What an authentic request asks for and is not to be had."""
         if not is_deregistration(request):
             if not is_unicast(request.care_of):
-                yield Code.HA_MALFORMED_REQUEST, "care-of address is no unicast address"
+                yield Code.HA_MALFORMED_REQUEST, "care-of address is not a unicast address"
             if request.care_of in {self.policy.address, self.policy.own_care_of,
                                    request.home_address}:
                 yield Code.HA_PROHIBITED, "care-of address would tunnel to itself"

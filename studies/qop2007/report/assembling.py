@@ -8,7 +8,7 @@ from dataclasses import replace
 from analysis import significance, stability, standard_report
 from analysis.cells import Cells
 from analysis.clock import caveat, stamped
-from analysis.contention import flagged_line
+from analysis.contention import contention_lines
 from analysis.present.report import Figure, Report, Section
 from analysis.table import Table
 from analysis.text import counted, size
@@ -73,7 +73,7 @@ def of_run(cells: Cells, weights: Weights | None = None,
               *todays_protection.tables(basis),
               *_advice(basis, applications), throughput_bounds.table(cells),
               *significance.tables(cells, decisions)]
-    flagged = tuple(line for line in (flagged_line(results),) if line)
+    flagged = tuple(contention_lines(results))
     # What no record stands behind does not depend on the clock: weights, attacks, the paper's own.
     tables = [stamped(table, results.clock, flagged) if _is_measured(table) else table
               for table in tables]

@@ -21,6 +21,7 @@ from studies.qop2007.body import FOREIGN
 from studies.qop2007.metrics import AUTHENTICATION
 from studies.qop2007.report.basis import IN_BOTH_NETWORKS, Basis, Kind, Place, ScoredPolicy
 from studies.qop2007.report.phase_names import components, phases
+from topologies.model import Scenario, from_json
 
 #: How the names of components end that took place in the visited network.
 _AWAY = "_foreign"
@@ -61,10 +62,19 @@ def layers_of(results: Results, name: str) -> Policy | None:
     if level is None or "layers" not in level.content or name in results.changed["policy"]:
         return None
     try:
-        layers = Layers.model_validate(level.content["layers"])
-    except ValidationError:  # a layer that this version does not know
+        return Policy(id=name, name=level.title,
+                      layers=Layers.model_validate(level.content["layers"]))
+    except ValidationError:  # of another version, or somebody else's words for a name
         return None
-    return Policy(id=name, name=level.title, layers=layers)
+
+
+def scenario_of(results: Results, name: str) -> Scenario | None:
+    """A scenario as the run's manifest has it; None where it says nothing of its network."""
+    level = results.level("scenario", name)
+    if level is None or "network" not in level.content:
+        return None
+    scenario: Scenario = from_json(Scenario, level.content)
+    return scenario
 
 
 def _policies(results: Results, weights: Weights) -> tuple[ScoredPolicy, ...]:

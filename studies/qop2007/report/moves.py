@@ -2,51 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from analysis.cells import Cells, Ids, Observation
-from analysis.numbers import NOTHING, of_value
+from analysis.numbers import NOTHING, exact, of_value
+from analysis.results import Results
 from analysis.table import Column, Entry, Table
 from measure.moves import ANEW
+from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
+from studies.qop2007 import matrix
 from studies.qop2007.metrics import HANDOFF, LOST, OUTAGE
-from studies.qop2007.report.basis import Basis
+from studies.qop2007.report.basis import Basis, ScoredPolicy
 from studies.qop2007.report.entries import NAME, POLICY
+from studies.qop2007.report.from_run import scenario_of
 
 #: Phases of getting to another access point whose frames are counted.
 _LINK_PHASES = ("authentication", "association", "dot1x", "four_way_handshake")
 _WAYS = {ANEW: "in full", "ft": "fast transition, keys pushed",
          "ft-pull": "fast transition, keys fetched", "okc": "opportunistic key caching",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
-_MOBILE_IP, _SAME_SUBNET = "Mobile IP", "none needed"
+_SAME_SUBNET = "none needed"
+_TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own"}
+_MADE_BY_EACH = "fast transition, keys made by each"
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
 
 
+@dataclass(frozen=True)
+class Move:
+    """How a cell's node moves on: on the link, and by what packets find it where it is then."""
+
+    link: str
+    network: str
+
+
 def tables(cells: Cells, basis: Basis) -> Iterator[Table]:
-    """One table of all moves over which a stream went; none where there was no such stream."""
+    """All moves over which a stream went, and ways to move by each other; none without one."""
     members = [(section, [ids for ids in cells_there if isinstance(
         cells.value(OUTAGE.name, ids), Observation)])
         for section, cells_there in cells.sections.items()]
-    if not any(there for _, there in members):
+    members = [(section, there) for section, there in members if there]
+    if not members:
         return
+    policies = {policy.id: policy for policy in basis.policies}
+    moves = {ids: _move(cells.results, policies.get(ids[0]), ids[1])
+             for _, there in members for ids in there}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, there in members:
-        if there:
-            sections.append((len(rows), cells.heading(section)))
-            rows += [_row(cells, basis, ids) for ids in there]
+        sections.append((len(rows), cells.heading(section)))
+        rows += [_row(cells, policies.get(ids[0]), moves[ids], ids) for ids in there]
     yield Table(
         "moves", "Moves, by what a stream lost", _COLUMNS, tuple(rows),
         "A datagram each few milliseconds, both ways, from before the order to move until after "
         "the first answered packet: the longest time between two arrivals, and what never arrived.",
         _NOTES, tuple(sections))
+    if any(moves.values()):
+        yield _crossed(cells, members, moves)
+
+
+def _crossed(cells: Cells, members: Sequence[tuple[Ids, Sequence[Ids]]],
+             moves: Mapping[Ids, Move | None]) -> Table:
+    """The shortest outage by each way to move on a link and each to be found by packets."""
+    networks = [_SAME_SUBNET, *_TUNNELS.values()]
+    rows: list[tuple[Entry, ...]] = []
+    sections: list[tuple[int, str]] = []
+    for section, there in members:
+        if any(moves[ids] for ids in there):
+            sections.append((len(rows), cells.heading(section)))
+        for link in dict.fromkeys([*_WAYS.values(), _MADE_BY_EACH]):
+            row = [_shortest(cells, [ids for ids in there if moves[ids] == Move(link, network)])
+                   for network in networks]
+            if any(entry != NOTHING for entry in row):
+                rows.append((Entry(link), *row))
+    columns = (Column("move_link", "Link"), *(
+        Column(f"{OUTAGE.name}_{number}", network, OUTAGE.unit, OUTAGE.scale, group="Layer 3")
+        for number, network in enumerate(networks)))
+    return Table("moves-crossed", "Outages, by how the link and how layer 3 moves", columns,
+                 tuple(rows), "The shortest outage of the policies that move so, and which one "
+                 "that is.", _NOTES[1:], tuple(sections))
+
+
+def _shortest(cells: Cells, of: Sequence[Ids]) -> Entry:
+    values = {ids: value for ids in of
+              if isinstance(value := cells.value(OUTAGE.name, ids), Observation)}
+    if not values:
+        return NOTHING
+    best = min(values, key=lambda ids: values[ids].estimate.mean)
+    return replace(of_value(values[best]), detail=best[0])
 
 
 _NOTES = (
     ("Frames are those of 802.11's authentication and association, EAP and handshakes at the new "
      "access point. The outage is the gap of the worse direction; its smallest value is the "
      "stream's own interval."),
-    ("Layer 3 is what makes packets find the node: nothing new within a subnet, a registration "
-     "with an agent between subnets, where keys do not follow: all is negotiated in full."))
+    ("Layer 3 is what makes packets find the node: nothing new within a subnet; between subnets a "
+     "registration with an agent, or the node's tunnel, which goes on from an address there (it is "
+     "there at once: no DHCP is asked). Keys do not follow past a router, but for those that each "
+     "access point makes of the passphrase."))
 _COLUMNS = (
     POLICY, NAME, Column("move_link", "Link"), Column("move_network", "Layer 3"),
     Column("move_frames", "Frames", digits=0),
@@ -57,13 +110,23 @@ _COLUMNS = (
     Column(LOST.name, "Lost", "packets"))
 
 
-def _row(cells: Cells, basis: Basis, ids: Ids) -> tuple[Entry, ...]:
-    policy = next((each for each in basis.policies if each.id == ids[0]), None)
-    between = isinstance(cells.value("handoff_registration_packets", ids), Observation)
-    link = policy.definition.layers.link if policy and policy.definition else None
-    way = ANEW if between or link is None else link.roaming or ANEW
-    return (Entry(ids[0]), Entry(policy.name if policy else ""), Entry(_WAYS[way]),
-            Entry(_MOBILE_IP if between else _SAME_SUBNET), _frames(cells, ids),
+def _move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
+    """As the policy has it in the scenario; None where the folder does not say what they are."""
+    scenario = scenario_of(results, scenario_id)
+    if policy is None or policy.definition is None or scenario is None:
+        return None
+    way = matrix.roaming(policy.definition, scenario) or ANEW
+    link = policy.definition.layers.link
+    by_passphrase = way == "ft" and link is not None and link.keys == "psk"
+    return Move(_MADE_BY_EACH if by_passphrase else _WAYS[way],
+                _SAME_SUBNET if scenario.foreign_agent is None else
+                _TUNNELS[policy.definition.layers.mobility])
+
+
+def _row(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
+         ids: Ids) -> tuple[Entry, ...]:
+    ways = (Entry(move.link), Entry(move.network)) if move else (NOTHING, NOTHING)
+    return (Entry(ids[0]), Entry(policy.name if policy else ""), *ways, _frames(cells, ids),
             *(of_value(cells.value(name, ids)) for name in (
                 HANDOFF.name, OUTAGE.name, *(f"outage_{way}_s" for way in _DIRECTIONS),
                 LOST.name)))
@@ -73,4 +136,4 @@ def _frames(cells: Cells, ids: Ids) -> Entry:
     """The mean number of frames of the phases that took place."""
     counts = [value for phase in _LINK_PHASES if isinstance(
         value := cells.value(f"handoff_{phase}_packets", ids), Observation)]
-    return Entry(f"{sum(value.estimate.mean for value in counts):g}") if counts else NOTHING
+    return exact(sum(value.estimate.mean for value in counts)) if counts else NOTHING

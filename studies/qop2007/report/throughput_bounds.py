@@ -18,7 +18,7 @@ from analysis.statistics import Estimate
 from analysis.table import Column, Entry, Quantity, Table
 from policies import Policy
 from studies.qop2007.metrics import STREAMS
-from studies.qop2007.report.from_run import layers_of
+from studies.qop2007.report.from_run import layers_of, scenario_of
 from studies.qop2007.report.paths import path
 from topologies.model import Medium, Scenario, from_json
 
@@ -67,13 +67,11 @@ class Circumstances:
         return policy
 
     def _scenario(self, name: str) -> Scenario | None:
-        level = self.results.level("scenario", name)
-        if level is None or "network" not in level.content:
+        scenario: Scenario | None = self._once("scenario", name,
+                                               lambda: scenario_of(self.results, name))
+        if scenario is None:
             self.unknown.add(f"{name}: no ceiling; the results folder does not say what the "
                              "scenario is.")
-            return None
-        scenario: Scenario = self._once("scenario", name,
-                                        lambda: from_json(Scenario, level.content))
         return scenario
 
     def _once(self, kind: str, name: str, read: Any) -> Any:

@@ -297,6 +297,7 @@ MD5, TLS, SUCCESS = "EAP method MD5", "EAP method TLS", "EAP-Success"
 MUTUAL, BEFORE, AFTER = "mutual authentication", "port is closed before", "port is open after"
 ONLY_EAPOL, NO_DOT1X = "only EAPOL before EAP-Success", "no 802.1X"
 ISAKMP, TRANSFORMS = "ISAKMP packets", "ESP transforms in the kernel"
+ML_KEM = "ML-KEM-768 is exchanged"
 INNER, NO_IPSEC = "no clear inner packet", "no IPsec"
 CCMP, CIPHER = "CCMP on every data frame", "pairwise cipher negotiated"
 MANAGED, HANDSHAKE = "key management negotiated", "four-way handshake"
@@ -676,6 +677,26 @@ def test_ipsec_modes_and_ciphers_of_other_policies() -> None:
     assert failing(modern, seen) == set()
     seen.raw["kernel"]["after_traffic"]["a2"][0]["aead_bits"] = 288
     assert failing(modern, seen) == {TRANSFORMS}
+
+
+def test_ml_kem_shows_in_what_an_exchange_carries() -> None:
+    """Its key and its answer are too long for anything else, each way, in its own exchange."""
+    suite = "aes256gcm16-prfsha384-curve25519-ke1_mlkem768"
+    hybrid = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
+        "ike": 2, "ike_proposal": suite, "esp_proposal": "3des-sha1"}}})
+    seen = observed("P3")
+    drop("auth-mn", lambda p: p.is_isakmp, keep=6)(seen)
+    change("auth-mn", is_choice, ike_suite=suite)(seen)
+    assert failing(hybrid, seen) == {ML_KEM}
+    def answered(p: Packet) -> bool:
+        return p.is_isakmp and p.ethernet_src != MAC
+
+    change("auth-mn", lambda p: p.is_isakmp and p.ethernet_src == MAC, only=1,
+           isakmp_exchange=43, ip_bytes=28 + 1184 + 80)(seen)
+    change("auth-mn", answered, only=1, isakmp_exchange=43, ip_bytes=28 + 1088 + 80)(seen)
+    assert failing(hybrid, seen) == set()
+    change("auth-mn", answered, only=1, ip_bytes=28 + 1088)(seen)  # no room for a header
+    assert failing(hybrid, seen) == {ML_KEM}
 
 
 @pytest.mark.parametrize("esp", ["3des-md5", "3des-sha1", "aes128-sha256", "aes192-sha384",

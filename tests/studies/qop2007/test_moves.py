@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from measure import dissect, management
 from measure.observed import Check, Observed
 from policies import load_named
 from studies.qop2007 import attempts, matrix
+from studies.study import StudyError
 from topologies.loader import load_scenario
 
 STATION, ACCESS_POINT = "02:00:00:00:a2:00", "02:00:00:00:a0:00"
@@ -20,10 +22,21 @@ BLANK = dissect.parse_fields("0\t60\n")[0]
 @pytest.mark.parametrize(("policy", "scenario", "expected"), [
     ("P1", "E1", "full"), ("M5", "E2", "full"), ("M7", "E1", "ft"), ("M8-pull", "E1", "ft-pull"),
     ("M8-okc", "E1", "okc"), ("M8-pmksa", "E2", "pmksa"), ("M9", "E1", "fils"),
-    ("M8", "R1", ""), ("M8", "N2", "")])
+    ("M8", "R1", ""), ("M8", "N2", ""), ("M5", "R3", "full"), ("M2-ft", "R4", "ft")])
 def test_a_policy_says_how_a_node_moves_on(policy: str, scenario: str, expected: str) -> None:
-    """Within a subnet by the link layer's word, in full without one; between subnets it leaves."""
+    """By the link layer's word, in full without one; in the paper's scenarios it leaves first."""
     assert matrix.roaming(load_named(policy), load_scenario(scenario)) == expected
+
+
+def test_keys_do_not_follow_past_a_router() -> None:
+    """Fast transition, caching and FILS between subnets are refused, but keys of a passphrase."""
+    for policy in ("M7", "M8", "M8-pull", "M8-okc", "M9"):
+        with pytest.raises(StudyError, match=f"policy {policy} in scenario R3: roaming: .* router"):
+            matrix.check_move(load_named(policy), load_scenario("R3"))
+        matrix.check_move(load_named(policy), load_scenario("E1"))
+        matrix.check_move(load_named(policy), load_scenario("R1"))
+    for policy in ("M2-ft", "M5", "M8-pmksa", "P1"):
+        matrix.check_move(load_named(policy), load_scenario("R3"))
 
 
 def test_the_far_server_is_the_only_difference_between_e1_and_e2() -> None:
@@ -34,11 +47,14 @@ def test_the_far_server_is_the_only_difference_between_e1_and_e2() -> None:
     assert [replace(a, delay_ms=20) == b for a, b in changed] == [True]
 
 
-def attacked(*packets: dissect.Packet, attack: str = attempts.FORGED) -> Observed:
-    """What was on the air while the stream went on."""
+def attacked(*packets: dissect.Packet, attack: str = attempts.FORGED,
+             there: Sequence[dissect.Packet] = (), point: str = "peer") -> Observed:
+    """What was on the air while the stream or the attack went on, and at another point."""
     raw: dict[str, Any] = {"attack": attack}
-    return Observed(raw, {"traffic-air": list(packets)}, STATION, macs=frozenset({STATION}),
-                    addresses=frozenset())
+    captures = {"traffic-air": list(packets), "attack-air": list(packets),
+                f"attack-{point}": list(there)}
+    return Observed(raw, captures, STATION, macs=frozenset({STATION}),
+                    addresses=frozenset(), cells=frozenset({ACCESS_POINT}))
 
 
 def judged(*packets: dissect.Packet, attack: str = attempts.FORGED) -> list[Check]:
@@ -56,3 +72,30 @@ def test_whoever_begins_anew_has_not_outlived_the_attack() -> None:
     assert [check.ok for check in judged(forged, again, data)] == [False]
     assert [check.ok for check in judged(data)] == [False]
     assert judged(forged, data, attack="") == []
+
+
+def test_whatever_arrives_twice_has_been_taken_again() -> None:
+    """Once at the peer it was not; nor is anything shown where it was not sent again."""
+    sent = replace(BLANK, subtype=0x20, transmitter=STATION, ccmp_iv="0x07", protected=True)
+    asked = replace(BLANK, icmp_type=8)
+    for air, peer, expected in (((sent, sent), (asked,), True), ((sent, sent), (asked,) * 2, False),
+                                ((sent,), (asked,), False), ((sent, sent), (), False),
+                                ((sent, replace(sent, ccmp_iv="0x08")), (asked,), False)):
+        [check] = attempts.verify(attacked(*air, attack=attempts.REPLAY, there=peer),
+                                  load_scenario("E1"), "")
+        assert check.ok is expected, check.detail
+
+
+def test_a_twin_that_reads_nothing_was_there_and_met() -> None:
+    """It has beacons, the mobile node went to it, and no question of its came legibly."""
+    beacon = replace(BLANK, subtype=management.BEACON, transmitter=ACCESS_POINT)
+    met = replace(BLANK, subtype=dissect.AUTHENTICATION_SUBTYPE, transmitter=STATION)
+    legible = replace(BLANK, ethernet_src=STATION, icmp_type=8)
+    tunnelled = replace(BLANK, ethernet_src=STATION, ip_proto=dissect.ESP)
+    for air, twin, expected in (((beacon, met), (), True), ((beacon, met), (tunnelled,), True),
+                                ((beacon, met), (tunnelled, legible), False),
+                                ((beacon,), (), False), ((met,), (), False)):
+        [check] = attempts.verify(
+            attacked(*air, attack=attempts.TWIN, there=twin, point="twin"),
+            load_scenario("E1"), "")
+        assert check.ok is expected, check.detail

@@ -247,7 +247,7 @@ def test_two_channels_carry_more_than_one(p1: dict[str, Record]) -> None:
     assert two.goodput_bps > 0.8 * home.goodput_bps
 
 
-@pytest.mark.parametrize("scenario", ["N2", "R1"])
+@pytest.mark.parametrize("scenario", ON_THE_WIRE)
 def test_captures_alone_come_to_the_same_numbers(
         shared_qop: Qop, p1: dict[str, Record], scenario: str) -> None:
     """By code that shares nothing with the harness; it notices a goodput that is a tenth off."""

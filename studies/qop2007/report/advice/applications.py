@@ -87,7 +87,7 @@ def _positive(key: str, value: str) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise StudyError(f"{key}={value} is no limit; give a number above 0")
+        raise StudyError(f"{key}={value} is not a limit; give a number above 0")
     return number
 
 

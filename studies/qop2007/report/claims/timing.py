@@ -69,7 +69,7 @@ def q5(basis: Basis, time: str = TIME) -> list[Question]:
 
 def q6(basis: Basis, time: str = TIME) -> list[Question]:
     """The high group takes longer than the middle group, up to twice as long."""
-    high, middle = group(basis, "high"), group(basis, "middle")
+    high, middle = (group(basis, name) or [f"the {name} group"] for name in ("high", "middle"))
     return [times(basis, time, high, middle, kind, Band(1.0, 2.0), TIMES) for kind in KINDS]
 
 

@@ -11,7 +11,7 @@ Change = Callable[[Policy], Policy]
 
 
 def on(policy: str, scenario: str = "N2") -> dict[str, str]:
-    """The cell that a control is shown in."""
+    """The cell of the mobile world that a control is shown in."""
     return {"policy": policy, "scenario": scenario}
 
 

@@ -1,0 +1,80 @@
+"""A tunnel that follows its node to another subnet is proven by packets and both ends' kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from measure import dissect, mobility, wireguard
+from measure.dissect import Packet
+from measure.observed import Check, Observed
+from policies.layers import MOBIKE
+
+#: What is said within an association of IKEv2's (RFC 7296, 3.1).
+_INFORMATIONAL = 37
+
+
+def verify(seen: Observed) -> Iterator[Check]:
+    """Checks that hold where no Mobile IP runs, at home and away."""
+    told = [p for name in ("auth-mn", "traffic-air") for p in seen.packets(name) if p.is_mobile_ip]
+    yield Check("no Mobile IP", not told, f"{len(told)} of its messages")
+    yield mobility.by_the_agent(seen)
+    if not seen.care_of:
+        return
+    yield _goes_by_the_new_address(seen)
+    yield _at_both_ends(seen)
+    if seen.follows_by == MOBIKE:
+        yield _told(seen)
+
+
+def _is_tunnels(packet: Packet, seen: Observed) -> bool:
+    return packet.ip_proto == dissect.ESP if seen.follows_by == MOBIKE else \
+        wireguard.PORT in (packet.udp_src, packet.udp_dst)
+
+
+def _goes_by_the_new_address(seen: Observed) -> Check:
+    """Behind the visited access point, and between the subnets: the tunnel's, both ways."""
+    ends = {seen.care_of, seen.home_agent}
+    names = [name for name in ("traffic-foreign", "traffic-core", "traffic-wire")
+             if name in seen.captures]
+    of_node = [p for name in names for p in seen.packets(name) if seen.care_of in (
+        p.ip_src, p.ip_dst)]
+    inside = [p for p in of_node if _is_tunnels(p, seen) and {p.ip_src, p.ip_dst} == ends]
+    # What asks whether it is there, or says so for a tunnel, is no packet of its programs.
+    beside = [p for p in of_node if not _is_tunnels(p, seen) and not p.is_isakmp]
+    ways = {p.ip_src for p in inside}
+    return Check("tunnel goes by the new address", ways == ends and not beside,
+                 f"{len(inside)} packets of the tunnel between {seen.care_of} and "
+                 f"{seen.home_agent}, {len(ways)} ways; {len(beside)} others of that address")
+
+
+def _at_both_ends(seen: Observed) -> Check:
+    """Kernels say where the tunnel goes: the node's address of now, and no other."""
+    kernel = seen.raw["kernel"]
+    if seen.follows_by == MOBIKE:
+        ends = [{state["src"], state["dst"]} - {seen.home_agent} for states in kernel.get(
+            "after_traffic", {}).values() for state in states]
+    else:
+        ends = [{peer["endpoint"]} for peers in kernel.get("wireguard", {}).values()
+                for peer in peers if peer["endpoint"] and peer["handshake_s"]
+                and peer["endpoint"] != seen.home_agent
+                and peer["endpoint"] not in _companions(seen)]
+    return Check("kernels have the new address", bool(ends) and all(
+        addresses == {seen.care_of} for addresses in ends),
+        f"{sum(addresses == {seen.care_of} for addresses in ends)} of {len(ends)} say "
+        f"{seen.care_of}")
+
+
+def _companions(seen: Observed) -> set[str]:
+    """Home addresses of the stations: those of the others are where these are."""
+    return set(seen.addresses) - {seen.care_of} - {seen.home_address}
+
+
+def _told(seen: Observed) -> Check:
+    """The agent is told within the association that there is; none is begun anew."""
+    away = [p for p in seen.by_stay("auth-mn")[-1] if p.is_isakmp]
+    others = [p for p in away if p.isakmp_exchange != _INFORMATIONAL]
+    ways = {p.ip_src for p in away if {p.ip_src, p.ip_dst} == {seen.care_of, seen.home_agent}}
+    return Check("MOBIKE", len(ways) == 2 and not others,
+                 f"{len(away)} ISAKMP packets after the move, {len(away) - len(others)} "
+                 "informational; "
+                 f"{'both ways' if len(ways) == 2 else 'not both ways'} with {seen.care_of}")

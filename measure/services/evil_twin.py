@@ -1,0 +1,95 @@
+"""An evil twin takes an access point's place: its name, address and channel, and no secret of it.
+
+Where EAP decides who may pass, it is an authentication server as well, whose certificate it has
+made itself. Where EAP gives no keys and shows no certificate (MD5), it says yes to everybody.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.services.hostapd import Hostapd
+from measure.services.launcher import environment
+from measure.services.wpa_supplicant import WpaSupplicant
+from measure.workload import Site
+
+_PROGRAM = "measure.services.twins_answers"
+#: As whoever does not know the network's own would have to invent them.
+_SECRETS = {"wpa_passphrase": "nobody told the twin", "wep_key0": "746865207477696e2773206b65"}
+#: What only the real one has: its bridge, its server, and the keys that access points share.
+_OF_THE_NETWORK = re.compile(r"bridge|(auth_server|radius_client|own_ip)_\w+|r[01]kh|okc")
+_SERVES, _EAP = "ieee8021x", re.compile(r"^\s*eap=(\w+)", re.MULTILINE)
+_METHODS = "PEAP,TTLS,TLS,PWD"
+#: Of as many bits as any policy asks for.
+_CERTIFICATE = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384",
+                "-nodes", "-days", "30", "-subj", "/CN=radius")
+_CERTIFICATE_S = 20.0
+
+
+@contextmanager
+def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
+                mobile_node: str) -> Iterator[None]:
+    """The access point is gone while this lasts, and its twin is there. Raises MeasureError."""
+    node = site.network.nodes[access_point]
+    folder = site.run_folder(access_point) / "twin"
+    folder.mkdir(exist_ok=True)
+    real = (site.mount / access_point / Hostapd.file).read_text()
+    method = _EAP.search((site.mount / mobile_node / WpaSupplicant.file).read_text())
+    says_yes = method is not None and method[1] == "MD5"
+    settings = settings_of(real, folder, says_yes=says_yes)
+    file = folder / Hostapd.file
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    if "server_cert" in settings:
+        _make_certificate(folder)
+    control = hostapd.controls[access_point]
+    control.command("DISABLE")
+    log = site.log("twin", access_point)
+    try:
+        site.testbed.run(access_point, ["ip", "link", "set", node.radio_interface, "nomaster"])
+        answers = [sys.executable, "-m", _PROGRAM, node.radio_interface,
+                   "eap" if says_yes else "arp"]
+        with (Daemon("the twin", site.testbed.tool(access_point, ["hostapd", str(file)]), log,
+                     r"AP-ENABLED") as twin,
+              Daemon("the twin's answers", site.testbed.tool(access_point, answers), log,
+                     r"^ready", env=environment()) as answering):
+            twin.wait_ready()
+            answering.wait_ready()
+            yield
+    finally:
+        control.command("ENABLE")
+
+
+def settings_of(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, str]:
+    """The twin's configuration of hostapd: the real one's, but for what it cannot know."""
+    lines = (line.partition("=") for line in real.splitlines() if not line.startswith("#"))
+    settings = {name: value for name, is_one, value in lines
+                if is_one and not _OF_THE_NETWORK.fullmatch(name)}
+    settings |= {name: secret[:len(settings[name])] for name, secret in _SECRETS.items()
+                 if name in settings}
+    settings["ctrl_interface"] = str(folder / "hostapd")
+    if _SERVES in settings and says_yes:
+        del settings[_SERVES]
+    elif _SERVES in settings:
+        settings |= {"eap_server": "1", "eap_user_file": str(folder / "users"),
+                     "server_cert": str(folder / "cert.pem"),
+                     "private_key": str(folder / "key.pem")}
+    return settings
+
+
+def _make_certificate(folder: Path) -> None:
+    """What its authentication server shows, and whom it would let in: anybody."""
+    (folder / "users").write_text(f'* {_METHODS}\n"t" MSCHAPV2 "nobody told the twin" [2]\n')
+    try:
+        subprocess.run([*_CERTIFICATE, "-keyout", str(folder / "key.pem"), "-out",
+                        str(folder / "cert.pem")], capture_output=True, check=True,
+                       timeout=_CERTIFICATE_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MeasureError("testbed", "the twin's certificate cannot be made by openssl "
+                           f"({error})") from error

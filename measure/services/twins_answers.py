@@ -1,0 +1,64 @@
+"""Program: answers for everybody behind an evil twin: any question by ARP and, asked to, EAP-MD5.
+
+`python3 -m measure.services.twins_answers INTERFACE arp|eap`; standard library only.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+
+_ARP, _EAPOL, _ANY_PROTOCOL = 0x0806, 0x888E, 0x0003
+_ARP_HEAD = struct.Struct("!HHBBH")
+_REQUEST, _REPLY = 1, 2
+_EAPOL_EAP, _EAPOL_START = 0, 1
+_EAP_REQUEST, _EAP_RESPONSE, _EAP_SUCCESS = 1, 2, 3
+_IDENTITY, _MD5 = 1, 4
+_FRAME_BYTES = 4096
+
+
+def answer(frame: bytes, own: bytes, *, says_yes: bool) -> bytes:
+    """What the twin says to an Ethernet frame, from its own address; b"" for nothing."""
+    sender, kind, said = frame[6:12], int.from_bytes(frame[12:14], "big"), frame[14:]
+    if sender == own:
+        return b""
+    back = sender + own + frame[12:14]
+    if kind == _ARP and _ARP_HEAD.unpack_from(said)[-1] == _REQUEST:
+        asked_for, asks = said[24:28], said[8:18]
+        return back + said[:6] + _REPLY.to_bytes(2, "big") + own + asked_for + asks
+    if kind == _EAPOL and says_yes and (eap := _eap(said)):
+        return back + bytes((said[0], _EAPOL_EAP)) + len(eap).to_bytes(2, "big") + eap
+    return b""
+
+
+def _eap(said: bytes) -> bytes:
+    """Whoever knocks is asked for a name, then for any proof, and then let in."""
+    if said[1] == _EAPOL_START:
+        return _packet(_EAP_REQUEST, 1, bytes((_IDENTITY,)))
+    if said[1] != _EAPOL_EAP or len(said) < 9 or said[4] != _EAP_RESPONSE:
+        return b""
+    number, method = said[5], said[8]
+    if method == _IDENTITY:
+        return _packet(_EAP_REQUEST, number + 1 & 0xFF, bytes((_MD5, 16)) + bytes(range(16)))
+    return _packet(_EAP_SUCCESS, number) if method == _MD5 else b""
+
+
+def _packet(code: int, number: int, data: bytes = b"") -> bytes:
+    return bytes((code, number)) + (4 + len(data)).to_bytes(2, "big") + data
+
+
+def main(interface: str, way: str) -> None:
+    """Answer until ended."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
+        air.bind((interface, 0))
+        own = air.getsockname()[4]
+        print("ready", flush=True)
+        while True:
+            frame = air.recv(_FRAME_BYTES)
+            if said := answer(frame, own, says_yes=way == "eap"):
+                air.send(said)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

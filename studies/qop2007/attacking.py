@@ -1,0 +1,58 @@
+"""Attacks inside the machine: carried out once all else is measured, with captures of their own.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from measure import capture, replay
+from measure.capture import Point
+from measure.errors import MeasureError
+from measure.points import AIR
+from studies.qop2007 import attempts
+
+if TYPE_CHECKING:  # its IKE needs vici, which only the machine has
+    from measure.arrival import Arrival
+
+#: How long the mobile node waits for the answer of whoever it is connected to.
+_ASKED_S = 2
+
+
+def carry_out(attack: str, arrival: Arrival, captures: Callable[..., Any]) -> None:
+    """The attack of this name, if it is one of these. Raises MeasureError."""
+    if attack in ATTACKS:
+        ATTACKS[attack](arrival, captures)
+
+
+def _replay(arrival: Arrival, captures: Callable[..., Any]) -> None:
+    """A frame of the mobile node's is sent once more, and its peer watched."""
+    nodes, scenario = arrival.scenario.network.nodes, arrival.scenario
+    peer = nodes[scenario.peer]
+    device = arrival.access.tunnel_device(scenario.peer) or peer.interface_of(peer.address)
+    with captures([Point("air", None, AIR, "type data"),
+                   Point("peer", scenario.peer, device, "icmp[icmptype] == icmp-echo")],
+                  capture.WHOLE, part=attempts.PART):
+        replay.once_more(arrival.station, arrival.peer)
+
+
+def _evil_twin(arrival: Arrival, captures: Callable[..., Any]) -> None:
+    """Its access point is gone, and a twin is there; the mobile node asks its peer for an echo."""
+    access, scenario, station = arrival.access, arrival.scenario, arrival.station
+    place = scenario.access_point
+    cell = scenario.network.nodes[place]
+    station.give_up_link()
+    with (access.twin_of(place, station.name),
+          captures([Point("air", None, AIR), Point("twin", place, cell.radio_interface)],
+                   capture.WHOLE, part=attempts.PART)):
+        with suppress(MeasureError):  # what it refuses, the captures tell
+            station.join(cell)
+        station.ping(arrival.peer, _ASKED_S)
+        station.give_up_link()
+
+
+ATTACKS: Mapping[str, Callable[[Arrival, Callable[..., Any]], None]] = {
+    attempts.REPLAY: _replay, attempts.TWIN: _evil_twin}
