@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from analysis.clock import listed
 from analysis.records import Frame
 from analysis.results import Results, record_names
 from measure.record import FLAGS
+
+
+def contention_lines(results: Results) -> Iterator[str]:
+    """What a reader must know: which repetitions are flagged, and which stand in for flagged ones.
+
+    Those are of their block by number only.
+    """
+    if line := flagged_line(results):
+        yield line
+    good = results.good
+    again = good[good["alone"]]
+    if not again.empty:
+        names = listed(record_names(again, results.names))
+        yield (f"{len(again)} of {len(good)} good repetitions were measured once more because they "
+               "had been flagged: later than the rest of their block, and with nothing beside "
+               f"them. Differences take them for parts of it: {names}.")
 
 
 def flagged_line(results: Results) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.cells import Cells
-from analysis.contention import flagged_line
+from analysis.contention import contention_lines
 from analysis.metrics import Metric
 from analysis.records import Frame
 from analysis.results import Results
@@ -71,7 +71,9 @@ def about_baseline(cells: Cells) -> Iterator[str]:
 def about_data(cells: Cells) -> Iterator[str]:
     """What a reader must know before any number: what is left out, flagged or mixed."""
     results = cells.results
-    yield from (line for line in (results.left_out, flagged_line(results)) if line)
+    if results.left_out:
+        yield results.left_out
+    yield from contention_lines(results)
     yield from _mixtures(results.frame, results.good, results.names)
 
 

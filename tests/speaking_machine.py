@@ -76,6 +76,7 @@ class SpeakingMachine:
 
     def __init__(self) -> None:
         self.processors = [0]
+        self.lacking: dict[str, str] = {}
 
     def memory_mb(self, nodes: int) -> int:
         """Next to nothing."""

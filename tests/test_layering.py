@@ -24,7 +24,8 @@ ALLOWED: dict[str, set[str]] = {
     "harness": {"policies", "topologies", "protocols", "guest", "measure", "analysis", "studies"},
 }
 #: Modules of `studies` that every study uses, and what knows all studies.
-CONTRACT = {"studies.study", "studies.records", "studies.mobile", "studies.logins"}
+CONTRACT = {"studies.study", "studies.records", "studies.mobile", "studies.logins",
+            "studies.changes"}
 KNOWS_ALL = {"studies.__init__"}
 #: What only a machine has: Debian's Mininet, Mininet-WiFi, netlink as hwsim speaks it, and vici.
 MACHINE_ONLY = {"mininet", "mn_wifi", "pyroute2", "vici"}

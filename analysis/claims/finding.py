@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from scipy import special
 
@@ -13,7 +13,7 @@ from analysis.blocks import Function, Observations, ask, ratio
 from analysis.cells import Key
 from analysis.metrics import Metric
 from analysis.present.rounding import plain, uncertain
-from analysis.statistics import LEVEL, Estimate, Sample, pairs_needed
+from analysis.statistics import LEVEL, Estimate, pairs_needed
 
 Word = Literal["confirmed", "refuted", "undecided"]
 #: "About" a number: within this share of it.
@@ -62,11 +62,6 @@ MORE = Band(low=0.0)
 def about(value: float) -> Band:
     """What counts as about a value."""
     return Band(value * (1 - ABOUT), value * (1 + ABOUT))
-
-
-def first(means: Sample) -> Any:
-    """Of cells' means that of the first: what is asked of a cell by itself."""
-    return means[..., 0]
 
 
 class Asks(Protocol):

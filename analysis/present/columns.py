@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.cells import cell_len
 
@@ -95,7 +96,15 @@ def layouts(sheet: Sheet, width: int) -> list[Layout]:
             return [layout]
     if any(columns[index].part for index in needed):
         return list(_by_part(sheet, needed, width))
-    return list(_in_pieces(sheet, needed[:1], needed[1:], width, ""))
+    keys = _keys(sheet, needed, width)
+    return list(_in_pieces(sheet, keys, needed[len(keys):], width, ""))
+
+
+def _keys(sheet: Sheet, indexes: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """The columns of words that stand first and say what a row is, if they leave room for more."""
+    keys = tuple(takewhile(lambda index: not sheet.is_numeric(index), indexes))
+    is_small = _fitted(sheet, keys, width, stacked=True).width <= width // 2
+    return keys if len(keys) < len(indexes) and keys and is_small else indexes[:1]
 
 
 def _by_part(sheet: Sheet, indexes: Sequence[int], width: int) -> Iterator[Layout]:

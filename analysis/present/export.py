@@ -47,7 +47,7 @@ def to_csv(table: Table) -> str:
     columns, filled = rows(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_safe, columns))
     writer.writerows([_safe(value) for value in row] for row in filled)
     return out.getvalue()
 

@@ -153,8 +153,8 @@ def route(title: str, stops: Sequence[tuple[str, str]]) -> Panel:
         "line": {"color": "@0", "shape": "spline"}, "marker": {"color": "@0", "size": 9},
         "hovertemplate": "%{y}: %{text}<extra></extra>"}], {
         "xaxis": {"title": {"text": "visit"}, "dtick": 1, "range": [0.4, len(stops) + 0.6]},
-        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": stations[::-1],
-                  "range": [-0.4, len(stations) - 0.3]}}, rows=2 * len(stations))
+        "yaxis": _rows(stations) | {"range": [-0.4, len(stations) - 0.3]}},
+        rows=2 * len(stations))
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,27 @@ def stacked_bars(title: str, rows: Sequence[str], parts: Sequence[Bars],
         "hovertemplate": f"%{{y}}: %{{x:.1f}} {x.unit} in all<extra></extra>"})
     return Panel(title, data, {
         "barmode": "stack",
-        "xaxis": {"title": {"text": x.title}, "rangemode": "nonnegative"},
-        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": drawn}},
+        "xaxis": {"title": {"text": x.title}, "rangemode": "nonnegative"}, "yaxis": _rows(rows)},
         rows=len(drawn))
+
+
+def waterfall(title: str, spans: Mapping[str, Sequence[tuple[float, float]]], x: Axis) -> Panel:
+    """A row a part, the first on top, with a bar from each beginning to its end, in SI units."""
+    data = [{
+        "type": "bar", "orientation": "h", "name": part, "showlegend": False,
+        "y": [part] * len(bars), "base": [begun * x.scale for begun, _ in bars],
+        "x": [(ended - begun) * x.scale for begun, ended in bars],
+        "marker": {"color": STYLES[index % len(STYLES)][0], "line": {"width": 0}},
+        "hovertemplate": f"{part}: %{{x:.4g}} {x.unit} from %{{base:.4g}} {x.unit}"
+                         "<extra></extra>"}
+        for index, (part, bars) in enumerate(spans.items())]
+    return Panel(title, data, {"barmode": "overlay", "xaxis": x.layout, "yaxis": _rows([*spans])},
+                 rows=len(spans))
+
+
+def _rows(names: Sequence[str]) -> dict[str, Any]:
+    """An axis with a row a name, the first on top."""
+    return {"type": "category", "categoryorder": "array", "categoryarray": list(names)[::-1]}
 
 
 def _half(quantity: Quantity) -> float:

@@ -35,7 +35,7 @@ def visit_ratios(routing: ArrayLike, reference: tuple[int, int]) -> Array:
     used = _reachable(flat, home)
     sums = flat.sum(axis=1)
     if (flat < 0).any() or not np.allclose(sums[used], 1, atol=1e-9):
-        raise QueueingError("routing", "a row is no set of probabilities",
+        raise QueueingError("routing", "a row is not a set of probabilities",
                             "make each row that customers reach add up to 1")
     if not all(_reachable(flat, int(start))[home] for start in np.flatnonzero(used)):
         raise QueueingError("routing", "customers do not return to the reference",

@@ -37,7 +37,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[KeyPath, in
     except (yaml.YAMLError, ValueError, OverflowError):
         raise QueueingError(f"{file}:1", "is not valid YAML", "save it as plain text") from None
     if not isinstance(root, yaml.MappingNode):
-        raise QueueingError(f"{file}:1", "is no block of keys", "write stations: and chains:")
+        raise QueueingError(f"{file}:1", "is not a block of keys", "write stations: and chains:")
     lines: dict[KeyPath, int] = {(): 1}
     _lines(file, root, (), lines)
     try:

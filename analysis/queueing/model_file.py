@@ -124,12 +124,12 @@ def _chain(name: str, entry: _ChainEntry) -> Chain:
 #: What pydantic says by the kind of error: our words, and the advice.
 _WORDS = {
     "missing": ("is missing", "add it"),
-    "float_type": ("is no number", "write a number such as 0.0015"),
-    "int_type": ("is no whole number", "write 1, 2, ..."),
-    "int_from_float": ("is no whole number", "write 1, 2, ..."),
+    "float_type": ("is not a number", "write a number such as 0.0015"),
+    "int_type": ("is not a whole number", "write 1, 2, ..."),
+    "int_from_float": ("is not a whole number", "write 1, 2, ..."),
     "bool_type": ("is neither true nor false", "write true or false"),
-    "string_type": ("is no word", "write a word"),
-    "string_pattern_mismatch": ("is no name", "use letters, digits, _ and -, a letter first"),
+    "string_type": ("is not a word", "write a word"),
+    "string_pattern_mismatch": ("is not a name", "use letters, digits, _ and -, a letter first"),
     "string_too_long": ("is too long", "use at most 40 characters"),
     "too_short": ("is empty", "give one or more"),
     "finite_number": ("is not finite", "write a number such as 0.0015"),
@@ -151,7 +151,7 @@ def _explain(file: str, lines: dict[KeyPath, int], detail: ErrorDetails,
 def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return "is no key of a model", choose_from(str(path[-1]), _keys_beside(path))
+        return "is not a key of a model", choose_from(str(path[-1]), _keys_beside(path))
     if kind == "literal_error":
         return f"is {_short(detail['input'])}", f"write {context['expected']}"
     if kind in ("greater_than", "greater_than_equal"):
@@ -160,7 +160,7 @@ def _say(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     if kind in _WORDS:
         return _WORDS[kind]
     if kind in ("dict_type", "model_type"):
-        return "is no block of keys", "see docs/queueing.md"
+        return "is not a block of keys", "see docs/queueing.md"
     return f"is not valid ({detail['msg'].lower()})", "see docs/queueing.md"
 
 

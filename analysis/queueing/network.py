@@ -47,7 +47,7 @@ class QueueingStation:
         if self.servers < 1:
             raise QueueingError(where, f"{self.servers} servers serve nobody", "give 1 or more")
         if self.scv is not None and not (self.scv >= 0 and math.isfinite(self.scv)):
-            raise QueueingError(where, f"scv {self.scv} is no squared coefficient of variation",
+            raise QueueingError(where, f"scv {self.scv} is not a squared coefficient of variation",
                                 "give 0 for constant, 1 for exponential service")
 
     @property
@@ -182,12 +182,12 @@ def _check_unique(kind: str, names: Iterable[str]) -> None:
 
 def _check_shares(where: str, shares: Mapping[str, float], variants: set[str]) -> None:
     for variant in sorted(variants ^ set(shares)):
-        what = "has no share" if variant in variants else "is no class's variant"
+        what = "has no share" if variant in variants else "is not a class's variant"
         raise QueueingError(where, f"variant {variant!r} {what}",
                             "give each variant of the chain's classes one share")
     for variant, share in shares.items():
         if not 0 <= share <= 1:
-            raise QueueingError(where, f"share {share} of variant {variant!r} is no share",
+            raise QueueingError(where, f"share {share} of variant {variant!r} is not a share",
                                 "give a number from 0 to 1")
     if shares and not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
         raise QueueingError(where, f"shares add up to {sum(shares.values()):g}",

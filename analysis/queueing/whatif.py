@@ -22,7 +22,7 @@ def parse_setting(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not (name and equals and math.isfinite(number)):
-        raise QueueingError(f"what-if {text!r}", "is no setting",
+        raise QueueingError(f"what-if {text!r}", "is not a setting",
                             "write NAME=NUMBER, for example radius.speed=10")
     return name, number
 
@@ -69,7 +69,7 @@ def _of_station(network: QueueingNetwork, name: str, what: str, value: float) ->
     station, where = network.station(name), f"what-if '{name}.{what}'"
     if what == "servers":
         if value != int(value) or value < 1:
-            raise QueueingError(where, f"{value:g} is no number of servers", "give 1, 2, ...")
+            raise QueueingError(where, f"{value:g} is not a number of servers", "give 1, 2, ...")
         stations = tuple(replace(entry, servers=int(value)) if entry is station else entry
                          for entry in network.stations)
         return replace(network, stations=stations)
@@ -106,7 +106,7 @@ def _of_chain(network: QueueingNetwork, chain: Chain, what: str, value: float) -
         raise QueueingError(where, f"the chain is {kind}",
                             "set its rate_per_s" if chain.is_open else "set its population")
     if what == "population" and value != int(value):
-        raise QueueingError(where, f"{value:g} is no number of customers", "give 0, 1, 2, ...")
+        raise QueueingError(where, f"{value:g} is not a number of customers", "give 0, 1, 2, ...")
     changed = {"population": lambda: replace(chain, population=int(value)),
                "rate_per_s": lambda: replace(chain, rate_per_s=float(value)),
                "think_s": lambda: replace(chain, think_s=float(value))}[what]()
@@ -118,9 +118,9 @@ def _share(network: QueueingNetwork, variant: str, value: float) -> QueueingNetw
     where = f"what-if {variant!r}"
     variants = {name for chain in network.chains for name in chain.shares}
     if variant not in variants:
-        raise QueueingError(where, "is no variant of any chain", choose_from(variant, variants))
+        raise QueueingError(where, "is not a variant of any chain", choose_from(variant, variants))
     if not 0 <= value <= 1:
-        raise QueueingError(where, f"{value:g} is no share", "give a number from 0 to 1")
+        raise QueueingError(where, f"{value:g} is not a share", "give a number from 0 to 1")
     return replace(network, chains=tuple(
         replace(chain, shares=_rescaled(where, chain.shares, variant, value))
         if variant in chain.shares else chain for chain in network.chains))

@@ -95,7 +95,7 @@ def paired_differences(first: Mapping[int, float], second: Mapping[int, float]) 
 
 
 def finite_sample(values: Iterable[float]) -> Sample:
-    """The values as an array; raises ValueError where there is none or one is no number."""
+    """The values as an array; raises ValueError where there is none or one is not a number."""
     sample = np.fromiter(values, dtype=np.float64)
     if not sample.size or not np.isfinite(sample).all():
         raise ValueError("statistics need at least one value, all of them finite")

@@ -22,8 +22,8 @@ from harness.portable.documents import Choice
 def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
     """Pack FOLDER, or the newest in results/, into one archive with checksums.
 
-    The archive holds plan, records, provenance, logs and reports. Two exports of one folder are the
-    same bytes. A damaged folder is refused.
+    The archive holds plan, records, provenance, events and logs; no report. Two exports of one
+    folder are the same bytes. A damaged folder is refused.
     """
     folder = folder or results.latest(results.RESULTS)
     results.require_manifest(folder)

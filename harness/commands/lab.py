@@ -90,7 +90,7 @@ command = options.StudyCommand("lab", _run, params=_options, named=_named,
 async def _visit(testbed: TestbedClient, plan: Plan, node: str, argv: tuple[str, ...]) -> int:
     interactive = not argv
     if interactive and not sys.stdin.isatty():
-        raise UserError("lab: standard input is no terminal; give a COMMAND to run on the node")
+        raise UserError("lab: standard input is not a terminal; give a COMMAND to run on the node")
     if interactive and isinstance(testbed.machine, EmbeddedMachine):
         # Copies, because in the guest's process 0 and 1 carry the worker's lines.
         testbed.machine.terminal = (os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno()))

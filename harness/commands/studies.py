@@ -64,8 +64,9 @@ def _described(study: Study) -> Iterator[str]:
 
 def _packages(packages: Packages) -> str:
     """What a variant of the guest's image has, and whether it is there."""
-    lists = [("Debian", packages.debian), ("Python", packages.python)]
-    brought = "; ".join(f"{where}'s {', '.join(names)}" for where, names in lists if names)
+    lists = [("Debian's", packages.debian), ("Python's", packages.python),
+             ("compiled", variants.compiled_for(packages))]
+    brought = "; ".join(f"{where} {', '.join(names)}" for where, names in lists if names)
     state = "built" if image.find(packages=packages) else "built when it is first needed"
     return f"{brought}; its guest image is {state}"
 

@@ -183,7 +183,9 @@ class Campaign:
                 return
             self._keep(step, recording.unmeasured(
                 self.plan, step, reason, environment=self._environment(step, None),
-                attempt=attempt), None, exclusive=exclusive)
+                attempt=attempt, is_skipped=(
+                    self.plan.testbeds[key].spec.packages in self.machine.lacking)),
+                None, exclusive=exclusive)
         finally:
             self.scheduler.ended(step, used)
             self._changed.set()

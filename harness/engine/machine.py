@@ -60,8 +60,15 @@ class Running(Protocol):
         """Why it is gone, in a few words, for the reason of a record."""
 
 
+class Lacking(Exception):
+    """A machine has not got a study's packages; the text is the reason."""
+
+
 class Machine(Protocol):
     """Somewhere to run workers."""
+
+    #: Why packages of a study's are not to be had here, by their name.
+    lacking: dict[str, str]
 
     #: Where workers are kept: each stays on one of these.
     processors: list[int]
@@ -81,7 +88,7 @@ class Machine(Protocol):
                     packages: str = "", clock: boot.Clock = "real") -> Running:
         """Start a worker for a job folder of a study; its network has this many nodes.
 
-        `packages` names those of the study that it is to have.
+        `packages` names those of the study that it is to have. Raises Lacking.
         """
 
     def mount(self, job_dir: Path) -> str:
@@ -95,6 +102,7 @@ class EmbeddedMachine:
         self.image = built
         #: Further images, by the name of a study's packages.
         self.variants: dict[str, image.Image] = {}
+        self.lacking: dict[str, str] = {}
         self.at_once = _AT_ONCE
         self.max_testbeds = 64
         #: Descriptors of a terminal for the guest's ttyS2; the lab's shell runs there.
@@ -105,7 +113,7 @@ class EmbeddedMachine:
 
     def image_key(self, packages: str = "") -> str:
         """The key of the image with these packages."""
-        return self._image(packages).key
+        return "" if packages in self.lacking else self._image(packages).key
 
     def _image(self, packages: str) -> image.Image:
         return self.variants[packages] if packages else self.image
@@ -121,6 +129,7 @@ class EmbeddedMachine:
     async def start(self, job_dir: Path, processor: int, nodes: int, *, study: str,
                     packages: str = "", clock: boot.Clock = "real") -> Running:
         """Boot a guest on the job folder, with a copy of the worker's code in it."""
+        _refuse_lacking(self, packages)
         copy_code(job_dir / "code", study)
         try:
             return _Guest(await boot.boot(
@@ -172,6 +181,7 @@ class HostMachine:
         if not TESTBED_PYTHON.exists():
             raise UserError("--on host: the testbed is not installed here; run "
                             "'./qop provision --on host' first")
+        self.lacking: dict[str, str] = {}
         # The testbeds share one kernel and one air, so one at a time.
         self.processors = [min(os.sched_getaffinity(0))]
         self.at_once = 1
@@ -195,6 +205,7 @@ class HostMachine:
                     packages: str = "", clock: boot.Clock = "real") -> Running:
         """Start the worker as a process of this machine, which has but the real time."""
         assert clock == "real"
+        _refuse_lacking(self, packages)
         code = job_dir / "code"
         copy_code(code, study)
         log = (job_dir / "out" / "logs" / "console.log").open("wb")
@@ -241,6 +252,11 @@ class _Process:
 
     def post_mortem(self) -> str:
         return f"the worker ended with status {self._process.returncode}"
+
+
+def _refuse_lacking(machine: Machine, packages: str) -> None:
+    if packages in machine.lacking:
+        raise Lacking(machine.lacking[packages])
 
 
 def copy_code(target: Path, study: str = "") -> None:

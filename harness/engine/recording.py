@@ -41,10 +41,11 @@ def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str,
 
 
 def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
-               attempt: int) -> Record:
+               attempt: int, is_skipped: bool = False) -> Record:
     """The record of a repetition that never came to a measurement."""
-    return _record(plan, step, status="failed", reason=reason, attempt=attempt, measured=None,
-                   evidence=[], environment=dict(environment), captures=[])
+    return _record(plan, step, status="skipped" if is_skipped else "failed", reason=reason,
+                   attempt=attempt, measured=None, evidence=[], environment=dict(environment),
+                   captures=[])
 
 
 def _record(plan: Plan, step: Step, **fields: Any) -> Record:

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness import render
 from harness.engine import variants
-from harness.engine.machine import Machine, Running
+from harness.engine.machine import Lacking, Machine, Running
 from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
 from measure.charging import library
@@ -77,10 +77,7 @@ class TestbedClient:
         try:
             if self._skips_waiting:
                 await rendering  # nothing of it must take the machine's time
-            self._running = await self.machine.start(
-                self.job_dir, self.processor, len(self.spec.network.nodes),
-                study=self._plan.study.id, packages=self.spec.packages,
-                clock=self._plan.settings.clock)
+            self._running = await self._started()
             await self._expect("hello", READY_S)
             ready = await self._expect("ready", READY_S + len(self.spec.network.nodes) * NODE_S)
             self.environment = ready["environment"]
@@ -93,6 +90,15 @@ class TestbedClient:
             raise
         self._send(do="configure", conf=self.name if self.spec.policy else None)
         await self._expect("configured", CONFIGURE_S)
+
+    async def _started(self) -> Running:
+        try:
+            return await self.machine.start(
+                self.job_dir, self.processor, len(self.spec.network.nodes),
+                study=self._plan.study.id, packages=self.spec.packages,
+                clock=self._plan.settings.clock)
+        except Lacking as error:
+            raise TestbedFailed(str(error)) from None
 
     async def _render(self, renderer: render.Renderer, mount: str) -> Path | None:
         """The folder with the policy's files; None where the testbed has no policy."""
@@ -242,7 +248,7 @@ class TestbedClient:
         try:
             said: dict[str, Any] = json.loads(line)
         except ValueError:
-            raise TestbedLost(f"the worker said {line[:80]!r}, which is no event") from None
+            raise TestbedLost(f"the worker said {line[:80]!r}, which is not an event") from None
         if self._skips_waiting and said["event"] not in _UNDER_WAY:
             self._running.hold()
         if said["event"] == "failed":

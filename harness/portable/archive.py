@@ -32,7 +32,7 @@ _FIRST = (SUMS, PACKING_LIST)
 
 
 class ArchiveError(ValueError):
-    """A file that is no archive of ours, or no whole one; one line, without the file's name."""
+    """A file that is not an archive of ours, or no whole one; one line, without the file's name."""
 
 
 def folder_name(folder: Path) -> str:
@@ -115,7 +115,7 @@ class Archive:
     def __iter__(self) -> Iterator[tuple[str, int, ReadableStream]]:
         """Path below the folder, size in bytes and stream of each file; read it before the next.
 
-        Raises ArchiveError for anything that is no plain file of a results folder. May be
+        Raises ArchiveError for anything that is not a plain file of a results folder. May be
         gone through once.
         """
         seen: set[str] = set()
@@ -142,7 +142,7 @@ class Archive:
         """A member's path below the folder; None for a folder, which comes with its files."""
         shown = repr(member.name[:200])
         if member.size < 0 or member.issparse() or not (member.isdir() or member.type in _PLAIN):
-            raise ArchiveError(f"member {shown} is no plain file (a link, a device or worse)")
+            raise ArchiveError(f"member {shown} is not a plain file (a link, a device or worse)")
         top, _, path = member.name.partition("/")
         if top != self.top or (path and not is_safe(path)) or not (path or member.isdir()):
             raise ArchiveError(f"member {shown} would lie outside the folder {self.top}, or hidden")
@@ -209,4 +209,4 @@ def opened(file: Path) -> Iterator[Archive]:
         except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, RecursionError,
                 ValueError, OverflowError) as error:
             said = str(error) or type(error).__name__
-            raise ArchiveError(f"is no whole .tar.gz ({said})") from None
+            raise ArchiveError(f"is not a whole .tar.gz ({said})") from None

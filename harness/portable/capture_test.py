@@ -36,7 +36,7 @@ class CaptureTest:
             return self._broken
         if self._compressed and not self._inflater.eof:
             return "gzip stream is cut short"
-        return "" if self._head in _MAGIC else "is no packet capture"
+        return "" if self._head in _MAGIC else "is not a packet capture"
 
     def _inflate(self, data: bytes) -> None:
         while data:

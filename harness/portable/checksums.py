@@ -29,7 +29,7 @@ def parse(text: str, where: str) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line)
         if not match or not is_safe(match[2]):
-            raise ChecksumError(f"{where}: line {number} is no checksum of a file below it")
+            raise ChecksumError(f"{where}: line {number} is not a checksum of a file below it")
         if match[2] in sums:
             raise ChecksumError(f"{where}: line {number} names a file for the second time")
         sums[match[2]] = match[1]
@@ -60,7 +60,7 @@ def read(folder: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise ChecksumError(f"{path}: is no text") from None
+        raise ChecksumError(f"{path}: is not text") from None
 
 
 def write(folder: Path, known: Mapping[str, str]) -> int:

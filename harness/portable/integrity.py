@@ -44,7 +44,7 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
 def _judge_sums(survey: Survey, *, archived: bool) -> None:
     if survey.sums is None:
         if archived and SUMS not in survey.files:
-            survey.complain(f"{SUMS}: is not there; this is no archive of './qop export'")
+            survey.complain(f"{SUMS}: is not there; this is not an archive of './qop export'")
         return
     for path, digest in survey.sums.items():
         facts = survey.files.get(path)
@@ -72,7 +72,8 @@ def _judge_packing_list(survey: Survey) -> None:
     packing_list = survey.packing_list
     if packing_list is None:
         if PACKING_LIST not in survey.files:
-            survey.complain(f"{PACKING_LIST}: is not there; this is no archive of './qop export'")
+            survey.complain(f"{PACKING_LIST}: is not there; this is not an archive of "
+                            "'./qop export'")
         return
     there = {path: facts.bytes for path, facts in survey.files.items()
              if kind_of(path) not in DESCRIBING}

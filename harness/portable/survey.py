@@ -119,7 +119,7 @@ class Survey:
             else:
                 self.packing_list = parse(PackingList, text, path)
         except UnicodeDecodeError:
-            self.complain(f"{path}: is no text")
+            self.complain(f"{path}: is not text")
         except (RecordError, ManifestError, DocumentError, checksums.ChecksumError) as error:
             self.complain(str(error))
 

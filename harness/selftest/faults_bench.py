@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,8 @@ _RUN_S = 300.0
 #: How often a fault finds nothing to be done to before it is given up, and how often a run that
 #: nothing is done to any more is started again.
 _MISSES, _STARTS = 12, 5
+#: A traceback's line of what the command line does once it is there.
+_IN_MAIN = re.compile(r'harness/cli\.py", line \d+, in main\b')
 
 
 @dataclass
@@ -163,8 +166,8 @@ class Lane:
         self._tally.found(self._last, "left over", over)
         self._look(target)
         self._said = said[-1].strip() if said else ""
-        if _has_crashed(said):
-            self._tally.found(self._last, "crashed", [said[-1].strip()])
+        if crash := _crash(said):
+            self._tally.found(self._last, "crashed", [crash])
         return process.returncode
 
     def _disturb(self, target: Target, process: subprocess.Popen[str]) -> None:
@@ -253,14 +256,18 @@ def table(tally: Tally) -> list[str]:
         for name, counts in rows]
 
 
-def _has_crashed(said: list[str]) -> bool:
-    """Whether a run ended with a traceback; Python's own start can be interrupted by nothing else.
+def _crash(said: list[str]) -> str:
+    """What a traceback that a run ended with says, and where; "" without.
 
-    What comes before the command line's own `main` is none of the project's doing.
+    Python's own start can be interrupted by nothing else, nor can what is imported for the command
+    line: what comes before its own `main` is none of the project's doing.
     """
     text = "".join(said)
-    return "Traceback" in text and not (
-        text.endswith("KeyboardInterrupt\n") and "harness/cli.py" not in text)
+    if "Traceback" not in text or (
+            text.endswith("KeyboardInterrupt\n") and not _IN_MAIN.search(text)):
+        return ""
+    places = [line.strip() for line in said if line.strip().startswith("File ")]
+    return " ".join([said[-1].strip(), *(f"({place})" for place in places[-1:])])
 
 
 def _deck(faults: int, seed: int) -> list[FaultKind]:

@@ -8,7 +8,7 @@ import pytest
 
 import results_folder
 from analysis.comparison import compare
-from analysis.contention import flagged_line
+from analysis.contention import contention_lines, flagged_line
 from analysis.present import latex, terminal
 from analysis.present.markdown import to_markdown
 from fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
@@ -46,6 +46,19 @@ def test_flagged_repetitions_are_counted_and_named(alone: tuple[bool, ...], says
         records[number] = flagged(records[number], alone=was_alone)
     line = flagged_line(results_of(*records))
     assert says in line and bool(line) == bool(alone)
+
+
+def test_what_was_measured_again_alone_is_named() -> None:
+    """It stands in its block, and was measured out of it: good ones only, flagged again or not."""
+    assert list(contention_lines(results_of(make("P1", 1)))) == []
+    calm = make("P1", 2).model_copy(update={"environment": make("P1", 2).environment | {
+        "flags": [], "alone": True}})
+    records = [make("P1", 1), calm, flagged(make("P1", 3), alone=True),
+               flagged(failed("P1", 4), alone=True)]
+    [about_flags, again] = contention_lines(results_of(*records))
+    assert about_flags == flagged_line(results_of(*records))
+    assert "2 of 3 good repetitions were measured once more" in again
+    assert again.endswith("P1-N2-002, P1-N2-003.")
 
 
 def test_repetitions_that_do_not_count_are_not_counted() -> None:

@@ -27,7 +27,7 @@ from policies import (
 from policies.facts import KNOWN, facts
 from policies.weights import DEFAULT, FEATURES, TODAYS
 from studies.qop2007 import published
-from studies.qop2007.report.attacks import attacks
+from studies.qop2007.report.attacks import TODAYS_ATTACKS, attacks
 
 ROOT = Path(__file__).parents[2]
 PAPER = load_all()
@@ -161,7 +161,10 @@ def todays_policies() -> Iterator[Policy]:
     yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
     yield policy_of("X", dot1x={"eap": "AKA"}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
-    for group in KNOWN["ipsec.group"]:
+    for exchange in ("mlkem768", "curve25519-ke1_mlkem768"):
+        yield policy_of("X", ipsec={"ike": 2, "ike_proposal": f"aes256-sha256-{exchange}",
+                                    "esp_proposal": "aes128-sha256"})
+    for group in KNOWN["ipsec.pfs"]:
         yield policy_of("X", ipsec={"ike": 1, "ike_proposal": f"aes256-sha256-{group}",
                                     "esp_proposal": f"aes128-sha256-{group}"})
 
@@ -172,7 +175,7 @@ def test_every_word_that_a_policy_can_say_is_known() -> None:
     assert said == {(key, word) for key, words in KNOWN.items() for word in words}
     later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
              "link.roaming", "link.keys owe", "dot1x.", "wireguard.", "ipsec.ike", "ipsec.group",
-             "ipsec.pfs")
+             "ipsec.pfs", "ipsec.additional")
     assert [text for policy in every_policy() for text in WEIGHTS.unweighted(policy)
             if not text.startswith(later)] == []
 
@@ -189,14 +192,15 @@ def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> 
     assert now["P2"].sigma == now["P5"].sigma == now["P7"].sigma == 0
     assert now["P3"].sigma == now["P4"].sigma == now["P11"].sigma
     assert all(entry.sigma_normalized <= 100 for entry in now.values())
+    assert now["M12"].sigma > now["M12-kem"].sigma > now["M12-ecdh"].sigma > now["M5"].sigma
     best = policy_of("X", link={"cipher": "CCMP", "keys": "owe", "pmf": 2})
     assert score(best, today, ()).sigma_normalized == pytest.approx(100 * 12 / today.attainable)
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [
     ("  post_quantum: Against", "  Post: Against", "cannot name a feature"),
-    ("post_quantum]", "post_quant]", "'post_quant' is no feature; did you mean 'post_quantum'?"),
-    ("management_frames: 3}", "frames: 3}", "'frames' is no feature"),
+    ("post_quantum]", "post_quant]", "'post_quant' is not a feature; did you mean 'post_quantum'?"),
+    ("management_frames: 3}", "frames: 3}", "'frames' is not a feature"),
     ("identity_privacy, post_quantum]", "identity_privacy]",
      "a feature that adds up has no most that can be attained"),
 ])
@@ -262,7 +266,7 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
     ("authentication: 2, data_integrity: 1}", "authentication: 1.5, data_integrity: 1}",
      "write it in quotes"),
     ("middle: 45, high: 70", "middle: 75, high: 70", "middle begins above high"),
-    ("once: [data_integrity]", "once: [integrity]", "'integrity' is no feature"),
+    ("once: [data_integrity]", "once: [integrity]", "'integrity' is not a feature"),
     ("groups: {middle", "group: {middle", "groups is missing"),
 ])
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str,
@@ -446,6 +450,24 @@ def test_attacks_on_policies_of_ones_own() -> None:
     assert found["WPA3-SAE"]["authentication-forging"]
     assert found["WPA2-PSK"]["message-fabrication"]
     assert not any(attack.withstood(PAPER[0]) for attack in attacks())
+
+
+#: What came of attacks that were carried out, as the table's file and docs/policies.md say.
+CAME_OF = {
+    "forged-deauthentication": ({"M2"}, {"M3"}), "offline-guessing": ({"M2"}, {"M3"}),
+    "replay": ({"P1", "P2", "P8"}, {"P3", "P12", "M1", "M2", "M6"}),
+    "evil-twin": ({"P1", "P5", "M1"}, {"P3", "P6", "P8", "M2", "M3", "M4", "M5", "M6", "M7",
+                                       "M8-okc", "M9", "M10"})}
+
+
+def test_todays_attacks_that_were_tried_came_out_as_argued() -> None:
+    """Each policy that was attacked fell or withstood as its layers say, and the table names it."""
+    kinds = {attack.id: attack for attack in attacks(TODAYS_ATTACKS)}
+    assert {name for name, attack in kinds.items() if attack.tried} == set(CAME_OF)
+    for name, (fell, withstood) in CAME_OF.items():
+        assert not any(kinds[name].withstood(load_named(policy)) for policy in fell)
+        assert all(kinds[name].withstood(load_named(policy)) for policy in withstood)
+        assert all(policy in kinds[name].tried for policy in fell)
 
 
 def test_attacks_ask_only_for_what_policies_can_say() -> None:

@@ -91,16 +91,16 @@ def test_shares_of_other_variants_keep_their_proportions() -> None:
     ("raduis.speed=10", "there is no station or chain 'raduis'; did you mean radius?"),
     ("radius.sped=10", "radius has no 'sped'; did you mean speed?"),
     ("radius.speed=0", "a speed of 0 ends nothing"),
-    ("radius.servers=1.5", "1.5 is no number of servers"),
+    ("radius.servers=1.5", "1.5 is not a number of servers"),
     ("radius.rtt_ms=3", "station 'radius' is a queue, not a delay"),
     ("wan.delay_ms=-1", "a delay of -1 ms is negative"),
-    ("resumed=1.1", "1.1 is no share; give a number from 0 to 1"),
-    ("resumd=0.5", "is no variant of any chain; did you mean resumed?"),
+    ("resumed=1.1", "1.1 is not a share; give a number from 0 to 1"),
+    ("resumd=0.5", "is not a variant of any chain; did you mean resumed?"),
     ("auth.population=3", "the chain is open; set its rate_per_s"),
     ("auth.rate_per_s=-3", "rate_per_s is -3.0"),
-    ("radius.speed", "is no setting; write NAME=NUMBER"),
-    ("radius.speed=fast", "is no setting"), ("radius.speed=nan", "is no setting"),
-    ("=3", "is no setting"),
+    ("radius.speed", "is not a setting; write NAME=NUMBER"),
+    ("radius.speed=fast", "is not a setting"), ("radius.speed=nan", "is not a setting"),
+    ("=3", "is not a setting"),
 ])
 def test_bad_what_ifs_are_one_line(setting: str, words: str) -> None:
     """What is not there, and values that mean nothing: what, where, what to do."""

@@ -171,8 +171,8 @@ def test_chains_as_printed() -> None:
 
 
 @pytest.mark.parametrize(("spoil", "words"), [
-    ((1, 1, 0, 0, 0.5), "a row is no set of probabilities"),
-    ((1, 0, 0, 1, -1.0), "a row is no set of probabilities"),
+    ((1, 1, 0, 0, 0.5), "a row is not a set of probabilities"),
+    ((1, 0, 0, 1, -1.0), "a row is not a set of probabilities"),
 ])
 def test_bad_routing_is_refused(spoil: tuple[int, int, int, int, float], words: str) -> None:
     """Rows that do not add up, and negative ones."""

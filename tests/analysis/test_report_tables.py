@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from analysis.numbers import exact
 from analysis.present import export, latex, terminal
 from analysis.present.entries import interval, marks_of, show, typeset
 from analysis.table import Column, Entry, Quantity, Table
@@ -87,6 +88,8 @@ def test_csv_holds_no_formulas(text: str) -> None:
     """A policy may be called what it likes; a spreadsheet must not run its name."""
     rows = list(csv.reader(io.StringIO(export.to_csv(table((Entry(text), Entry("x")))))))
     assert rows[1][0] == f"'{text}"
+    head = table((Entry("x"), Entry("y")), columns=(Column(text, "Level"), KBPS))
+    assert next(csv.reader(io.StringIO(export.to_csv(head))))[0] == f"'{text}"
 
 
 def test_parquet_has_types_and_says_what_it_is(tmp_path: Path) -> None:
@@ -129,6 +132,17 @@ def test_terminal_fits_its_width_with_every_number_whole(which: str, width: int)
         assert max(len(line) for line in text.splitlines()) <= width, one.id
         if one is wide:
             assert all(f"{number.value:.2f}" in text for number in numbers)
+
+
+def test_parts_repeat_all_words_that_say_what_a_row_is() -> None:
+    """Two columns of words name a row of numbers that do not fit beside each other."""
+    titles = [f"a number that has a long title, {number}" for number in range(4)]
+    made = Table("t", "T", (Column("trace", "Trace"), Column("protocol", "Protocol"), *(
+        Column(f"n{place}", title, "s") for place, title in enumerate(titles))), tuple(
+        (Entry("ALL"), Entry(name), *(exact(1.0) for _ in titles)) for name in ("esp", "none")))
+    rows = [line.split()[:2] for line in terminal.text(made, 90).splitlines() if "ALL" in line]
+    assert len(rows) > 2
+    assert rows == [["ALL", "esp"], ["ALL", "none"]] * (len(rows) // 2)
 
 
 # --- LaTeX ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.render import inventory, render
 from policies import load_all
 from rendering import ANSIBLE
-from studies.qop2007 import attempts, unprotected
+from studies.qop2007 import attacking, attempts, unprotected
 from studies.qop2007.controls import FAULTS
 from studies.study import Fault, StudyError
 from topologies import shapes
@@ -134,7 +134,8 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
         spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
-        in_the_machine = {*unprotected._CONTROLS, "second-in-clear", attempts.GUESSING}
+        in_the_machine = {*unprotected._CONTROLS, *attacking.ATTACKS, "second-in-clear",
+                          attempts.GUESSING}
         others = (fault.policy is not None) + (name in in_the_machine)
         assert len(spoilt) + len(fault.withhold) + others == 1, name
     assert unprotected._CONTROLS.keys() < FAULTS.keys()

@@ -17,6 +17,7 @@ from doc_commands import CHECKOUT, SHELLS, Command
 from doc_reader import Reader
 
 PAGES = doc_commands.pages()
+TUTORIAL = "docs/first-study.md"
 #: Where several pages look at the same run: the first one measures, the others go on from there.
 EXAMPLE = Path("results/example")
 
@@ -63,10 +64,17 @@ def measured(command: Command) -> Path:
 @pytest.mark.guest
 @pytest.mark.shareable
 def test_more_machines(tmp_path: Path) -> None:
-    """The cluster's commands: those that lend a machine stay on while the others measure."""
+    """The cluster's commands: those that lend a machine stay on while the others measure.
+
+    Among what is measured is the tutorial's study, which workers know by its folder alone.
+    """
     reader = Reader(tmp_path)
+    for block in doc_commands.blocks(TUTORIAL):
+        if block.file:
+            reader.save(block)
     with ExitStack() as lent:
-        for command in doc_commands.commands("docs/cluster.md", "cluster"):
+        for command in (command for page in ("docs/cluster.md", TUTORIAL)
+                        for command in doc_commands.commands(page, "cluster")):
             if " worker " in command.text:
                 lent.enter_context(reader.staying(command))
             else:

@@ -197,7 +197,7 @@ def test_byte_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1T", "-5", "1 k", "10", "99999999999"])
 def test_impossible_byte_sizes(text: str) -> None:
-    """What is no size, or cannot be timed, is refused."""
+    """What is not a size, or cannot be timed, is refused."""
     with pytest.raises(ValidationError, match=r"size|between"):
         Asked(stream_bytes=text)  # type: ignore[arg-type]
 

@@ -300,7 +300,8 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.names(STUDY) == ["quick", "channels", "clock", "moves", "paper", "today"]
+    assert profiles.names(STUDY) == ["quick", "channels", "clock", "moves", "paper", "subnets",
+                                      "today"]
     paper = profiles.load(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
@@ -326,7 +327,7 @@ def test_settings_may_stand_at_the_top_of_a_profile(tmp_path: Path) -> None:
     ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
     ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
     ("title: x\nonly: {colour: [red]}", "no such factor"),
-    ("title: x\ntitle: y", "title is there twice"), ("title: 3", "title: is no text"),
+    ("title: x\ntitle: y", "title is there twice"), ("title: 3", "title: is not text"),
     ("title: x\nonly: {policy: []}", r"only\.policy: is empty"),
     ("title: x\nbreadth: 3", "breadth: there is no such field"), ("title: x\nset: 3", "set")])
 def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -430,9 +431,9 @@ def test_a_studys_own_options_and_settings_say_the_same(qop_here: Qop) -> None:
     (["--set", "colour=red"], "no such setting; choose from stream_bytes"),
     (["--set", "stream_bytes"], "has no value; give KEY=VALUE"),
     (["--set", "stream_bytes=10k"], "--set stream_bytes=10k: give between 50k and 10G"),
-    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: is no whole number\n"),
+    (["--set", "udp_payload_bytes=many"], "--set udp_payload_bytes=many: is not a whole number\n"),
     (["--udp-payload", "5"], "--udp-payload 5: "),
-    (["--stream-bytes", "1 k"], "is no size; write 500k, 1M or 16M"),
+    (["--stream-bytes", "1 k"], "is not a size; write 500k, 1M or 16M"),
     (["--stream-bytes", "1M", "--set", "stream_bytes=2M"], "was given with --stream-bytes, too")])
 def test_what_a_study_does_not_have_is_one_line(qop_here: Qop, arguments: list[str],
                                                 words: str) -> None:

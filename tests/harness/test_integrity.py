@@ -32,7 +32,7 @@ CAPTURE = "captures/P1-N2-001/auth-air.pcap.gz"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "record cut short": (lambda f: (f / RECORD).write_text((f / RECORD).read_text()[:900]),
                          f"{RECORD}: "),
-    "record of noise": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD}: is no text"),
+    "record of noise": (lambda f: (f / RECORD).write_bytes(b"\xff\x00"), f"{RECORD}: is not text"),
     "record of another schema": (lambda f: change(f / RECORD, '"schema": 2', '"schema": 7'),
                                  f"{RECORD}: schema 7"),
     "record under another name": (
@@ -56,7 +56,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "capture flipped": (lambda f: flip(f / CAPTURE, -6), f"{CAPTURE}: gzip stream is damaged"),
     "capture of something else": (
         lambda f: (f / CAPTURE).write_bytes(gzip.compress(b"<html>")),
-        f"{CAPTURE}: is no packet capture"),
+        f"{CAPTURE}: is not a packet capture"),
     "capture as a link": (
         lambda f: ((f / CAPTURE).unlink(), (f / CAPTURE).symlink_to("/dev/null")),
         f"{CAPTURE}: is missing"),
@@ -180,7 +180,7 @@ def test_findings_on_the_command_line(qop: Qop) -> None:
     (gzip.compress(PCAP + bytes(30_000_000))[:-1], "cut short"),
     (gzip.compress(b"\x0a\x0d\x0d\x0a" + bytes(100)), ""),
     (gzip.compress(PCAP) + b"tail", "damaged"),
-    (gzip.compress(b""), "no packet capture"),
+    (gzip.compress(b""), "not a packet capture"),
     (b"", "cut short"),
     (PCAP, "damaged"),
 ], ids=["pcap", "two streams", "zeros", "zeros cut short", "pcapng", "tail", "empty inside",

@@ -90,7 +90,7 @@ def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Pat
 
 @pytest.mark.parametrize(("words", "line"), [
     (["--what-if", "rad.speed=2"], "there is no station or chain 'rad'; did you mean radius?"),
-    (["--what-if", "radius.speed"], "is no setting; write NAME=NUMBER"),
+    (["--what-if", "radius.speed"], "is not a setting; write NAME=NUMBER"),
     (["--capacity", "p95 of 3"], "is not understood; write for example p95 < 150 ms"),
     (["--load", "45"], "logins, renewals"),
     (["--what-if", "logins.rate_per_s=500"], "radius"),

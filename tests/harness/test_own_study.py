@@ -181,7 +181,7 @@ def test_what_a_study_cannot_read_is_named(qop_here: Qop, hook: str,
     ({"round_trip_s": [1.0]}, "no number")])
 def test_values_that_would_make_a_wrong_table(qop_here: Qop, values: dict[str, Any], says: str,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that a column has already, or what is no number: nothing is shown silently."""
+    """A name that a column has already, or what is not a number: nothing is shown silently."""
     made(qop_here.folder / "run")
     monkeypatch.setattr(type(studies.load("hops")), "values", lambda *_: values)
     assert says in refused(qop_here, "report", "run")

@@ -67,7 +67,7 @@ async def test_the_turn_is_over_once_the_processor_may_be_shared(tmp_path: Path)
 
 @pytest.mark.parametrize(("what", "words"), [
     ("hang", "no 'measured' within 1.2 s; killed by the watchdog"),
-    ("nonsense", "the worker said b'nonsense\\n', which is no event")])
+    ("nonsense", "the worker said b'nonsense\\n', which is not an event")])
 async def test_what_hangs_or_speaks_nonsense_is_lost(tmp_path: Path, what: str, words: str,
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog allows what the study does, and what a machine may take to answer."""
