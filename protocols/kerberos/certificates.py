@@ -112,7 +112,7 @@ def _check_link(party: Party, below: x509.Certificate, above: x509.Certificate) 
     if below.issuer != above.subject or not isinstance(key, rsa.RSAPublicKey) or not algorithm:
         raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, "nobody trusted has issued it")
     if not above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "the issuer is no authority")
+        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "the issuer is not an authority")
     party.verify(key, below.signature, below.tbs_certificate_bytes, algorithm,
                  RefusalCode.CANNOT_VERIFY_CERTIFICATE)
 

@@ -13,7 +13,7 @@ def read(file: Path) -> dict[str, bytes]:
     """Keys by `NAME@REALM`; of several the last one. Raises ValueError, OSError."""
     data = file.read_bytes()
     if data[:2] != _VERSION:
-        raise ValueError(f"{file.name} is no keytab of format 5.2")
+        raise ValueError(f"{file.name} is not a keytab of format 5.2")
     return dict(_entries(data))
 
 

@@ -11,6 +11,8 @@ Sharing = Literal["shared", "own"]
 Variation = Literal["fixed", "gamma"]
 #: The shape of gamma-distributed work: a coefficient of variation of 0.32.
 _SHAPE = 10.0
+#: So many pieces of work with the same mean have exactly that mean together.
+_BLOCK = 20
 
 
 class SharedProcessor:
@@ -19,13 +21,17 @@ class SharedProcessor:
     `speed` divides all work. Work of a gamma distribution has the mean that was asked for: in
     closed networks fixed work locks customers into step, which no queueing model describes; for
     shared processors the distribution's shape does not matter otherwise (Baskett, Chandy, Muntz
-    and Palacios 1975), so that a narrow one gives the same means from fewer transactions.
+    and Palacios 1975), so that a narrow one gives the same means from fewer transactions. Work
+    is drawn in blocks, each scaled to its mean (a control variate): what of a load's result is
+    the luck of its draws and nothing else, is not there.
     """
 
     def __init__(self, speed: float = 1.0, sharing: Sharing = "shared",
                  variation: Variation = "fixed", seed: int = 0) -> None:
         self._speed, self._sharing, self._variation = speed, sharing, variation
         self._rng = random.Random(seed)  # noqa: S311 - service times, no secrets
+        #: What is left of the block of each mean (s).
+        self._drawn: dict[float, list[float]] = {}
         #: Jobs by the attained service at which each is done.
         self._jobs: list[tuple[float, int, asyncio.Future[None]]] = []
         self._attained_s = self._since_s = 0.0
@@ -35,8 +41,16 @@ class SharedProcessor:
     def drawn(self, seconds: float) -> float:
         """How much work it is that takes so long on average (s of the processor at its speed)."""
         if self._variation == "gamma" and seconds > 0:
-            seconds = self._rng.gammavariate(_SHAPE, seconds / _SHAPE)
+            seconds = self._varied(seconds)
         return seconds / self._speed
+
+    def _varied(self, mean_s: float) -> float:
+        left = self._drawn.setdefault(mean_s, [])
+        if not left:
+            block = [self._rng.gammavariate(_SHAPE, 1.0) for _ in range(_BLOCK)]
+            total = sum(block)
+            left.extend(mean_s * _BLOCK * value / total for value in block)
+        return left.pop()
 
     async def work(self, seconds: float) -> None:
         """Do so much work, beside what others do."""
