@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling, Scheduling
 
 import compiled
 import shared
+from guest import image as guest_image
 from measure import record
 from measure.record import Record
 
@@ -119,10 +120,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in sorted({marker for file in TESTS.glob("*/**/test_*.py")
                           for marker in markers(file)}):
         config.addinivalue_line("markers", f"{marker}: by the folder that a test is in")
-    if config.getoption("--guests") == "shareable" and hasattr(config, "workerinput"):
-        # A processor for each: a run in it then measures one testbed at a time, as it would alone.
-        number, processors = int(config.workerinput["workerid"][2:]), os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {sorted(processors)[number % len(processors)]})
 
 
 #: Which tests `--guests` chooses, by whether they boot guests and whether these may be disturbed.
@@ -189,8 +186,24 @@ def pytest_collection(session: pytest.Session) -> None:
     compiled.share(session.config, [file for room in rooms for file in sorted(room.rglob("*.py"))])
 
 
+def take_a_processor(session: pytest.Session) -> None:
+    """Guests that go on beside each other: a processor for each process of the tests.
+
+    A run in it then measures one testbed at a time, as it would alone. The image is built before,
+    by all processors, where this machine has none.
+    """
+    config = session.config
+    if config.getoption("--guests") != "shareable" or not hasattr(config, "workerinput"):
+        return
+    if session.items and config.rootpath == PROJECT:
+        guest_image.ensure()
+    number, processors = int(config.workerinput["workerid"][2:]), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(processors)[number % len(processors)]})
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What all modules hold is garbage never: looking at it over and over took a twentieth."""
+    take_a_processor(session)
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()

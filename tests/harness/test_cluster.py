@@ -317,6 +317,8 @@ async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch
             "code" in line]
 
 
+@pytest.mark.guest  # a worker has an image before it says that it is there
+@pytest.mark.shareable
 def test_a_worker_ends_with_its_input(qop: Qop) -> None:
     """Started over SSH it has its key from there, and leaves with the run that started it."""
     lent = subprocess.Popen(
