@@ -10,14 +10,17 @@ from measure.record import RecordPart
 class SplitRecord(RecordPart):
     """Where the time of one of the supplicant's authentications goes, means in seconds.
 
-    `client_s` is between a request and its answer at the supplicant, `wire_s` between access point
-    and server; what is left is the air's and the access point's. `server_s` is between a request's
-    arrival and its answer at the server: so long as the quickest of the repetition took, what is
-    longer is `waiting_s`; records before 23 November 2026 have that in `server_s`.
+    `client_s` is between a request and its answer at the supplicant, `authenticator_s` between the
+    access point's radio and the wire behind it, either way, `wire_s` between access point and
+    server; what is left is the air's. `server_s` is between a request's arrival and its answer at
+    the server: so long as the quickest of the repetition took, what is longer is `waiting_s`.
+    Records of before have no `authenticator_s`, which is in `air_s` then, or no `waiting_s`, which
+    is in `server_s`.
     """
 
     client_s: float
     air_s: float
+    authenticator_s: float | None = None
     wire_s: float
     server_s: float
     waiting_s: float | None = None

@@ -3,7 +3,8 @@
 The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
 demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
 and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions.
+predictions. In real time a machine is not as quick in one minute as in the next: there, a cell that
+measures both before its load is predicted by its own (`calibrated_there`).
 """
 
 from __future__ import annotations
@@ -206,7 +207,19 @@ def predictions(cells: Cells) -> list[Predicted]:
         return []
     traces = ((each, _trace(cells, each)) for each in _loaded(cells))
     # Of one customer alone there is no rate, and so no utilization.
-    return [_predicted(measured, each, trace) for each, trace in traces if trace.span_s]
+    return [_predicted(calibrated_there(cells, each.row, measured), each, trace)
+            for each, trace in traces if trace.span_s]
+
+
+def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
+    """What a cell itself says of its server before its load, in real time; else the same."""
+    alone, capacity = (cells.mean_of_any(name, row) for name in ("alone_s", CAPACITY.name))
+    if cells.results.clock != "real" or alone is None or capacity is None:
+        return measured
+    # Where it computes all the time that one customer alone takes, chance may say a little more.
+    demand_s = 1 / capacity.estimate.mean
+    return replace(measured, alone_s=max(alone.estimate.mean, demand_s),
+                   capacity_per_s=capacity.estimate.mean)
 
 
 def service_times(cells: Cells) -> dict[float, float]:
