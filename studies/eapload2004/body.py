@@ -70,7 +70,8 @@ class Measured(RecordPart):
     `demands_s` is what each step takes server and supplicant at its quickest, in order.
     `waterfall_s` is of one authentication, the median: of each part, when it begins and when it
     ends, again and again.
-    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
+    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise, and
+    `asked_s` when for each of its requests, in order; records of before do not have it.
     `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
     charged at the server; `cycle_s` is from one of the supplicant's to the next.
     """
@@ -98,6 +99,7 @@ class Measured(RecordPart):
     arrivals_s: list[float] = Field(default_factory=list)
     latencies_s: list[float] = Field(default_factory=list)
     meetings_s: list[float] = Field(default_factory=list)
+    asked_s: list[list[float]] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
     overload: OverloadRecord | None = None
     reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

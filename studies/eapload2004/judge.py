@@ -158,7 +158,9 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         saturation=saturation, reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
-                    for exchange in observed.server] if journal else [])
+                    for exchange in observed.server] if journal else [],
+        asked_s=[[trip.asked_s - journal["began_s"] for trip in together] for together in zip(*(
+            exchange.trips for exchange in at_server), strict=False)] if journal else [])
 
 
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,

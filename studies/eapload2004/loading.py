@@ -10,7 +10,6 @@ from typing import Any
 from measure.services.program import HostProgram
 from studies.eapload2004.capacity import SATURATED
 
-
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
 _ALONE, _REAL_ALONE = 20, 200
 

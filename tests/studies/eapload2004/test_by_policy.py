@@ -156,6 +156,22 @@ def test_every_repetition_is_predicted() -> None:
     assert (predicted.response_s, predicted.measured_s) == pytest.approx((mean_s, mean_s))
 
 
+def test_the_supplicant_comes_for_each_part_of_its_demand() -> None:
+    """Who comes while the server checks its signature waits for that, and for no more."""
+    demands = {"demands_s": {"server": [0.00003, 0.009, 0.00003, 0.001]}}
+    # One in the background alone; one as the supplicant asks for its tenth, sharing the processor.
+    loaded = {"background_s": 0.012, "rate_per_s": 20.0, "arrivals_s": [0.0, 1.5],
+              "latencies_s": [0.0105, 0.0115], "meetings_s": [1.0]}
+    alone = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105), **demands)
+    asked_s = [[0.9], [1.0], [1.4], [1.5]]
+    [made] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded,
+                                                      asked_s=asked_s)))
+    assert made.response_s == pytest.approx((0.0105 + 0.0115) / 2)
+    # Records that do not say when, or for how much: all of it at once, when it asked for most.
+    [before] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded)))
+    assert before.response_s == pytest.approx(0.0105)
+
+
 def test_a_load_of_hardly_anybody_is_not_predicted() -> None:
     """One who comes alone has no rate; where nobody came, the model is without that load."""
     idle = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105))
