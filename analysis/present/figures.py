@@ -67,7 +67,9 @@ def marked(panel: Panel, at: float, text: str) -> Panel:
 
 
 def _curve(curve: Series, index: int, x: Axis, y: Axis) -> dict[str, Any]:
-    colour, symbol = STYLES[index % len(STYLES)]
+    colour, _ = STYLES[index % len(STYLES)]
+    # In each further round a colour goes with another marker, so that no two look alike.
+    _, symbol = STYLES[(index + index // len(STYLES)) % len(STYLES)]
     points = sorted(curve.points, key=lambda point: point[0])
     origin = _ORIGINS.get(curve.origin, "")
     name = ", ".join(part for part in (curve.name, origin) if part) or "measured"

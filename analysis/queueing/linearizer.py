@@ -54,7 +54,8 @@ class _Core:
             if np.abs(length - previous).max() < self.epsilon:
                 return ChainSolution(throughput, residence)
         raise QueueingError("network", f"no fixed point after {schweitzer.ITERATIONS} iterations",
-                            "use the method schweitzer, or a larger epsilon")
+                            "give fewer customers, or take the method schweitzer or a larger "
+                            "epsilon")
 
     def changes(self, population: Array, length: Array, change: Array) -> Array:
         """The differences of fractions, from the networks with one customer less."""

@@ -13,6 +13,7 @@ from analysis.queueing import document
 from analysis.queueing.document import KeyPath
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.network import (
+    MAX_COUNT,
     Chain,
     CustomerClass,
     Direction,
@@ -26,7 +27,7 @@ from analysis.queueing.prediction import Measurement
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=40)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
 class _Strict(BaseModel):

@@ -21,6 +21,8 @@ from analysis.queueing.errors import QueueingError, choose_from
 Discipline = Literal["ps", "fcfs", "delay"]
 #: What one visit to a network's delay station stands for.
 Direction = Literal["round_trip", "one_way"]
+#: More customers or servers than that take solvers minutes, and say nothing new.
+MAX_COUNT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class QueueingStation:
                                 choose_from(str(self.discipline), get_args(Discipline)))
         if self.servers < 1:
             raise QueueingError(where, f"{self.servers} servers serve nobody", "give 1 or more")
+        if self.servers > MAX_COUNT:
+            raise QueueingError(where, f"{self.servers:.4g} servers are more than can be computed",
+                                f"give {MAX_COUNT} or fewer")
         if self.scv is not None and not (self.scv >= 0 and math.isfinite(self.scv)):
             raise QueueingError(where, f"scv {self.scv} is not a squared coefficient of variation",
                                 "give 0 for constant, 1 for exponential service")
@@ -104,6 +109,9 @@ class Chain:
         if self.population is not None and self.population < 0:
             raise QueueingError(where, f"population {self.population} is negative",
                                 "give 0 or more")
+        if self.population is not None and self.population > MAX_COUNT:
+            raise QueueingError(where, f"a population of {self.population:.4g} is more than can be "
+                                "computed", f"give {MAX_COUNT} or fewer")
         for name, value in (("rate_per_s", self.rate_per_s or 0.0), ("think_s", self.think_s)):
             if not (value >= 0 and math.isfinite(value)):
                 raise QueueingError(where, f"{name} is {value}", "give a finite number, 0 or more")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
               help="Also predict this load of the chain. May be repeated.")
 @click.option("--chain", metavar="NAME", help="The chain that loads and bounds are about, where "
                                               "there are several.")
-@click.option("--seed", default=1, show_default=True, help="Of what is simulated: percentiles.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0),
+              help="Of what is simulated: percentiles.")
 @click.option("--out", type=click.Path(path_type=Path),
               help="Also write the tables into this folder, as report.html, LaTeX, CSV and "
                    "Parquet.")

@@ -1,14 +1,16 @@
 """The generator as a program: `python3 -m measure.load TARGET.json`, told what to do by lines.
 
 JSON lines on standard input: {"do": "prime", "stations"}, {"do": "closed", "customers", "count",
-"pause_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share",
-"rate"}, which the next line ends. Each is answered by one line; what it came to is in the file that
-it names as "out".
+"pause_s", "reads_anew"}, {"do": "open", "rate_per_s", "seed", "stations", "offering_share"}, which
+the next line ends, and which may have "rate", "late_s", "is_even" (negative controls). Each is
+answered by one line; what it came to is in the file that it names as "out".
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import time
 from io import FileIO
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.load.generator import LoadAttempt, LoadGenerator, LoadTarget
-from measure.load.schedule import poisson
+from measure.load.schedule import even, poisson
 
 
 def do(generator: LoadGenerator, command: dict[str, Any],
@@ -28,10 +30,12 @@ def do(generator: LoadGenerator, command: dict[str, Any],
         return generator.closed_loop(command["customers"], command["count"],
                                      command.get("pause_s", 0.0),
                                      reads_anew=command.get("reads_anew", False))
-    arrivals = poisson(command["rate_per_s"], command["seed"], stations=command["stations"],
-                       offering_share=command["offering_share"])
+    schedule = even if command.get("is_even") else poisson
+    arrivals = schedule(command["rate_per_s"], command["seed"], stations=command["stations"],
+                        offering_share=command["offering_share"])
     print("open", flush=True)
-    began_s, ended = generator.open_loop(arrivals, command["rate"], lines.fileno())
+    began_s, ended = generator.open_loop(arrivals, command.get("rate", 1.0), lines.fileno(),
+                                         command.get("late_s", 0.0))
     lines.readline()
     return began_s, ended
 
@@ -39,6 +43,9 @@ def do(generator: LoadGenerator, command: dict[str, Any],
 def main() -> None:
     """Do what is said, line by line, until there is no more."""
     target = LoadTarget(**json.loads(Path(sys.argv[1]).read_text()))
+    if target.goes_first:
+        with contextlib.suppress(PermissionError):  # in some containers: then lateness will tell
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     # Unbuffered: whether there is a line has to show at the descriptor.
     lines = FileIO(sys.stdin.fileno(), closefd=False)
     with LoadGenerator(target) as generator:

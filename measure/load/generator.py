@@ -20,7 +20,7 @@ from typing import Any
 
 from measure.load import radius
 from measure.load.eap_tls import EapTlsError, EapTlsPeer, context
-from measure.load.instants import InstantTimer
+from measure.load.instants import AHEAD_S, REAL_AHEAD_S, InstantTimer
 from measure.load.schedule import ScheduledArrival
 
 #: The source port of the first socket; the others follow. Whoever is begun on one stays there, so
@@ -36,7 +36,11 @@ _NO_WORK_S = 1.0
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """Whom to ask, and as whom."""
+    """Whom to ask, and as whom; and whether to go before all else that computes there.
+
+    In real time a machine may have one processor for all: who is due has not to wait for the
+    server.
+    """
 
     server: str
     address: str
@@ -45,6 +49,7 @@ class LoadTarget:
     identity: str
     version: str = "1.2"
     port: int = 1812
+    goes_first: bool = False
 
 
 @dataclass(slots=True)
@@ -90,23 +95,28 @@ _Timer = tuple[float, int, int, LoadAttempt]
 
 
 class _Scheduled:
-    """Arrivals by the clock: everything `rate` times as quick as the schedule."""
+    """Arrivals by the clock: all `rate` times as quick as the schedule, and begun so much late."""
 
-    def __init__(self, arrivals: Iterator[ScheduledArrival], began_s: float, rate: float) -> None:
+    def __init__(self, arrivals: Iterator[ScheduledArrival], began_s: float, rate: float,
+                 late_s: float) -> None:
         self.began_s = began_s
-        self._arrivals, self._rate = arrivals, rate
+        self._arrivals, self._rate, self._late_s = arrivals, rate, late_s
         self._coming = next(arrivals)
 
     @property
-    def due_s(self) -> float:
-        """When the next one is due."""
-        return self.began_s + self._coming.due_s / self._rate
+    def begins_s(self) -> float:
+        """When the next one is to be begun."""
+        return self._due_s + self._late_s
 
     def take(self) -> tuple[float, ScheduledArrival]:
         """When the next one is due, and who; then it is the one after."""
-        due_s, coming = self.due_s, self._coming
+        due_s, coming = self._due_s, self._coming
         self._coming = next(self._arrivals)
         return due_s, coming
+
+    @property
+    def _due_s(self) -> float:
+        return self.began_s + self._coming.due_s / self._rate
 
 
 class LoadGenerator:
@@ -120,12 +130,14 @@ class LoadGenerator:
         self._secret = target.secret.encode()
         self._tls = self._context()
         self._sessions: dict[int, ssl.SSLSession] = {}
+        #: Not before stations are asked to have one.
+        self._keeps_sessions = False
         self._ports = [self._port(number) for number in range(SOCKETS)]
         self._by_descriptor = {port.socket.fileno(): port for port in self._ports}
         self._timers: list[_Timer] = []
         self._ended: list[LoadAttempt] = []
         self._started = self._under_way = 0
-        self._instants = InstantTimer()
+        self._instants = InstantTimer(REAL_AHEAD_S if target.goes_first else AHEAD_S)
         #: When whatever woke it came, as the clock was read last.
         self._now_s = time.monotonic()
 
@@ -137,17 +149,18 @@ class LoadGenerator:
         for port in self._ports:
             port.socket.close()
 
-    def open_loop(self, arrivals: Iterator[ScheduledArrival], rate: float,
-                  stop: int) -> tuple[float, list[LoadAttempt]]:
+    def open_loop(self, arrivals: Iterator[ScheduledArrival], rate: float, stop: int,
+                  late_s: float = 0.0) -> tuple[float, list[LoadAttempt]]:
         """Begin on schedule until `stop` is readable, then see those under way to their end.
 
-        `rate` 1 is the schedule's own; 0.5 has everything take twice as long (a negative control).
-        Gives the instant it began and all attempts.
+        `rate` 1 is the schedule's own; 0.5 has everything take twice as long, and `late_s` begins
+        everybody so much after they are due (negative controls). Gives the instant it began and all
+        attempts.
         """
-        scheduled = _Scheduled(arrivals, time.monotonic(), rate)
+        scheduled = _Scheduled(arrivals, time.monotonic(), rate, late_s)
         self._ended, is_open = [], True
         while is_open or self._under_way:
-            ready = self._wait(scheduled.due_s if is_open else None, stop if is_open else None)
+            ready = self._wait(scheduled.begins_s if is_open else None, stop if is_open else None)
             is_open = is_open and stop not in ready
             self._begin_due(scheduled, is_open=is_open)
             for descriptor in ready:
@@ -160,7 +173,7 @@ class LoadGenerator:
         return scheduled.began_s, self._ended
 
     def _begin_due(self, scheduled: _Scheduled, *, is_open: bool) -> None:
-        while is_open and scheduled.due_s <= self._now_s:
+        while is_open and scheduled.begins_s <= self._now_s:
             due_s, arrival = scheduled.take()
             self._begin(arrival, due_s)
 
@@ -188,6 +201,7 @@ class LoadGenerator:
 
     def prime(self, stations: int) -> list[LoadAttempt]:
         """Authenticate every station once, one after the other, so that each has a session."""
+        self._keeps_sessions = True
         _, ended = self.closed_loop(1, stations)
         return ended
 
@@ -280,7 +294,10 @@ class LoadGenerator:
         attempt.ended_s, attempt.reason = self._now_s, reason
         if attempt.peer is not None and not reason:
             attempt.is_resumed = attempt.peer.is_resumed
-            if (session := attempt.peer.session) is not None:
+            # To read a session takes as long as a third of resuming it does, and in TLS 1.2 the one
+            # that was resumed stays as it is.
+            is_new = not attempt.is_resumed or self._target.version != "1.2"
+            if self._keeps_sessions and is_new and (session := attempt.peer.session) is not None:
                 self._sessions[attempt.station] = session
         attempt.peer, attempt.sent = None, b""
         self._under_way -= 1

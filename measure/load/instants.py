@@ -16,7 +16,9 @@ from collections.abc import Collection
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _NS = 1_000_000_000
 #: So long before an instant the timer goes off: in virtual time a clock is read twice meanwhile.
-_AHEAD_S = 0.00001
+AHEAD_S = 0.00001
+#: In real time a guest takes that long, at least, to wake up who goes before all others.
+REAL_AHEAD_S = 0.00008
 
 
 class _Instant(ctypes.Structure):
@@ -27,9 +29,13 @@ class _Instant(ctypes.Structure):
 
 
 class InstantTimer:
-    """Waits for descriptors until an instant of the monotonic clock, until it is closed."""
+    """Waits for descriptors until an instant of the monotonic clock, until it is closed.
 
-    def __init__(self) -> None:
+    The clock is read from `ahead_s` before the instant on.
+    """
+
+    def __init__(self, ahead_s: float = AHEAD_S) -> None:
+        self._ahead_s = ahead_s
         self._library = ctypes.CDLL(None, use_errno=True)
         self._timer = self._library.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._timer < 0:
@@ -42,7 +48,7 @@ class InstantTimer:
 
     def wait(self, descriptors: Collection[int], until_s: float) -> tuple[list[int], float]:
         """Those that are readable, as soon as any is, or at that instant; and what time it is."""
-        at_ns = max(1, round((until_s - _AHEAD_S) * _NS))
+        at_ns = max(1, round((until_s - self._ahead_s) * _NS))
         if at_ns != self._armed_ns:
             instant = _Instant(0, 0, *divmod(at_ns, _NS))
             self._library.timerfd_settime(self._timer, _ABSOLUTE, ctypes.byref(instant), None)

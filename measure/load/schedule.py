@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -24,3 +24,11 @@ def poisson(rate_per_s: float, seed: int, *, stations: int,
     while True:
         due_s += rng.expovariate(rate_per_s)
         yield ScheduledArrival(due_s, rng.randrange(stations), rng.random() < offering_share)
+
+
+def even(rate_per_s: float, seed: int, *, stations: int,
+         offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
+    """The same stations at the same rate, with equal gaps (a negative control)."""
+    arrivals = poisson(rate_per_s, seed, stations=stations, offering_share=offering_share)
+    for number, arrival in enumerate(arrivals, 1):
+        yield replace(arrival, due_s=number / rate_per_s)

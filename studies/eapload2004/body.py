@@ -10,14 +10,17 @@ from measure.record import RecordPart
 class SplitRecord(RecordPart):
     """Where the time of one of the supplicant's authentications goes, means in seconds.
 
-    `client_s` is between a request and its answer at the supplicant, `wire_s` between access point
-    and server; what is left is the air's and the access point's. `server_s` is between a request's
-    arrival and its answer at the server: so long as the quickest of the repetition took, what is
-    longer is `waiting_s`; records before 23 November 2026 have that in `server_s`.
+    `client_s` is between a request and its answer at the supplicant, `authenticator_s` between the
+    access point's radio and the wire behind it, either way, `wire_s` between access point and
+    server; what is left is the air's. `server_s` is between a request's arrival and its answer at
+    the server: so long as the quickest of the repetition took, what is longer is `waiting_s`.
+    Records of before have no `authenticator_s`, which is in `air_s` then, or no `waiting_s`, which
+    is in `server_s`.
     """
 
     client_s: float
     air_s: float
+    authenticator_s: float | None = None
     wire_s: float
     server_s: float
     waiting_s: float | None = None
@@ -67,7 +70,8 @@ class Measured(RecordPart):
     `demands_s` is what each step takes server and supplicant at its quickest, in order.
     `waterfall_s` is of one authentication, the median: of each part, when it begins and when it
     ends, again and again.
-    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise.
+    `meetings_s` is when the supplicant asked the server for what takes it longest, likewise, and
+    `asked_s` when for each of its requests, in order; records of before do not have it.
     `rate_per_s` is the load that was to be offered; `demand_s` is what a full authentication was
     charged at the server; `cycle_s` is from one of the supplicant's to the next.
     """
@@ -95,6 +99,7 @@ class Measured(RecordPart):
     arrivals_s: list[float] = Field(default_factory=list)
     latencies_s: list[float] = Field(default_factory=list)
     meetings_s: list[float] = Field(default_factory=list)
+    asked_s: list[list[float]] = Field(default_factory=list)
     saturation: SaturationRecord | None = None
     overload: OverloadRecord | None = None
     reference: dict[str, ReferenceRecord] = Field(default_factory=dict)

@@ -25,7 +25,7 @@ _BUSY = 0.97
 
 def evidence(observed: ObservedLoad) -> list[CheckRecord]:
     """All checks of a repetition."""
-    made = [_complete, _path, _ping, _captured]
+    made = [_complete, _packets, _path, _ping, _captured]
     made += [_overloaded] if observed.overload else [_steady, _stall]
     if observed.raw["clock"] != "processor":  # there, computing itself is what takes time
         made += [_charged, _demands]
@@ -58,6 +58,15 @@ def _complete(observed: ObservedLoad) -> CheckRecord:
     return CheckRecord(check="authentications", ok=ok, detail=f"{observed.seen} at the supplicant, "
                        f"{len(observed.server)} at the server of {observed.asked}; "
                        f"{'/'.join(map(str, trips))} round trips")
+
+
+def _packets(observed: ObservedLoad) -> CheckRecord:
+    """No authentication has more packets than what both sides say takes, in the policy's pieces."""
+    whole = [exchange for exchange in (*observed.supplicant, *observed.sample)
+             if exchange.is_complete]
+    spare = sum(exchange.spare for exchange in whole)
+    return CheckRecord(check="packets", ok=bool(whole) and not spare, detail=f"{spare} EAP packets "
+                       f"of {len(whole)} authentications carry nothing and acknowledge nothing")
 
 
 def _challenges(observed: ObservedLoad) -> CheckRecord:

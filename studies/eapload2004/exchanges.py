@@ -13,12 +13,13 @@ from pathlib import Path
 from measure import pcap
 from measure.eap_keys import PORT
 from measure.load import radius
-from measure.load.eap_tls import EAP_TLS, LENGTH, MORE
+from measure.load.eap_tls import EAP_TLS, LENGTH, MORE, START
 from protocols.aka.packets import EAP_AKA
 
 _EAPOL = 0x888E
 _EAP_PACKET, _EAPOL_START = 0, 1
 _REQUEST, _RESPONSE, _SUCCESS, _FAILURE = 1, 2, 3, 4
+_IDENTITY = 1
 _HANDSHAKE, _APPLICATION = 22, 23
 CERTIFICATE, CERTIFICATE_VERIFY = 11, 15
 #: In TLS 1.3 certificates are encrypted: they show in how much the server says.
@@ -59,6 +60,11 @@ class Exchange:
     #: EAP packets of EAP-AKA, in order; the last request and its answer as RADIUS.
     aka: list[bytes] = field(default_factory=list)
     last: list[bytes] = field(default_factory=list)
+    #: EAP packets that carry nothing of the method and acknowledge no piece of it.
+    spare: int = 0
+    #: The last EAP packet, and whether it is one that only Success may follow.
+    eap: bytes = b""
+    is_last_word: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -115,6 +121,7 @@ def exchanges(file: Path) -> list[Exchange]:
                                     user=packet.user)
                 begun.append(exchange)
             exchange.trips.append(RoundTrip(datagram.at_s))
+            count(exchange, packet.eap)
             exchange.from_client += _tls(packet.eap)
             exchange.aka += _aka(packet.eap)
             exchange.last = [datagram.payload]
@@ -122,6 +129,7 @@ def exchanges(file: Path) -> list[Exchange]:
         elif (key := (datagram.target_port, packet.identifier)) in waiting:
             exchange = waiting.pop(key)[1]
             exchange.trips[-1].answered_s = datagram.at_s
+            count(exchange, packet.eap)
             exchange.from_server += _tls(packet.eap)
             exchange.pieces |= _pieces(packet.eap)
             exchange.aka += _aka(packet.eap)
@@ -163,6 +171,24 @@ def _code(frame: pcap.CapturedFrame) -> int:
     """The code of its EAP packet; 0 where it only asks to begin."""
     data = frame.payload
     return data[4] if data[1] == _EAP_PACKET and len(data) > 4 else 0
+
+
+def count(exchange: Exchange, eap: bytes) -> None:
+    """Count a packet that an authentication of these pieces could do without."""
+    if len(eap) < 4:
+        return
+    code, before = eap[0], exchange.eap
+    exchange.spare += exchange.is_last_word and code != _SUCCESS
+    exchange.eap, exchange.is_last_word = eap, False
+    kind, flags = (*eap[4:6], 0, 0)[:2]
+    if code in (_SUCCESS, _FAILURE) or kind == EAP_AKA or (kind == _IDENTITY and not before):
+        return
+    if kind != EAP_TLS:
+        exchange.spare += 1  # another method is offered, or refused
+    elif not (_tls(eap) or flags & START or _pieces(before)):
+        # The peer's last word carries nothing.
+        exchange.is_last_word = code == _RESPONSE
+        exchange.spare += code != _RESPONSE
 
 
 def _tls(eap: bytes) -> bytes:

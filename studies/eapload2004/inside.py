@@ -27,7 +27,7 @@ from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
 from protocols.aka.program import PORT as HSS_PORT
-from studies.eapload2004 import network
+from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
 from studies.eapload2004.card import SoftwareCard
 from studies.eapload2004.daemons import (
@@ -49,7 +49,10 @@ _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
 #: An overloaded server takes long, which is a result; one that takes longer than this is gone.
 _LINK_S = 60.0
 _LEAVE_S, _PAUSE_S = 1.0, 0.1
-_STOPPED_S = 1.0
+_STOPPED_S, _CUT_S, _LONGER_MS = 1.0, 1.0, 10.0
+#: What the generator does otherwise than it should, by the control.
+_OFF_SCHEDULE: Mapping[str, Mapping[str, float]] = {
+    "half-rate": {"rate": 0.5}, "even-gaps": {"is_even": True}, "late-arrivals": {"late_s": 0.002}}
 
 
 class Workload:
@@ -63,6 +66,7 @@ class Workload:
         self._hostapd = Hostapd(site)
         self._subscribers = SubscriberServers(site)
         self._card = SoftwareCard(site.secrets["card"])
+        self._shows_radio_side = False
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -78,6 +82,8 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = asked["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
+        if self._site.fault == "longer-way":
+            far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
         if self._site.fault == "longer-chain":
             self._lengthen()
@@ -92,7 +98,7 @@ class Workload:
                 session.stamp("begin")
                 if rate:
                     generator.begin(task, seed, rate_per_s=rate,
-                                    pace=0.5 if self._site.fault == "half-rate" else 1)
+                                    **_OFF_SCHEDULE.get(self._site.fault, {}))
                     time.sleep(asked["steady_s"])
                 session.stamp("steady")
                 loaded = self._charged()
@@ -108,7 +114,7 @@ class Workload:
             if task["driver"] == "eapol_test":
                 self._reference(generator, asked["saturating"], out, raw)
             elif task["calibrates"]:
-                generator.calibrate(asked)
+                generator.calibrate(asked, is_real=self._site.clock == "real")
 
     def _charged(self) -> dict[str, float]:
         """What the server's processor was charged so far."""
@@ -125,12 +131,11 @@ class Workload:
                 "closed", "reference", customers=1, count=each, pause_s=PAUSE_S, reads_anew=True))
             capture.settle()
 
-    @staticmethod
-    def _rate(generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:
+    def _rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path) -> float:
         """The load as the task says it, or that share of what the server is seen to take."""
         if not task["share"]:
             return float(task["load"])
-        generator.calibrate(task["asked"])
+        generator.calibrate(task["asked"], is_real=self._site.clock == "real")
         return float(task["share"]) * capacity_per_s(out / SATURATED)
 
     # --- the supplicant ----------------------------------------------------------------------
@@ -205,15 +210,21 @@ class Workload:
         elif (fault, repetition) == ("killed", 2):
             self._server.kill(network.SERVER)
         down = self._subscribers.nodes() if fault == "hss-down" else ()
-        with self._subscribers.silent(down):
+        is_cut = fault == "request-lost"
+        with (self._subscribers.silent(down),
+              far_wire.cut(self._site, _CUT_S) if is_cut else nullcontext()):
             yield
 
     # --- around it ---------------------------------------------------------------------------
 
     def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any]) -> None:
         radius = f"udp port {PORT}"
+        if not self._shows_radio_side:
+            radio_side.show(self._site)
+            self._shows_radio_side = True
         points = [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
                    capture.WHOLE),
+                  (Point("radio", network.AP, radio_side.DEVICE), capture.WHOLE),
                   (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
                   (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
                   *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
@@ -251,7 +262,8 @@ class Workload:
                        else server.address),
             "address": nodes[network.LOAD].address,
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
-            "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"]}))
+            "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"],
+            "goes_first": site.clock == "real"}))
         argv = site.testbed.command(network.LOAD, [sys.executable, "-m", "measure.load",
                                                    str(target)])
         with HostProgram("load generator", argv, site.log("generator", network.LOAD),

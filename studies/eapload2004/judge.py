@@ -29,7 +29,16 @@ from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_suppl
 from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.overload import is_overloaded
 from studies.eapload2004.reference import OURS, THEIRS
-from studies.eapload2004.waterfall import PARTS, SERVER, demands, waterfalls, with_waiting
+from studies.eapload2004.waterfall import (
+    AUTHENTICATOR,
+    PARTS,
+    SERVER,
+    UNDIVIDED_PARTS,
+    demands,
+    mean_s,
+    waterfalls,
+    with_waiting,
+)
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
@@ -149,7 +158,9 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         saturation=saturation, reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
-                    for exchange in observed.server] if journal else [])
+                    for exchange in observed.server] if journal else [],
+        asked_s=[[trip.asked_s - journal["began_s"] for trip in together] for together in zip(*(
+            exchange.trips for exchange in at_server), strict=False)] if journal else [])
 
 
 def _utilization(observed: ObservedLoad, saturation: SaturationRecord | None,
@@ -173,16 +184,18 @@ def _times(seen: Sequence[SupplicantTime], behind: Sequence[Exchange],
     total, client = fmean(each.took_s for each in seen), fmean(each.client_s for each in seen)
     waited, served = (fmean(exchange.served_s for exchange in those)
                       for those in (behind, at_server))
-    alone = sum(demands_s[SERVER])
+    alone, authenticator = sum(demands_s[SERVER]), mean_s(every, AUTHENTICATOR)
     _, median = sorted(zip(seen, every, strict=True), key=lambda pair: pair[0].took_s)[
         len(seen) // 2]
     steps = list(with_waiting(median, demands_s[SERVER]))
-    return {"split": SplitRecord(client_s=client, air_s=total - client - waited,
+    parts = PARTS if authenticator is not None else UNDIVIDED_PARTS
+    return {"split": SplitRecord(client_s=client, air_s=total - client - waited
+                                 - (authenticator or 0.0), authenticator_s=authenticator,
                                  wire_s=waited - served, server_s=alone,
                                  waiting_s=served - alone),
             "demands_s": demands_s,
             "waterfall_s": {part: [instant for name, *span in steps if name == part
-                                   for instant in span] for part in PARTS}}
+                                   for instant in span] for part in parts}}
 
 
 def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from typing import Any
 from measure.services.program import HostProgram
 from studies.eapload2004.capacity import SATURATED
 
+#: Authentications by one customer alone: in virtual time one takes as long as the next.
+_ALONE, _REAL_ALONE = 20, 200
+
 
 class LoadProgram:
     """The generator in its program, by commands."""
@@ -22,19 +25,25 @@ class LoadProgram:
         self._tell(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect("done")
 
-    def calibrate(self, asked: Mapping[str, Any]) -> None:
-        """Have it ask the server alone, and then keep it as busy as it can be."""
-        self.do("closed", "alone", customers=1, count=20)
-        self.do("closed", SATURATED.removesuffix(".json"), customers=asked["customers"],
-                count=asked["saturating"])
+    def calibrate(self, asked: Mapping[str, Any], *, is_real: bool) -> None:
+        """Have it ask the server alone, and then keep it as busy as it can be.
+
+        In real time a machine is slower at first, to half of what it takes then, and no two
+        authentications take as long: it is kept busy before, of which nothing counts.
+        """
+        busy = {"customers": asked["customers"], "count": asked["saturating"]}
+        if is_real:
+            self.do("closed", "unmeasured", **busy)
+        self.do("closed", "alone", customers=1, count=_REAL_ALONE if is_real else _ALONE)
+        self.do("closed", SATURATED.removesuffix(".json"), **busy)
 
     def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
-              pace: float) -> None:
-        """Have it load the server on schedule from now on."""
+              **changes: float) -> None:
+        """Have it load the server on schedule from now on, but for what a control changes."""
         asked = task["asked"]
         share = asked["resumed_share"] if task["sessions"] == "resumed" else 0.0
         self._tell(do="open", out=str(self._out / "open.json"), rate_per_s=rate_per_s, seed=seed,
-                   stations=asked["stations"], offering_share=share, rate=pace)
+                   stations=asked["stations"], offering_share=share, **changes)
         self._program.expect("open")
 
     def end(self) -> None:

@@ -3,12 +3,13 @@
 The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
 demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
 and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions.
+predictions. In real time a machine is not as quick in one minute as in the next: there, a cell that
+measures both before its load is predicted by its own (`calibrated_there`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from studies.eapload2004.metrics import (
     ROUND_TRIPS,
     SERVICE,
 )
+from studies.eapload2004.samples import of_first
 
 RESUMED, FULL = "resumed", "full"
 SERVER, WAN, SUPPLICANT = "server", "wan", "supplicant"
@@ -47,6 +49,8 @@ _SEED = 2004
 _APART_S = 1.0
 #: Fewer arrivals say nothing of percentiles, and little of means.
 _ENOUGH = 300
+#: What takes the server less is readings of the clock, in virtual time.
+_SOME_S = 0.0002
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,14 @@ class LoadedCell:
 class ArrivalTrace:
     """Who came when, in all repetitions of a cell, one behind the other; seconds.
 
-    `arrivals_s` and `latencies_s` are the background's, `meetings_s` the supplicant's; the load
-    took `span_s`, without what is between repetitions.
+    `arrivals_s` and `latencies_s` are the background's. `meetings` are the supplicant's: parts of
+    its demand at the server, and when it asked for each. The load took `span_s`, without what is
+    between repetitions.
     """
 
     arrivals_s: NDArray[np.float64]
     latencies_s: NDArray[np.float64]
-    meetings_s: NDArray[np.float64]
+    meetings: tuple[tuple[float, NDArray[np.float64]], ...]
     span_s: float
 
 
@@ -206,7 +211,19 @@ def predictions(cells: Cells) -> list[Predicted]:
         return []
     traces = ((each, _trace(cells, each)) for each in _loaded(cells))
     # Of one customer alone there is no rate, and so no utilization.
-    return [_predicted(measured, each, trace) for each, trace in traces if trace.span_s]
+    return [_predicted(calibrated_there(cells, each.row, measured), each, trace)
+            for each, trace in traces if trace.span_s]
+
+
+def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
+    """What a cell itself says of its server before its load, in real time; else the same."""
+    alone, capacity = (cells.mean_of_any(name, row) for name in ("alone_s", CAPACITY.name))
+    if cells.results.clock != "real" or alone is None or capacity is None:
+        return measured
+    # Where it computes all the time that one customer alone takes, chance may say a little more.
+    demand_s = 1 / capacity.estimate.mean
+    return replace(measured, alone_s=max(alone.estimate.mean, demand_s),
+                   capacity_per_s=capacity.estimate.mean)
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -222,8 +239,10 @@ def service_times(cells: Cells) -> dict[float, float]:
 def _predicted(measured: Unloaded, loaded: LoadedCell, trace: ArrivalTrace) -> Predicted:
     arrivals, latencies = trace.arrivals_s, trace.latencies_s
     made = simulate(
-        _on_arrivals(measured, loaded.rate_per_s), np.random.default_rng(_SEED),
-        arrivals_s={BEHIND: arrivals, FRONT: trace.meetings_s}).chain(BEHIND).responses_s
+        _on_arrivals(measured, loaded.rate_per_s, [part for part, _ in trace.meetings]),
+        np.random.default_rng(_SEED), arrivals_s={BEHIND: arrivals, **{
+            f"{FRONT}-{number}": instants for number, (_, instants) in enumerate(trace.meetings)}},
+    ).chain(BEHIND).responses_s
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
     return Predicted(
         loaded.title, loaded.rate_per_s, len(arrivals) / trace.span_s / measured.capacity_per_s,
@@ -243,12 +262,14 @@ def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
         np.array_split(ours, count), np.array_split(theirs, count), strict=True))
 
 
-def _on_arrivals(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
-    """The same server for customers who come when they came, the supplicant's among them."""
+def _on_arrivals(measured: Unloaded, rate_per_s: float, parts: Sequence[float]) -> QueueingNetwork:
+    """The same server for customers who come when they came, the supplicant's parts among them."""
     whole = network(measured, rate_per_s)
-    meeting = (CustomerClass("meeting", (Visit(SERVER, 1 / measured.capacity_per_s),)),)
-    return QueueingNetwork(whole.stations, (
-        whole.chain(BEHIND), Chain(FRONT, meeting, rate_per_s=1 / measured.cycle_s)))
+    demand_s = 1 / measured.capacity_per_s
+    meetings = (Chain(f"{FRONT}-{number}", (
+        CustomerClass("meeting", (Visit(SERVER, part * demand_s),)),),
+        rate_per_s=1 / measured.cycle_s) for number, part in enumerate(parts))
+    return QueueingNetwork(whole.stations, (whole.chain(BEHIND), *meetings))
 
 
 def _loaded(cells: Cells) -> list[LoadedCell]:
@@ -271,17 +292,35 @@ def _loaded(cells: Cells) -> list[LoadedCell]:
 
 def _trace(cells: Cells, loaded: LoadedCell) -> ArrivalTrace:
     """All good repetitions, each begun when the one before is over."""
-    parts, begins_s, span_s = [(np.empty(0),) * 3], 0.0, 0.0
-    for row in cells.rows(loaded.row):
-        arrivals, latencies, meetings = (
-            np.asarray(cells.results.samples[row][name], dtype=np.float64)
-            for name in ("arrivals_s", LATENCIES.name, "meetings_s"))
-        parts.append((begins_s + arrivals, latencies, begins_s + np.sort(meetings)))
+    samples = [cells.results.samples[row] for row in cells.rows(loaded.row)]
+    parts = _parts(cells, samples)
+    traced, begins_s, span_s = [(np.empty(0),) * (2 + len(parts))], 0.0, 0.0
+    for each in samples:
+        arrivals, latencies, *meetings = (np.asarray(each[name], dtype=np.float64) for name in (
+            "arrivals_s", LATENCIES.name, *parts))
+        traced.append((begins_s + arrivals, latencies, *(
+            begins_s + np.sort(instants) for instants in meetings)))
         if arrivals.size:
             span_s += float(np.ptp(arrivals))
-        begins_s += float(max([*(arrivals + latencies), *meetings], default=0.0)) + _APART_S
-    arrivals, latencies, meetings = map(np.concatenate, zip(*parts, strict=True))
-    return ArrivalTrace(arrivals, latencies, meetings, span_s)
+        begins_s += float(max([*(arrivals + latencies), *np.concatenate(meetings)],
+                              default=0.0)) + _APART_S
+    arrivals, latencies, *meetings = map(np.concatenate, zip(*traced, strict=True))
+    return ArrivalTrace(arrivals, latencies, tuple(zip(parts.values(), meetings, strict=True)),
+                        span_s)
+
+
+def _parts(cells: Cells, samples: Sequence[Mapping[str, Sequence[float]]]) -> Mapping[str, float]:
+    """Which lists say when the supplicant asked, and for which part of its demand at the server.
+
+    Parts are those of the cell without load. Where records do not say when it asked for each: one
+    list, of when it asked for the longest, for all of it.
+    """
+    taken_s = of_first(cells, ALONE).get(f"demand_{SERVER}_s", ())
+    longer_s = {f"asked_{number}_s": seconds for number, seconds in enumerate(taken_s)
+                if seconds > _SOME_S}
+    if not longer_s or any(name not in each for each in samples for name in longer_s):
+        return {"meetings_s": 1.0}
+    return {name: seconds / sum(longer_s.values()) for name, seconds in longer_s.items()}
 
 
 def _mean(cells: Cells, name: str, loaded: LoadedCell) -> float:

@@ -18,8 +18,12 @@ from topologies.model import (
 
 STATION_NODE, AP, ROUTER_NODE, GATEWAY_NODE = "mn", "ap", "router", "gateway"
 SERVER, LOAD, PROXY, HSS_NODE = "server", "load", "proxy", "hss"
-#: Where authentications are watched: at the station, behind the access point, at the server.
-RADIO, AP_WIRE, SERVER_WIRE, LOAD_WIRE, HSS_WIRE = "wlan0", "eth-v", "core", "lan", "hss"
+#: Where authentications are watched: at the station, on both sides of the access point, at the
+#: server.
+RADIO, AP_RADIO, AP_WIRE = "wlan0", "wlan-v", "eth-v"
+SERVER_WIRE, LOAD_WIRE, HSS_WIRE = "core", "lan", "hss"
+#: The router's end of the wire between the two networks.
+FAR_WIRE = "far"
 _VISITED, _AAA, _GATEWAY = "10.1.0.1", "10.2.0.1", "10.9.0.254"
 _SERVER, _LAN, _BESIDE = "10.9.0.1", "10.9.1.1", "10.9.2.1"
 
@@ -50,11 +54,11 @@ def _figure_4(rtt_ms: float) -> Network:
         STATION_NODE: Node([STATION], {RADIO: Interface("10.1.0.11/32", radio="02:00:00:00:04:01")},
                            gateway=_VISITED, agent=SERVER, position=[40.0, 50.0]),
         AP: Node([ACCESS_POINT],
-                 {"wlan-v": Interface(radio="02:00:00:00:04:00", bridge="br-v"),
+                 {AP_RADIO: Interface(radio="02:00:00:00:04:00", bridge="br-v"),
                   AP_WIRE: Interface(bridge="br-v"), "br-v": Interface("10.1.0.2/24")},
                  gateway=_VISITED, agent=SERVER, ssid="visited", channel=1, position=[50.0, 50.0]),
         ROUTER_NODE: Node([ROUTER], {"visited": Interface(f"{_VISITED}/24"),
-                                     "far": Interface("10.8.0.1/24")}, forwarding=True,
+                                     FAR_WIRE: Interface("10.8.0.1/24")}, forwarding=True,
                           routes={"10.9.0.0/16": "10.8.0.2"}),
         GATEWAY_NODE: Node([ROUTER], {"near": Interface("10.8.0.2/24"),
                                       "inner": Interface(f"{_GATEWAY}/24")}, forwarding=True,
@@ -67,7 +71,7 @@ def _figure_4(rtt_ms: float) -> Network:
     return Network("figure-4", nodes, [
         Link([f"{AP}/{AP_WIRE}", f"{ROUTER_NODE}/visited"]),
         # Between two routers: what an end of it is captured at has been delayed already.
-        Link([f"{ROUTER_NODE}/far", f"{GATEWAY_NODE}/near"], delay_ms=rtt_ms / 2),
+        Link([f"{ROUTER_NODE}/{FAR_WIRE}", f"{GATEWAY_NODE}/near"], delay_ms=rtt_ms / 2),
         Link([f"{GATEWAY_NODE}/inner", f"{SERVER}/{SERVER_WIRE}"]),
         Link([f"{SERVER}/{LOAD_WIRE}", f"{LOAD}/eth0"])])
 

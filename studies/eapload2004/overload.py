@@ -47,7 +47,7 @@ def check_offered(ids: Mapping[str, str], asked: Asked) -> None:
     waiting = (rate - capacity) * (asked.steady_s + asked.overload_s)
     if waiting > IN_FLIGHT:
         raise StudyError(
-            f"load: {rate:.0f}/s at {capacity:.0f}/s that {asked.server_device} takes cannot be "
+            f"load: {rate:.3g}/s at {capacity:.3g}/s that {asked.server_device} takes cannot be "
             f"offered: {waiting:.0f} authentications would be under way in the end, and the load "
             f"generator has room for {IN_FLIGHT}; choose a lower load, a faster --server-device, "
             "or a shorter --set overload_s=")

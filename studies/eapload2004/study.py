@@ -151,6 +151,8 @@ class EapLoad2004(Study):
         """The distributions, when customers came to the server, and one authentication's steps."""
         return {**super().samples(measured), "arrivals_s": measured.arrivals_s,
                 "meetings_s": measured.meetings_s,
+                **{f"asked_{number}_s": instants
+                   for number, instants in enumerate(measured.asked_s)},
                 **{f"demand_{part}_s": seconds for part, seconds in measured.demands_s.items()},
                 **{f"waterfall_{part}_s": instants
                    for part, instants in measured.waterfall_s.items()}}

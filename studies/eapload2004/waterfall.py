@@ -1,31 +1,38 @@
-"""Where an authentication's time goes, step by step, by what three captures saw of it.
+"""Where an authentication's time goes, step by step, by what four captures saw of it.
 
-The access point's own part shows nowhere: the air is a detour behind its radio, so that what is
-captured there has the times of the other end. It is in the air's; in virtual time, where it
-computes for nothing, some clock readings.
+The access point's own part is between its side of the air (`radio_side`) and the wire behind it. In
+virtual time, where it computes for nothing, that is some readings of the clock. Repetitions without
+that capture, as there were before it, have one part for air and access point.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 
 from measure import pcap
 from measure.eap_keys import PORT
 from studies.eapload2004.exchanges import SupplicantTime, is_from_supplicant
 
-SUPPLICANT, AIR, WIRE, SERVER, WAITING = PARTS = (
-    "supplicant", "air and access point", "wire", "server", "waiting for it")
-#: Who has it next, once a packet was seen, in the order in which it passes: at the supplicant,
-#: behind the access point, at the server, and back.
-_NEXT = (AIR, WIRE, SERVER, WIRE, AIR, SUPPLICANT)
+SUPPLICANT, AIR, AUTHENTICATOR, WIRE, SERVER, WAITING = PARTS = (
+    "supplicant", "air", "access point", "wire", "server", "waiting for it")
+#: Of the air and the access point together, where nobody looked between them.
+UNDIVIDED = "air and access point"
+UNDIVIDED_PARTS = (SUPPLICANT, UNDIVIDED, WIRE, SERVER, WAITING)
+#: All that a record may name, in the order in which they are drawn.
+DRAWN = (SUPPLICANT, AIR, UNDIVIDED, AUTHENTICATOR, WIRE, SERVER, WAITING)
+#: Who has it next, once a packet was seen, in the order in which it passes: at the supplicant, at
+#: the access point's radio, behind it, at the server, and back.
+_NEXT = (AIR, AUTHENTICATOR, WIRE, SERVER, WIRE, AUTHENTICATOR, AIR, SUPPLICANT)
+_RADIO = "auth-radio"
 #: The places of a capture's packets in that order: to the server, and from it.
 _PLACES: Mapping[str, tuple[int, int]] = {
-    "auth-mn": (0, 5), "auth-ap": (1, 4), "auth-server": (2, 3)}
-_EAPOL = "auth-mn"
+    "auth-mn": (0, 7), _RADIO: (1, 6), "auth-ap": (2, 5), "auth-server": (3, 4)}
+_EAPOL = ("auth-mn", _RADIO)
 #: What is shorter are readings of the clock, of which each takes 5 us of virtual time.
 _MIN_WAITING_S = 0.0001
 
@@ -35,10 +42,21 @@ Step = tuple[str, float, float]
 
 def waterfalls(out: Path, seen: Sequence[SupplicantTime]) -> list[list[Step]]:
     """The steps of every authentication in order; what waits at the server is no part yet."""
-    passed = sorted(sight for name in _PLACES for sight in _sights(out, name))
+    by_capture = {name: [*_sights(out, name)] for name in _PLACES if _is_there(out, name)}
+    passed = sorted(chain.from_iterable(by_capture.values()))
+    following = _NEXT if by_capture.get(_RADIO) else tuple(
+        UNDIVIDED if part in (AIR, AUTHENTICATOR) else part for part in _NEXT)
     instants = [at_s for at_s, _ in passed]
     return [_steps(passed[bisect_left(instants, each.begun_s):
-                          bisect_right(instants, each.ended_s)]) for each in seen]
+                          bisect_right(instants, each.ended_s)], following) for each in seen]
+
+
+def mean_s(every: Sequence[Sequence[Step]], asked: str) -> float | None:
+    """What a part takes of an authentication, all of its steps; None where none has it."""
+    if not any(part == asked for steps in every for part, _, _ in steps):
+        return None
+    return fmean(sum(ended_s - begun_s for part, begun_s, ended_s in steps if part == asked)
+                 for steps in every)
 
 
 def with_waiting(steps: Sequence[Step], quickest_s: Sequence[float]) -> Iterator[Step]:
@@ -70,11 +88,16 @@ def demands(every: Sequence[Sequence[Step]]) -> dict[str, list[float]]:
     return made
 
 
+def _is_there(out: Path, name: str) -> bool:
+    """Whether there is such a capture: of the access point's radio, there was none once."""
+    return name != _RADIO or (out / f"{name}.pcap").exists()
+
+
 def _sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
     """When a capture saw a packet, and where that is on its way."""
     there, back = _PLACES[name]
     file = out / f"{name}.pcap"
-    if name == _EAPOL:
+    if name in _EAPOL:
         for frame in pcap.frames(file):
             is_there = is_from_supplicant(frame)
             if is_there is not None:
@@ -84,7 +107,7 @@ def _sights(out: Path, name: str) -> Iterator[tuple[float, int]]:
             yield datagram.at_s, there if datagram.target_port == PORT else back
 
 
-def _steps(passed: Sequence[tuple[float, int]]) -> list[Step]:
+def _steps(passed: Sequence[tuple[float, int]], following: Sequence[str]) -> list[Step]:
     ordered: list[tuple[float, int]] = []
     for _, together in groupby(passed, itemgetter(0)):
         # Computing may take no time: then it is where it was last that says which was first.
@@ -92,5 +115,5 @@ def _steps(passed: Sequence[tuple[float, int]]) -> list[Step]:
         ordered += sorted(together, key=lambda sight, last=last: (  # type: ignore[misc]
             sight[1] - last - 1) % len(_NEXT))
     since_s = ordered[0][0] if ordered else 0.0
-    return [(_NEXT[place], at_s - since_s, until_s - since_s)
+    return [(following[place], at_s - since_s, until_s - since_s)
             for (at_s, place), (until_s, _) in pairwise(ordered)]

@@ -92,6 +92,7 @@ def test_shares_of_other_variants_keep_their_proportions() -> None:
     ("radius.sped=10", "radius has no 'sped'; did you mean speed?"),
     ("radius.speed=0", "a speed of 0 ends nothing"),
     ("radius.servers=1.5", "1.5 is not a number of servers"),
+    ("radius.servers=1e30", "1e+30 servers are more than can be computed; give 1000000 or fewer"),
     ("radius.rtt_ms=3", "station 'radius' is a queue, not a delay"),
     ("wan.delay_ms=-1", "a delay of -1 ms is negative"),
     ("resumed=1.1", "1.1 is not a share; give a number from 0 to 1"),
@@ -108,6 +109,14 @@ def test_bad_what_ifs_are_one_line(setting: str, words: str) -> None:
         apply(radius(rate_per_s=50), dict([parse_setting(setting)]))
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_more_customers_than_can_be_computed_are_refused() -> None:
+    """In a line: solvers would take minutes, or what counts customers would overflow."""
+    closed = radius(population=5)
+    for number in (1e7, 1e20):
+        with pytest.raises(QueueingError, match="more than can be computed; give 1000000 or"):
+            apply(closed, {"auth.population": number})
 
 
 def test_settings_are_parsed() -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 import analysis.present
 from analysis.cells import Cells
-from analysis.table import Table
+from analysis.present import figures as lines
+from analysis.table import Quantity, Table
 from fabricated import cells_of, changed, make, paper_run
 from studies.qop2007.report import assembling, figures
 from studies.qop2007.report.basis import Basis
@@ -131,6 +132,14 @@ def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
     near = {(a, b): float(np.linalg.norm(seen[a] - seen[b]))
             for a, b in itertools.combinations(seen, 2)}
     assert {pair: distance for pair, distance in near.items() if distance < 10} == {}
+
+
+def test_no_two_of_many_curves_look_alike() -> None:
+    """Beyond the palette's end a colour comes again, with another marker."""
+    series = [lines.Series(f"policy {number}", [(0.0, Quantity(1.0))]) for number in range(20)]
+    drawn = lines.line("", series, lines.Axis("x", ""), lines.Axis("y", "")).data
+    looks = {(curve["marker"]["color"], curve["marker"]["symbol"]) for curve in drawn}
+    assert len(looks) == len(series)
 
 
 def test_long_times_are_in_seconds_on_the_landing_view() -> None:

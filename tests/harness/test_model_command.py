@@ -94,7 +94,8 @@ def test_command_prints_tables_bottlenecks_and_capacity(qop_here: Qop, file: Pat
     (["--capacity", "p95 of 3"], "is not understood; write for example p95 < 150 ms"),
     (["--load", "45"], "logins, renewals"),
     (["--what-if", "logins.rate_per_s=500"], "radius"),
-    (["--chain", "login", "--load", "3"], "did you mean logins?")])
+    (["--chain", "login", "--load", "3"], "did you mean logins?"),
+    (["--seed", "-1"], "-1 is not in the range x>=0")])
 def test_bad_questions_get_one_line(qop_here: Qop, file: Path, words: list[str], line: str) -> None:
     """What, where and what to do; nothing is written."""
     done = qop_here("model", str(file), *words, "--out", "answers")

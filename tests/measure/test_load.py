@@ -22,7 +22,7 @@ from conftest import PROJECT
 from measure.load import eap_tls, radius
 from measure.load.eap_tls import EAP_TLS, LENGTH, MORE, EapTlsError, EapTlsPeer
 from measure.load.generator import FIRST_PORT, SOCKETS, LoadGenerator, LoadTarget
-from measure.load.schedule import poisson
+from measure.load.schedule import even, poisson
 
 _SECRET = b"secret"
 _FRAGMENT_BYTES = 500
@@ -167,6 +167,35 @@ def slow_server() -> Iterator[tuple[int, threading.Event]]:
     ended.set()
     thread.join()
     listening.close()
+
+
+def test_equal_gaps_keep_rate_and_stations() -> None:
+    """A control changes nothing but the gaps."""
+    usual, made = (list(islice(schedule(20, 1, stations=5, offering_share=0.5), 50))
+                   for schedule in (poisson, even))
+    assert [arrival.due_s for arrival in made] == pytest.approx(
+        [number / 20 for number in range(1, 51)])
+    assert [(arrival.station, arrival.offers_session) for arrival in made] == [
+        (arrival.station, arrival.offers_session) for arrival in usual]
+
+
+def test_who_is_begun_late_is_late_from_when_it_was_due(
+        pki: Path, slow_server: tuple[int, threading.Event]) -> None:
+    """A control has all begin late, and says so; nobody else is: the schedule stays."""
+    port, allowed = slow_server
+    allowed.set()
+    target = LoadTarget("127.0.0.1", "127.0.0.1", _SECRET.decode(), str(pki / "client" / "pki"),
+                        "client", port=port)
+    late_s, late = 0.2, []
+    for control_s in (0.0, late_s):
+        reading, writing = os.pipe()
+        with LoadGenerator(target) as generator:
+            threading.Timer(0.5, os.write, (writing, b"stop\n")).start()
+            _, ended = generator.open_loop(poisson(40, 1, stations=5), 1, reading, control_s)
+        late.append(min(attempt.begun_s - attempt.due_s for attempt in ended))
+        os.close(reading)
+        os.close(writing)
+    assert 0 <= late[0] < late_s <= late[1]
 
 
 def test_nobody_is_left_out_while_the_server_stands_still(

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.blocks import mean_of
 from analysis.cells import Cells, Ids, Key, Observation
-from analysis.claims.finding import MORE, TIMES, Band, Question, Unit
+from analysis.claims.finding import MORE, TIMES, Band, Finding, Question, Unit, find
 from analysis.claims.verdict import Verdict, judge
 from analysis.statistics import Sample, mean
 from studies.eapload2004 import published
@@ -25,7 +25,8 @@ from studies.eapload2004.samples import of_services
 
 #: "Hardly": the noise of the paper's own table. Then "much shorter" and "no longer".
 _HARDLY, _MUCH, _AKA_S, _TRIP = 0.03, 0.7, 4.0, 0.01
-_WITHIN = {"mean": 0.03, "p95": 0.05}
+#: Measured over modelled: how far its interval may be from 1.
+WITHIN = {"mean": 0.03, "p95": 0.05}
 _ALIKE = 0.1
 #: Up to where the model is to hold.
 _MAX_UTILIZATION = 0.85
@@ -44,15 +45,36 @@ def verdicts(cells: Cells, predicted: Sequence[Predicted]) -> list[Verdict]:
         "E1": _load, "E2": _place, "E3": _rtt, "E4": _resumed, "E5": _certificates,
         "E6": _aka, "E7": _at_once, "E8": _hss}
     asked = {name: list(make()) for name, make in questions.items()}
-    asked["K1"] = [
-        Question(f"measured / modelled {figure} at {each.rate_per_s:.3g}/s",
-                 [(_OURS, figure, each.title)], Band(1 - within, 1 + within), TIMES,
-                 below=[(_THEIRS, figure, each.title)])
-        for figure, within in _WITHIN.items() for each in predicted
-        if each.parts and each.utilization <= _MAX_UTILIZATION]
+    asked["K1"] = _equivalences(predicted)
     observations = {**_services(cells), **_parts(predicted)}
     return [judge(claim, asked[name], observations, _REASONS.get(name, ""))
             for name, claim in published.claims().items()]
+
+
+def _is_tested(point: Predicted) -> bool:
+    """Whether the model is to hold there, and enough arrived to tell."""
+    return bool(point.parts) and point.utilization <= _MAX_UTILIZATION
+
+
+def equivalence(predicted: Sequence[Predicted]) -> Mapping[tuple[str, str], Finding]:
+    """By a point's title and figure, whether model and measurement are equivalent (K1's test)."""
+    findings, _ = find(_parts(predicted), _equivalences(predicted))
+    answers = {finding.label: finding for finding in findings}
+    return {(each.title, figure): answers[question.label] for each in predicted
+            for figure in WITHIN
+            if (question := _equivalent(each, figure)).label in answers}
+
+
+def _equivalences(predicted: Sequence[Predicted]) -> list[Question]:
+    return [_equivalent(each, figure) for figure in WITHIN for each in predicted
+            if _is_tested(each)]
+
+
+def _equivalent(point: Predicted, figure: str) -> Question:
+    within = WITHIN[figure]
+    return Question(f"measured / modelled {figure} at {point.rate_per_s:.3g}/s",
+                    [(_OURS, figure, point.title)], Band(1 - within, 1 + within), TIMES,
+                    below=[(_THEIRS, figure, point.title)])
 
 
 def _parts(predicted: Sequence[Predicted]) -> Mapping[Key, Observation]:

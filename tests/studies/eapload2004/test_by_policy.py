@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import analysis
@@ -14,6 +15,7 @@ from measure.record import Record, StudyRecord
 from studies.eapload2004 import by_policy, modelled, published
 from studies.eapload2004.body import Measured, OverloadRecord, SaturationRecord, SplitRecord
 from studies.eapload2004.design import NAMES, ids, share_ids
+from studies.eapload2004.modelled import Predicted
 from studies.eapload2004.report import figures, tables
 
 STUDY = studies.load("eapload2004")
@@ -24,8 +26,8 @@ def record(row: Sequence[str], utilization: float, *, repetition: int = 1,
            **measured: Any) -> Record:
     """A proven repetition of a cell, at a utilization of its server."""
     body = Measured(seed=1, service_time_s=0.63, service_p95_s=0.64, services_s=[0.62, 0.64],
-                    split=_SPLIT, round_trips=5, utilization_share=utilization, demand_s=0.01,
-                    cycle_s=0.8, **measured)
+                    round_trips=5, utilization_share=utilization, demand_s=0.01, cycle_s=0.8,
+                    **{"split": _SPLIT, **measured})
     return Record(schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
                   cell=dict(zip(NAMES, row, strict=True)), repetition=repetition,
                   status="ok", reason="", digests={}, asked={}, evidence=[], captures=[],
@@ -76,6 +78,59 @@ def test_an_overload_has_no_place_at_a_utilization(measured: Cells) -> None:
         [120.0, 0.99, 3.0, 0.3, 4, 2, 1])
 
 
+def test_time_of_before_has_air_and_access_point_together() -> None:
+    """Records of either kind are shown, in the table and step by step; nothing is made up."""
+    spans = {"supplicant": [0.0, 0.02], "wire": [0.03, 0.15]}
+    before = record(ids(load="0"), 0.0, waterfall_s=spans | {"air and access point": [0.02, 0.03]})
+    now = record(ids(load="50"), 0.5, split=_SPLIT.model_copy(update={"authenticator_s": 0.002}),
+                 waterfall_s=spans | {"air": [0.02, 0.025], "access point": [0.025, 0.03]})
+    made = cells(before, now)
+    [split] = [table for table in tables.all_of(made, published.load(), {}, [])
+               if table.id == "split"]
+    column = [column.title for column in split.columns].index("access point")
+    by_cell = {row[0].text: row[column].number for row in split.rows}
+    without, with_it = (by_cell["-".join(ids(load=load))] for load in ("0", "50"))
+    assert without is None
+    assert with_it is not None and with_it.value == pytest.approx(0.002)
+    [drawn] = [figure for figure in figures.all_of(made, published.load(), {})
+               if figure.id == "waterfall"]
+    assert [[bars["name"] for bars in panel.data] for panel in drawn.panels] == [
+        ["supplicant", "air and access point", "wire"], ["supplicant", "air", "access point",
+                                                         "wire"]]
+
+
+def test_each_point_says_whether_it_is_equivalent() -> None:
+    """Where the interval of measured / modelled decides; of too few arrivals nothing is said."""
+    rng = np.random.default_rng(1)
+
+    def point(title: str, off: float, count: int = 20, utilization: float = 0.5) -> Predicted:
+        parts = tuple((each * off, each) for each in rng.normal(0.02, 0.0001, count))
+        return Predicted(title, float(title), utilization, 0.02, 0.04, 0.02 * off, 0.04 * off,
+                         parts, parts)
+
+    points = [point("20", 1.001), point("50", 1.2), point("25", 1.001, 0),
+              point("80", 1.001, utilization=0.9)]
+    idle = cells(record(ids(load="0"), 0.0))
+    [made] = [table for table in tables.all_of(idle, published.load(), {}, points)
+              if table.id == "model"]
+    outcomes = [index for index, column in enumerate(made.columns)
+                if column.key.startswith("equivalent")]
+    assert [[row[index].text for index in outcomes] for row in made.rows] == [
+        ["confirmed"] * 2, ["refuted"] * 2, ["-"] * 2, ["-"] * 2]
+    assert "beyond 85 %" in made.rows[3][outcomes[0]].note
+    assert "too few" in made.rows[2][outcomes[1]].note
+
+
+def test_the_generators_lateness_is_told() -> None:
+    """In time and beside the mean; what one costs only where computing takes time."""
+    made = cells(record(ids(load="20"), 0.2, background_s=0.01, offered_per_s=20.0,
+                        lateness_s=0.00005, lateness_p99_s=0.0001, generator_processor_s=0.0))
+    [table] = [table for table in tables.all_of(made, published.load(), {}, [])
+               if table.id == "generator"]
+    assert [entry.number.value for entry in table.rows[0] if entry.number] == pytest.approx(
+        [20.0, 0.00005, 0.0001, 0.005])
+
+
 def test_the_figure_has_all_policies_on_one_axis(measured: Cells) -> None:
     """Measured and modelled curves of each, by the utilization of its server in per cent."""
     [drawn] = [figure for figure in figures.all_of(measured, published.load(), {})
@@ -99,6 +154,22 @@ def test_every_repetition_is_predicted() -> None:
     assert predicted.utilization == pytest.approx(6 / (3.0 + 5.0) / 100)
     mean_s = (4 * 0.0105 + 2 * 0.0205) / 6
     assert (predicted.response_s, predicted.measured_s) == pytest.approx((mean_s, mean_s))
+
+
+def test_the_supplicant_comes_for_each_part_of_its_demand() -> None:
+    """Who comes while the server checks its signature waits for that, and for no more."""
+    demands = {"demands_s": {"server": [0.00003, 0.009, 0.00003, 0.001]}}
+    # One in the background alone; one as the supplicant asks for its tenth, sharing the processor.
+    loaded = {"background_s": 0.012, "rate_per_s": 20.0, "arrivals_s": [0.0, 1.5],
+              "latencies_s": [0.0105, 0.0115], "meetings_s": [1.0]}
+    alone = record(ids(load="0"), 0.0, saturation=calibrated(100, 0.0105), **demands)
+    asked_s = [[0.9], [1.0], [1.4], [1.5]]
+    [made] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded,
+                                                      asked_s=asked_s)))
+    assert made.response_s == pytest.approx((0.0105 + 0.0115) / 2)
+    # Records that do not say when, or for how much: all of it at once, when it asked for most.
+    [before] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded)))
+    assert before.response_s == pytest.approx(0.0105)
 
 
 def test_a_load_of_hardly_anybody_is_not_predicted() -> None:

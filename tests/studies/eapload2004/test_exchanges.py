@@ -19,7 +19,13 @@ from studies.eapload2004.air import AirLosses
 from studies.eapload2004.body import OverloadRecord, ReferenceRecord
 from studies.eapload2004.certificates import ShownCertificate, version
 from studies.eapload2004.evidence import evidence
-from studies.eapload2004.exchanges import RoundTrip, at_the_supplicant, exchanges
+from studies.eapload2004.exchanges import (
+    Exchange,
+    RoundTrip,
+    at_the_supplicant,
+    count,
+    exchanges,
+)
 from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.study import STUDY
 
@@ -80,9 +86,30 @@ def broken(observed: ObservedLoad) -> set[str]:
 
 
 def test_what_is_as_it_should_be_is_proven(observed: ObservedLoad) -> None:
-    """All seventeen checks hold."""
+    """All eighteen checks hold."""
     assert broken(observed) == set()
-    assert len(evidence(observed)) == 17
+    assert len(evidence(observed)) == 18
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in RECORDED.glob("*-ap.pcap")))
+def test_no_packet_is_one_too_many(name: str) -> None:
+    """By EAP-TLS, full, resumed and near, and by EAP-AKA: all packets are of use."""
+    assert [exchange.spare for exchange in exchanges(RECORDED / name)]
+    assert not any(exchange.spare for exchange in exchanges(RECORDED / name))
+
+
+@pytest.mark.parametrize(("spoken", "spare"), [
+    ([], 0), ([(1, 4, b"\x10" * 17), (2, 3, b"\x0d")], 2), ([(1, 13, b"\0")], 1),
+    ([(2, 13, b"\0"), (1, 13, b"\0")], 2)])
+def test_a_packet_too_many_is_counted(spoken: list[tuple[int, int, bytes]], spare: int) -> None:
+    """Another method's offer and its refusal; packets without any content; but for the last."""
+    made = Exchange()
+    for code, kind, content in [(2, 1, b"name"), *spoken, (1, 13, b"\x20"), (2, 13, b"\0hello"),
+                                (1, 13, b"\x40part"), (2, 13, b"\0"), (1, 13, b"\0part"),
+                                (2, 13, b"\0")]:
+        count(made, bytes((code, 1, 0, 5 + len(content), kind)) + content)
+    count(made, b"\x03\x01\0\x04")
+    assert made.spare == spare
 
 
 @pytest.mark.parametrize(("check", "changes"), [
@@ -120,6 +147,12 @@ def test_a_check_fails_for_a_row_of_the_journal(observed: ObservedLoad, check: s
     rows = [{**row, **changes} if number == 3 else row
             for number, row in enumerate(observed.rows)]
     assert check in broken(replace(observed, rows=rows))
+
+
+def test_one_packet_too_many_is_seen(observed: ObservedLoad) -> None:
+    """Of any authentication, in front or in the background."""
+    spoilt = replace(observed.supplicant[2], spare=1)
+    assert broken(replace(observed, sample=[spoilt])) >= {"packets"}
 
 
 def test_work_that_nobody_asked_for_is_seen(observed: ObservedLoad) -> None:
@@ -253,4 +286,5 @@ def test_controls_are_named() -> None:
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
             "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
             "permanent-identity", "home-authority", "uncharged", "stale-sequence", "hss-down",
-            "killed", "longer-chain"} == set(STUDY.faults)
+            "killed", "longer-chain", "even-gaps", "late-arrivals", "longer-way", "request-lost",
+            "other-offer"} == set(STUDY.faults)

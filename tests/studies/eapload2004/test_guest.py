@@ -52,6 +52,11 @@ def test_measured_and_modelled(tmp_path: Path) -> None:
     assert alone.split.wire_s == pytest.approx(5 * 0.12, rel=0.001)
     assert loaded.service_time_s > alone.service_time_s
     assert alone.split.waiting_s == pytest.approx(0, abs=0.0002)
+    # The access point reads the clock some times; frames take longer on the air.
+    assert alone.split.authenticator_s is not None
+    assert 0 < alone.split.authenticator_s < 0.0007 < alone.split.air_s
+    assert sum(seconds or 0.0 for _, seconds in alone.split) == pytest.approx(alone.service_time_s)
+    assert alone.waterfall_s["access point"]
     steps = [span for part in loaded.waterfall_s.values() for span in zip(
         part[::2], part[1::2], strict=True)]
     assert sum(ended - begun for begun, ended in steps) == pytest.approx(

@@ -1,4 +1,4 @@
-"""An authentication's time, step by step, is what three captures saw, and adds up to all of it."""
+"""An authentication's time, step by step, is what four captures saw, and adds up to all of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import pytest
 
 from studies.eapload2004.air import AirLosses, losses
 from studies.eapload2004.exchanges import SupplicantTime
-from studies.eapload2004.waterfall import PARTS, demands, waterfalls, with_waiting
+from studies.eapload2004.waterfall import (
+    AUTHENTICATOR,
+    PARTS,
+    UNDIVIDED,
+    UNDIVIDED_PARTS,
+    demands,
+    mean_s,
+    waterfalls,
+    with_waiting,
+)
 
 _EAPOL, _IPV4 = b"\x88\x8e", b"\x08\x00"
 _START, _REQUEST, _RESPONSE, _SUCCESS = (
@@ -46,7 +55,11 @@ def out(tmp_path: Path) -> Path:
         (1_000_000, frame(_EAPOL, _START)), (1_000_300, frame(_EAPOL, _REQUEST)),
         (1_020_300, frame(_EAPOL, _RESPONSE)), (1_151_900, frame(_EAPOL, _SUCCESS)),
         (1_152_000, frame(_EAPOL, _KEY))])
-    # The air takes the answer no time: both are of the same microsecond.
+    capture(tmp_path / "auth-radio.pcap", [
+        (1_000_040, frame(_EAPOL, _START)), (1_000_200, frame(_EAPOL, _REQUEST)),
+        (1_020_300, frame(_EAPOL, _RESPONSE)), (1_151_650, frame(_EAPOL, _SUCCESS)),
+        (1_151_700, frame(_EAPOL, _KEY))])
+    # Neither air nor access point takes the request any time: all are of the same microsecond.
     capture(tmp_path / "auth-ap.pcap", [
         (1_020_300, radius(is_request=True)), (1_151_600, radius(is_request=False))])
     capture(tmp_path / "auth-server.pcap", [
@@ -62,8 +75,22 @@ def test_every_moment_is_in_one_part(out: Path) -> None:
     assert steps[-1][2] == pytest.approx(0.1519)
     spent = {part: sum(ended - begun for name, begun, ended in steps if name == part)
              for part in PARTS}
-    assert spent == pytest.approx(dict(zip(PARTS, (0.02, 0.0006, 0.12, 0.0113, 0.0),
+    assert spent == pytest.approx(dict(zip(PARTS, (0.02, 0.00039, 0.00021, 0.12, 0.0113, 0.0),
                                             strict=True)), abs=1e-9)
+    assert mean_s([steps, steps], AUTHENTICATOR) == pytest.approx(0.00021)
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_what_nobody_looked_between_is_one_part(out: Path, *, is_empty: bool) -> None:
+    """Where the access point's side of the air was not captured, its time is with the air's."""
+    if is_empty:
+        capture(out / "auth-radio.pcap", [])
+    else:
+        (out / "auth-radio.pcap").unlink()
+    [steps] = waterfalls(out, [SupplicantTime(1.0, 1.1519, 0.02)])
+    assert {part for part, _, _ in steps} == {*UNDIVIDED_PARTS} - {PARTS[-1]}
+    assert mean_s([steps], UNDIVIDED) == pytest.approx(0.0006)
+    assert mean_s([steps], AUTHENTICATOR) is None
 
 
 def test_what_takes_longer_than_the_quickest_waits(out: Path) -> None:

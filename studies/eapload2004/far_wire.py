@@ -1,0 +1,40 @@
+"""The wire between the two networks is no longer the cell's: negative controls. Inside the machine.
+
+Only what goes to the server is concerned: what it has answered is never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Timer
+
+from measure.workload import Site
+from studies.eapload2004 import network
+from topologies import wires
+
+
+def lengthen(site: Site, by_ms: float) -> None:
+    """Have packets to the server take longer from now on. Raises CalledProcessError."""
+    _become(site, longer_ms=by_ms)
+
+
+@contextmanager
+def cut(site: Site, seconds: float) -> Iterator[None]:
+    """Lose every packet to the server for a while, which begins now."""
+    _become(site, loss_percent=100)
+    mended = Timer(seconds, _become, (site,))
+    mended.start()
+    try:
+        yield
+    finally:
+        mended.join()
+
+
+def _become(site: Site, longer_ms: float = 0.0, loss_percent: float = 0.0) -> None:
+    end = f"{network.ROUTER_NODE}/{network.FAR_WIRE}"
+    [link] = [link for link in site.network.links if end in link.ends]
+    other = replace(link, delay_ms=link.delay_ms + longer_ms, loss_percent=loss_percent)
+    for step in wires.commands(other, network.FAR_WIRE):
+        site.testbed.run(network.ROUTER_NODE, step.replace("qdisc add", "qdisc replace").split())

@@ -1,0 +1,32 @@
+"""Frames are copied on the access point's own side of the air, for a capture. Inside the machine.
+
+What is captured at its radio has passed the air, either way: a frame that it sends is there when it
+has arrived (`topologies.medium`). So they are copied before they take that detour, and where its
+bridge has received them.
+"""
+
+from __future__ import annotations
+
+from measure.workload import Site
+from studies.eapload2004 import network
+
+#: The device that has the copies, in the access points' namespace.
+DEVICE = "radioside"
+_EAPOL = "0x888e"
+#: What follows it is done to the frame as though it were not there.
+_COPY = f"action mirred egress mirror dev {DEVICE} continue"
+
+
+def show(site: Site) -> None:
+    """Have what supplicant and access point say of EAPOL copied to the device, from now on.
+
+    Raises CalledProcessError.
+    """
+    radio = network.AP_RADIO
+    bridge = site.network.nodes[network.AP].interfaces[radio].bridge
+    copied = f"protocol {_EAPOL} prio 1 matchall {_COPY}"
+    for line in (f"ip link add {DEVICE} type dummy", f"ip link set {DEVICE} up",
+                 f"tc filter add dev {radio} egress {copied}",
+                 f"tc qdisc add dev {bridge} clsact",
+                 f"tc filter add dev {bridge} ingress {copied}"):
+        site.testbed.run(network.AP, line.split())
