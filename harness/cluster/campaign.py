@@ -86,13 +86,13 @@ class ClusterCampaign:
                 last_there = now()
                 await asyncio.wait(self._busy.values(), timeout=_LOOK_S,
                                    return_when=asyncio.FIRST_COMPLETED)
-            elif now() < last_there + WAIT_S:
+            elif self._backlog.steps:
+                if now() > last_there + WAIT_S:
+                    raise UserError(
+                        f"--cluster: no worker is there; {self._last_words}start one on every "
+                        "machine with './qop worker' and give the same command again, which goes "
+                        "on from here", status=1)
                 await asyncio.sleep(_LOOK_S)
-            else:
-                raise UserError(
-                    f"--cluster: no worker is there; {self._last_words}start one on every machine "
-                    "with './qop worker' and give the same command again, which goes on from here",
-                    status=1)
 
     def _is_finished(self) -> bool:
         if self._busy or self._backlog.steps:

@@ -170,7 +170,7 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
     async with workers(1) as cluster:
         measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         task = asyncio.create_task(measuring())
-        await comes(lambda: script.stalled, task)
+        await comes(lambda: script.stalled and measuring.records(), task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -189,7 +189,7 @@ async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await comes(lambda: script.closed)
-    assert not list((cache_root() / "cluster" / "spool").glob("*/*"))
+        await comes(lambda: not list((cache_root() / "cluster" / "spool").glob("*/*")))
 
 
 async def test_two_runs_take_turns_on_a_worker(script, tmp_path) -> None:
