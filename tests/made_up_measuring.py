@@ -53,6 +53,8 @@ class Script:
     liars: list[str] = field(default_factory=list)
     #: The step after whose record the worker's process is killed.
     dies_before_sending: str = ""
+    #: What it takes to end what was measured, as guests do.
+    ending_s: float = 0.0
     #: Steps by the address of the worker that measured them, in order.
     measured: dict[str, list[str]] = field(default_factory=dict)
     closed: list[str] = field(default_factory=list)
@@ -100,6 +102,7 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(LINE)
     finally:
+        await asyncio.sleep(SCRIPT.ending_s)
         SCRIPT.closed.append(at)
 
 

@@ -105,11 +105,12 @@ async def measure(run: str, serial: str, share: Share, measurer: Measurer = camp
         while not (await asyncio.wait({task}, timeout=_LOOK_S))[0]:
             state = worker.state.tasks.get(f"{measure.__name__}-{serial}")
             if state is None or state.state != "executing":
-                task.cancel()
+                break
     finally:  # dask cancels this when the worker closes
-        task.cancel()
-        [broken] = await asyncio.gather(task, return_exceptions=True)
-        say("end", broken=_why(broken), logs=_logs(spool.place(run, worker.id)))
+        task.cancel()  # once: a second time would break the leaving
+        await asyncio.wait({task})
+        say("end", broken="stopped" if task.cancelled() else _why(task.exception()),
+            logs=_logs(spool.place(run, worker.id)))
         if task.cancelled():
             spool.forget(run, worker.id)
 

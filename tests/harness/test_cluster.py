@@ -165,8 +165,11 @@ async def test_more_steps_when_all_is_measured(script, tmp_path) -> None:
 
 
 async def test_stopping_frees_every_worker(script, tmp_path) -> None:
-    """Cancelled in the middle, the run ends what its workers measure before it is gone."""
-    script.stalls_after = 1
+    """Cancelled in the middle, the run ends what its workers measure before it is gone.
+
+    However long that takes: a worker that is told a second time would leave something behind.
+    """
+    script.stalls_after, script.ending_s = 1, 1.5
     async with workers(1) as cluster:
         measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         task = asyncio.create_task(measuring())
