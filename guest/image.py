@@ -124,7 +124,8 @@ def ensure(
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing:
         raise BuildError("building the guest needs " + ", ".join(missing) + "; ./qop installs them")
-    build_all(parts(cache, variant, source, packages), cache or cache_root(), progress)
+    build_all(parts(cache, variant, source, packages), cache or cache_root(), progress,
+              what=f"guest with packages {packages.name}" if packages else "guest")
     built = find(cache, variant, packages)
     if built is None:
         raise BuildError("the guest's inputs changed while it was built; run the command again")

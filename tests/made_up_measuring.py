@@ -17,7 +17,7 @@ from distributed.protocol.serialize import ToPickle
 
 from fabricated import make
 from guest import image
-from guest.cache import cache_root
+from harness.cluster import measuring
 from harness.cluster.guard import TOPIC
 from harness.cluster.shares import Share
 from harness.engine import recording
@@ -53,6 +53,8 @@ class Script:
     liars: list[str] = field(default_factory=list)
     #: The step after whose record the worker's process is killed.
     dies_before_sending: str = ""
+    #: What it takes to end what was measured, as guests do.
+    ending_s: float = 0.0
     #: Steps by the address of the worker that measured them, in order.
     measured: dict[str, list[str]] = field(default_factory=dict)
     closed: list[str] = field(default_factory=list)
@@ -70,7 +72,8 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
     if at in SCRIPT.broken:
         raise OSError(BROKEN)
     SCRIPT.side_by_side.append(len(SCRIPT.side_by_side) - len(SCRIPT.closed) + 1)
-    todo = [(step, False) for step in share.steps] + [(step, True) for step in share.again]
+    steps, again = share.split()
+    todo = [(step, False) for step in steps] + [(step, True) for step in again]
     try:
         for step, exclusive in todo:
             events.say("repetition-started", name=step.name, testbed=share.plan.testbed_of(
@@ -99,7 +102,20 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(LINE)
     finally:
+        await asyncio.sleep(SCRIPT.ending_s)
         SCRIPT.closed.append(at)
+
+
+async def measure_or_skip(share: Share, results: ResultsFolder, events: EventLog,
+                          kept: Callable[[Record], None]) -> None:
+    """As a worker does, where testbeds name packages; the rest is made up."""
+    there = {key for key, testbed in share.plan.testbeds.items() if testbed.spec.packages}
+    named, others = Share(share.plan), Share(share.plan)
+    for step in share.steps.values():
+        (named if share.plan.testbed_of(step.cell) in there else others).add([step])
+    if named.steps:
+        await measuring.campaign(named, results, events, kept)
+    await measure(others, results, events, kept)
 
 
 def made(share: Share, step: Step, *, exclusive: bool = False) -> Record:
@@ -126,36 +142,31 @@ def put(results: ResultsFolder, entry: Record) -> None:
 # --- Lies -----------------------------------------------------------------------------------------
 
 
-def under_way() -> tuple[str, str, str]:
-    """The share that this worker measures: its run, its serial number, and the task's key."""
-    worker = get_worker()
-    [key] = (task.key for task in worker.state.executing if task.key.startswith("measure-"))
-    [folder] = (cache_root() / "cluster" / "spool").glob(f"*/{worker.id}")
-    return folder.parent.name, key.removeprefix("measure-"), key
+def under_way() -> str:
+    """The key of the share that this worker measures."""
+    [key] = (task.key for task in get_worker().state.executing
+             if task.key.startswith("measure-"))
+    return str(key)
 
 
-def event(message: Any) -> dict[str, Any]:
-    """An event of a run, whatever it says."""
-    return {"op": "log-event", "topic": f"{TOPIC}{under_way()[0]}", "msg": message}
-
-
-def said(document: dict[str, Any]) -> dict[str, Any]:
+def said(message: Any) -> dict[str, Any]:
     """Something that is said of the share under way, as an event."""
-    return event({"serial": under_way()[1], **document})
+    return {"op": "log-event", "topic": f"{TOPIC}{under_way().removeprefix('measure-')}",
+            "msg": message}
 
 
 def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Step | None = None,
             **content: Any) -> dict[str, Any]:
     """The finding of a share's second step, with changes and other files."""
-    entry = made(share, step or share.all_steps[1]).model_copy(update=dict(changes or {}))
+    step = step or list(share.steps.values())[1]
+    entry = made(share, step).model_copy(update=dict(changes or {}))
     return {"kind": "finding", "record": entry.model_dump_json(by_alias=True), "captures": {},
             "files": {}, "reports": b"", **content}
 
 
 def of_another_worker(share: Share) -> Step:
     """A step that the share's worker was not given."""
-    mine = {step.name for step in share.all_steps}
-    return next(step for step in share.plan.steps() if step.name not in mine)
+    return next(step for step in share.plan.steps() if step.name not in share.steps)
 
 
 class Bomb:
@@ -169,7 +180,7 @@ class Bomb:
 
 
 def _erred(blob: Any) -> dict[str, Any]:
-    key = under_way()[2]
+    key = under_way()
     return {"op": "task-erred", "key": key, "exception": blob, "traceback": blob,
             "exception_text": "", "traceback_text": "", "stimulus_id": "x", "startstops": (),
             "run_id": get_worker().state.tasks[key].run_id}
@@ -179,7 +190,7 @@ def bombs(path: Path) -> list[Lie]:
     """Pickles that a worker may send, each by a way of its own."""
     blob = pickle.dumps(Bomb(path))
     return [
-        lambda _: [event(ToPickle(Bomb(path)))],
-        lambda _: [said({"kind": "end", "broken": to_serialize(Bomb(path))})],
+        lambda _: [said(ToPickle(Bomb(path)))],
+        lambda _: [said({"kind": "end", "broken": to_serialize(Bomb(path)), "logs": {}})],
         lambda _: [_erred(to_serialize(Bomb(path)))],
         lambda _: [_erred(blob)]]

@@ -16,16 +16,9 @@ from dataclasses import dataclass, field
 from harness.cluster import measuring, received, spool
 from harness.cluster.checking import Checker, ClusterWorker
 from harness.cluster.connection import Cluster, WorkerLost, connected
-from harness.cluster.received import (
-    Ended,
-    Happened,
-    LieError,
-    SentFinding,
-    ShareHearing,
-    ShareLog,
-)
+from harness.cluster.received import Ended, Happened, LieError, SentFinding, ShareHearing, printable
 from harness.cluster.shares import LOSSES, Backlog, Share, how_many
-from harness.engine import disk_full, recording
+from harness.engine import disk_full, recording, variants
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.results import ResultsFolder
@@ -58,7 +51,7 @@ class ClusterCampaign:
     captures: str = "all"
     #: What measures a share on a worker.
     measurer: measuring.Measurer = measuring.campaign
-    #: Workers that may measure, and the shares under way, by a worker's address.
+    #: By a worker's address: those that may measure, and who is checked or measures.
     _workers: dict[str, ClusterWorker] = field(default_factory=dict)
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _last_words: str = ""
@@ -67,38 +60,42 @@ class ClusterCampaign:
         """Measure `steps`, and `again` exclusively; every worker is free again on every way out."""
         self._backlog = Backlog(self.plan, self.captures)
         self._backlog.add(steps, again)
-        self._changed = asyncio.Event()
         try:
             async with (connected(self.where, uuid.uuid4().hex) as self._cluster,
                         asyncio.TaskGroup() as self._group):
-                checker = Checker(self.plan, self._cluster, self.results.path)
-                watching = [self._group.create_task(self._cluster.watch()),
-                            self._group.create_task(self._look_for_workers(checker))]
-                await self._all(checker)
+                await self._all()
                 await asyncio.gather(*(_tidy(self._cluster, address) for address in self._workers))
-                for task in watching:
-                    task.cancel()
         except ExceptionGroup as group:
             for_user = group.subgroup(UserError)
             raise (for_user or group).exceptions[0] from None
 
-    async def _all(self, checker: Checker) -> None:
+    async def _all(self) -> None:
         """Have every worker measure, those that come later too, until there is nothing more."""
+        checker = Checker(self.plan, self._cluster, self.results.path)
+        seen: set[str] = set()
+        now = asyncio.get_running_loop().time
+        last_there = now()
         while not self._is_finished():
+            new = [ClusterWorker(f"worker-{number}", address) for number, address in enumerate(
+                sorted(await self._cluster.workers() - seen), len(seen) + 1)]
+            if new:
+                seen.update(worker.address for worker in new)
+                self._busy[new[0].address] = self._group.create_task(self._welcome(new, checker))
             self._give_out()
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(WAIT_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                if not self._workers and not checker.is_busy:
+            if self._busy:
+                last_there = now()
+                await asyncio.wait(self._busy.values(), timeout=_LOOK_S,
+                                   return_when=asyncio.FIRST_COMPLETED)
+            elif self._backlog.steps:
+                if now() > last_there + WAIT_S:
                     raise UserError(
                         f"--cluster: no worker is there; {self._last_words}start one on every "
                         "machine with './qop worker' and give the same command again, which goes "
-                        "on from here", status=1) from None
+                        "on from here", status=1)
+                await asyncio.sleep(_LOOK_S)
 
     def _is_finished(self) -> bool:
-        if self._busy or self._backlog.testbeds():
+        if self._busy or self._backlog.steps:
             return False
         steps = self.more()
         if steps:
@@ -106,71 +103,82 @@ class ClusterCampaign:
         self._backlog.add(steps)
         return not steps
 
-    async def _look_for_workers(self, checker: Checker) -> None:
-        """Let workers join that pass, at first and later."""
-        while True:
-            for worker in await checker.newcomers():
-                self._workers[worker.address] = worker
-                many = "" if worker.processors == 1 else "s"
-                if worker.complaint:
-                    self._put_aside(worker, worker.complaint)
-                else:
-                    self.events.say("worker-joined", worker=worker.label,
-                                    line=f"{worker.label}: {worker.address}, {worker.processors} "
-                                    f"processor{many}")
-                self._changed.set()
-            await asyncio.sleep(_LOOK_S)
+    async def _welcome(self, workers: Sequence[ClusterWorker], checker: Checker) -> None:
+        """Let those join that pass, together: the first is not to have everything."""
+        checks = await asyncio.gather(*map(checker.checked, workers), return_exceptions=True)
+        del self._busy[workers[0].address]
+        for worker, check in zip(workers, checks, strict=True):
+            if isinstance(check, ClusterWorker):
+                self._join(check)
+            elif isinstance(check, WorkerLost):
+                self._put_aside(worker, str(check))
+            else:
+                raise check
+
+    def _join(self, worker: ClusterWorker) -> None:
+        self._workers[worker.address] = worker
+        line = (f"{worker.label}: {worker.address}, {worker.processors} "
+                f"processor{'' if worker.processors == 1 else 's'}")
+        if lacking := variants.named(self.plan).keys() - worker.packages:
+            line += (f", no guest image with packages {', '.join(sorted(lacking))}; give "
+                     f"'{variants.provision(self.plan)}' there")
+        self.events.say("worker-joined", worker=worker.label, line=line)
 
     def _give_out(self) -> None:
         """A share to every worker that has none, the largest first."""
         waiting = len(self._backlog.testbeds())
         everyone = sum(worker.processors for worker in self._workers.values())
+        packages = frozenset[str]().union(*(each.packages for each in self._workers.values()))
         for worker in sorted(self._workers.values(), key=lambda worker: -worker.processors):
-            if worker.address not in self._busy and self._backlog.testbeds():
-                share = self._backlog.take(how_many(waiting, worker.processors, everyone),
-                                           worker.finished)
+            # What nobody has the packages for, anybody may record as skipped.
+            testbeds = self._backlog.testbeds(packages - worker.packages, worker.finished)
+            if worker.address not in self._busy and testbeds:
+                share = self._backlog.take(
+                    testbeds[:how_many(waiting, worker.processors, everyone)])
                 self._busy[worker.address] = self._group.create_task(self._serve(worker, share))
 
     async def _serve(self, worker: ClusterWorker, share: Share) -> None:
         """One share on one worker, to its end or to the worker's; then others may have the rest."""
         hearing = ShareHearing(share)
-        reason = await self._heard(worker, hearing)
-        left = share.left(hearing.awaited)
-        reason = reason or hearing.broken or "its share ended without it"
-        for step in self._backlog.hand_back(left, hearing.under_way):
+        loss = ""
+        try:
+            await self._hear(worker, hearing)
+        except (WorkerLost, TimeoutError) as error:
+            loss = str(error) or "it says nothing of its share any more"
+        except LieError as lie:
+            loss = f"it lied: {lie}"
+        reason = loss or hearing.broken or "its share ended without it"
+        for step in self._backlog.hand_back(share, hearing.under_way):
             self._note(recording.unmeasured(
                 self.plan, step, f"given up after {LOSSES} workers: {reason}", attempt=LOSSES,
                 environment=recording.circumstances(self.plan, step)))
-        if left.awaited == share.awaited and not hearing.under_way:
-            self._put_aside(worker, reason)  # it cannot even begin
-        del self._busy[worker.address]
-        self._changed.set()
-
-    async def _heard(self, worker: ClusterWorker, hearing: ShareHearing) -> str:
-        """Hear what a worker says of its share; why it was left out, "" if it was not."""
-        longest_s = max(self.plan.expected(step.cell).duration_s
-                        for step in hearing.share.all_steps)
-        now = asyncio.get_running_loop().time
-        try:
-            async with (asyncio.timeout(TURN_S) as silence, contextlib.aclosing(self._cluster.call(
-                    worker.address, measuring.measure, hearing.share, self.measurer,
-                    resources={measuring.RESOURCE: 1})) as said):
-                async for document in said:
-                    silence.reschedule(now() + STALLED_S + _SLOWER * longest_s)
-                    self._take(worker, hearing, received.read(document))
-        except (WorkerLost, LieError, TimeoutError) as loss:
-            reason = f"it lied: {loss}" if isinstance(loss, LieError) else \
-                str(loss) or "it says nothing of its share any more"
+        if loss or not (hearing.has_records or hearing.under_way):  # it cannot even begin
             self._put_aside(worker, reason)
-            return reason
-        return ""
+        del self._busy[worker.address]
+
+    async def _hear(self, worker: ClusterWorker, hearing: ShareHearing) -> None:
+        """Take what a worker says of its share. Raises WorkerLost, LieError, TimeoutError."""
+        longest_s = max(self.plan.expected(step.cell).duration_s
+                        for step in hearing.share.steps.values())
+        now = asyncio.get_running_loop().time
+        async with (asyncio.timeout(TURN_S) as silence, contextlib.aclosing(self._cluster.call(
+                worker.address, measuring.measure, hearing.share, self.measurer,
+                resources={measuring.RESOURCE: 1})) as said):
+            async for document in said:
+                silence.reschedule(now() + STALLED_S + _SLOWER * longest_s)
+                try:
+                    self._take(worker, hearing, received.read(document))
+                except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+                        ValueError) as error:
+                    raise LieError("it said what nobody can take in ("
+                                   f"{printable(f'{type(error).__name__}: {error}')})") from None
 
     def _put_aside(self, worker: ClusterWorker, reason: str) -> None:
         """Use a worker no more."""
-        if self._workers.pop(worker.address, None) is not None:
-            self._last_words = f"worker {worker.address} {reason}; "
-            self.events.say("worker-left-out", worker=worker.label, reason=reason,
-                            line=f"{worker.label} at {worker.address} is left out: {reason}")
+        self._workers.pop(worker.address, None)
+        self._last_words = f"worker {worker.address} {reason}; "
+        self.events.say("worker-left-out", worker=worker.label, reason=reason,
+                        line=f"{worker.label} at {worker.address} is left out: {reason}")
 
     def _take(self, worker: ClusterWorker, hearing: ShareHearing,
               message: received.Message) -> None:
@@ -179,15 +187,15 @@ class ClusterCampaign:
             entry = hearing.record(message)
             environment = {**entry.environment, "worker": worker.label}
             self._note(entry.model_copy(update={"environment": environment}), message)
+            hearing.kept(entry)
         elif isinstance(message, Happened):
             event = hearing.event(message.event)
             self.events.say(event.pop("event"), **event, worker=worker.label)
-        elif isinstance(message, ShareLog):
-            log = hearing.log(message)
-            with contextlib.suppress(OSError):  # logs are a help, not a result
-                self.results.keep_log(log.path, log.content)
         elif isinstance(message, Ended):
-            hearing.broken = received.printable(message.broken)
+            hearing.end(message)
+            with contextlib.suppress(OSError):  # logs are a help, not a result
+                for path, content in message.logs.items():
+                    self.results.keep_log(path, content)
 
     def _note(self, entry: Record, finding: SentFinding | None = None) -> None:
         """Keep a record, with what a worker has sent of it, if it was measured at all."""

@@ -1,11 +1,11 @@
-"""Which workers may measure: those with the same code and the same guest image as this machine."""
+"""Which workers may measure: those with the same code and the same guest images as this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.cluster import measuring, received
@@ -20,45 +20,41 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class ClusterWorker:
-    """A worker that was checked. `label` is its name in records, where no address belongs.
+    """A worker of a run. `label` is its name in records, where no address belongs.
 
-    `finished` are steps that another worker of its machine had finished for this run. With a
-    `complaint` it may not measure.
+    `packages` are those that it has a guest image with, "" for none; `finished` are steps that
+    another worker of its machine had finished for this run.
     """
 
     label: str
     address: str
     processors: int = 1
-    finished: Sequence[str] = ()
-    complaint: str = ""
+    packages: frozenset[str] = frozenset()
+    finished: Collection[str] = ()
 
 
 class Checker:
-    """Looks who is there, and checks everybody once."""
+    """Checks workers; keeps what those that pass measure with."""
 
     def __init__(self, plan: Plan, cluster: Cluster, folder: Path) -> None:
         self._plan = plan
         self._cluster = cluster
         self._folder = folder
-        #: Whether somebody is being checked.
-        self.is_busy = False
-        self._seen: set[str] = set()
-        self._labelled = 0
         self._advice = f"give '{variants.provision(plan)}'"
-        # Without an image of its own this machine takes the first worker's for the right one.
-        self._image = variants.key_of(variants.built(plan))
+        # Where this machine lacks an image, it takes the first worker's for the right one.
+        self._images = variants.keys(plan)
 
-    async def newcomers(self) -> list[ClusterWorker]:
-        """The workers that came since this was last asked; what those measure with is kept."""
-        addresses = sorted(await self._cluster.workers() - self._seen)
-        self._seen.update(addresses)
-        self.is_busy = bool(addresses)
-        identities = await asyncio.gather(*map(self._identity, addresses))
-        self.is_busy = False
-        return [self._checked(*each) for each in zip(addresses, identities, strict=True)]
+    async def checked(self, worker: ClusterWorker) -> ClusterWorker:
+        """A worker with what it has. Raises WorkerLost, with the reason why it may not measure."""
+        identity = await self._identity(worker.address)
+        if complaint := self._complaint(identity):
+            raise WorkerLost(complaint)
+        self._images = identity.images | self._images
+        provenance.keep(self._folder, {**identity.description, "worker": worker.label})
+        return replace(worker, processors=identity.processors, finished=identity.finished,
+                       packages=frozenset(identity.images))
 
-    async def _identity(self, address: str) -> WorkerIdentity | str:
-        """What a worker says that it is, or why it cannot."""
+    async def _identity(self, address: str) -> WorkerIdentity:
         reason = "it says nothing"
         try:
             async with asyncio.timeout(_PATIENCE_S), contextlib.aclosing(self._cluster.call(
@@ -69,17 +65,8 @@ class Checker:
                         return message
         except (WorkerLost, LieError, TimeoutError) as error:
             reason = str(error) or reason
-        return (f"cannot say what it measures with ({reason}); start it with './qop worker' from "
-                "the same checkout as this one")
-
-    def _checked(self, address: str, identity: WorkerIdentity | str) -> ClusterWorker:
-        self._labelled += 1
-        label = f"worker-{self._labelled}"
-        complaint = identity if isinstance(identity, str) else self._complaint(identity)
-        if isinstance(identity, str) or complaint:
-            return ClusterWorker(label, address, complaint=complaint)
-        provenance.keep(self._folder, {**identity.description, "worker": label})
-        return ClusterWorker(label, address, max(1, identity.processors), identity.finished)
+        raise WorkerLost(f"cannot say what it measures with ({reason}); start it with './qop "
+                         "worker' from the same checkout as this one")
 
     def _complaint(self, identity: WorkerIdentity) -> str:
         """What a worker has that differs; "" if nothing does."""
@@ -87,11 +74,11 @@ class Checker:
         if identity.code != code:
             return (f"measures with other code ({printable(identity.code[:12])}, here "
                     f"{code[:12]}); bring both to the same version and start it again")
-        if not identity.image:
+        if not variants.suffice(self._plan, identity.images):
             return (f"has no guest image for builder {self._plan.settings.builder}; "
                     f"{self._advice} there")
-        self._image = self._image or identity.image
-        if identity.image != self._image:
-            return (f"has another guest image ({printable(identity.image)}, not {self._image}); "
-                    f"{self._advice} on both and start it again")
+        for name, key in identity.images.items():
+            if key != self._images.get(name, key):
+                return (f"has another guest image ({printable(key)}, not {self._images[name]}); "
+                        f"{self._advice} on both and start it again")
         return ""

@@ -28,8 +28,6 @@ _LOOK_S = 1.0
 _END_S = 30.0
 _ADDRESS = re.compile(r"tls://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 _HOST = re.compile(r"([\w.-]+@)?[\w.-]+")
-#: What a worker says of a task; the last is None.
-Said = asyncio.Queue[Mapping[str, Any] | None]
 
 
 class WorkerLost(Exception):
@@ -43,40 +41,40 @@ class _QuietClient(Client):  # type: ignore[misc]
 
 
 class Cluster:
-    """The workers of a scheduler. What they say is about `run`, in events on its topic."""
+    """The workers of a scheduler, and what they are asked to do for a `run`."""
 
     def __init__(self, client: Client, where: str, run: str) -> None:
         self._client = client
         self._where = where
-        self.run = run
-        #: By the serial number of a task: who measures it, and what he has said.
-        self._said: dict[str, tuple[str, Said]] = {}
-        client.subscribe_topic(f"{guard.TOPIC}{run}", self._hear)
-
-    async def watch(self) -> None:
-        """Raise UserError once the scheduler is gone."""
-        while self._client.status == "running":  # noqa: ASYNC110 - dask has no event for it
-            await asyncio.sleep(_LOOK_S)
-        raise self._gone()
+        self._run = run
 
     async def workers(self) -> set[str]:
-        """Addresses of the workers that are there now; none where the scheduler is gone."""
-        try:
-            return set((await self._client.scheduler.identity(n_workers=-1))["workers"])
-        except (OSError, TimeoutError, RuntimeError):
-            return set()
+        """Addresses of the workers that are there now. Raises UserError without a scheduler."""
+        while self._client.status == "running":  # one that came back would not know our tasks
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                return set((await self._client.scheduler.identity(n_workers=-1))["workers"])
+            await asyncio.sleep(_LOOK_S)
+        raise UserError(f"--cluster {self._where}: the scheduler is gone; start it and its "
+                        "workers and give the same command again, which goes on from here",
+                        status=1)
 
     async def call(self, worker: str, function: Callable[..., Any], *arguments: Any,
                    **options: Any) -> AsyncGenerator[Mapping[str, Any]]:
         """Run a function on one worker and on no other; what it says until it ends.
 
-        It is given the run, a serial number of its own and the arguments. Raises WorkerLost, and
-        UserError if the scheduler is gone.
+        It is given the run, a serial number and the arguments, and says all as events on a topic
+        of this number. Raises WorkerLost, and UserError if the scheduler is gone.
         """
         serial = uuid.uuid4().hex
-        said = Said()
-        self._said[serial] = worker, said
-        future = self._client.submit(function, self.run, serial, *arguments,
+        topic = f"{guard.TOPIC}{serial}"
+        said: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
+
+        def hear(event: tuple[float, Any]) -> None:
+            if isinstance(event[1], dict) and event[1].pop("worker", "") == worker:
+                said.put_nowait(event[1])
+
+        self._client.subscribe_topic(topic, hear)
+        future = self._client.submit(function, self._run, serial, *arguments,
                                      key=f"{function.__name__}-{serial}", workers=[worker],
                                      pure=False, allow_other_workers=False, **options)
         with self._client.as_current():
@@ -85,46 +83,25 @@ class Cluster:
         ended.add_done_callback(lambda _: said.put_nowait(None))
         has_begun = False
         try:
-            while (document := await said.get()) is not None:
+            while (message := await said.get()) is not None:
                 has_begun = True
-                yield document
+                yield message
         except asyncio.CancelledError:
             future.release()
-            await _last_word(said, _END_S if has_begun else 0.0)
+            with contextlib.suppress(TimeoutError):  # its worker sees that nobody wants it
+                async with asyncio.timeout(_END_S if has_begun else 0.0):
+                    while (await said.get() or {}).get("kind") != "end":
+                        pass
             raise
         finally:
             status = future.status
             future.release()
+            self._client.unsubscribe_topic(topic)
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
-            del self._said[serial]
-        if self._client.status != "running":
-            raise self._gone()
         if status != "finished":
             is_there = worker in await self.workers()
             raise WorkerLost("its task failed" if is_there else "the worker is gone")
-
-    def _hear(self, event: tuple[float, Any]) -> None:
-        """Pass on what a worker says of a task of its own."""
-        message = event[1]
-        if isinstance(message, Mapping):
-            worker, said = self._said.get(str(message.get("serial")), ("", None))
-            if said is not None and message.get("worker") == worker:
-                said.put_nowait(message)
-
-    def _gone(self) -> UserError:
-        """One that came back would not know our tasks."""
-        return UserError(f"--cluster {self._where}: the scheduler is gone; start it and its "
-                         "workers and give the same command again, which goes on from here",
-                         status=1)
-
-
-async def _last_word(said: Said, patience_s: float) -> None:
-    """Wait for the end of a task that is given up: its worker sees that nobody wants it."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience_s):
-            while (await said.get() or {}).get("kind") != "end":
-                pass
 
 
 @contextlib.asynccontextmanager

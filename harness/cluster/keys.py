@@ -69,15 +69,15 @@ class ClusterKey:
             content = base64.b64decode(encoded, b"-_", validate=True)
         except ValueError:
             content = b""
-        if name not in {each.value for each in Role} or len(content) != _BYTES * (
-                1 if name == Role.SCHEDULER.value else 2):
+        lengths = {each.value: _BYTES if each is Role.SCHEDULER else 2 * _BYTES for each in Role}
+        if len(content) != lengths.get(name):
             raise UserError(f"{VARIABLE}: no key of a cluster; give the one that its scheduler "
                             f"printed for this, '{role.value}-...'")
         if name != role.value:
             raise UserError(f"{VARIABLE}: is the key for a {name}, and this is a {role.value}; "
                             "give the one that the scheduler printed for it")
-        return cls(role, content[:_BYTES], content[_BYTES:]) if content[_BYTES:] else \
-            cls.new(content)
+        secret, scheduler = content[:_BYTES], content[_BYTES:]
+        return cls(role, secret, scheduler) if scheduler else cls.new(secret)
 
     def __str__(self) -> str:
         content = self.secret + (b"" if self.role is Role.SCHEDULER else self.scheduler)
@@ -97,14 +97,18 @@ class ClusterKey:
     def security(self) -> Security:
         """The role's TLS, in every direction: a certificate of its own, and whom it believes."""
         private = Ed25519PrivateKey.from_private_bytes(self.secret)
-        own = {"cert": _certificate(f"a {self.role.value}", self.role, private.public_key(),
-                                    private),
+        own = {"cert": _certificate(self.role, private.public_key(), private),
                "key": private.private_bytes(
                    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                    serialization.NoEncryption()).decode()}
+        # Of an authority's certificate only name and public key count, so anybody's signature does;
+        # its own is known to nobody but its role.
+        believed = [_certificate(role, Ed25519PublicKey.from_public_bytes(public),
+                                 Ed25519PrivateKey.generate(), is_authority=True)
+                    for role, public in self.believed().items()]
         return Security(
             require_encryption=True, tls_min_version=ssl.TLSVersion.TLSv1_3,
-            tls_ca_file="".join(_anchor(role, public) for role, public in self.believed().items()),
+            tls_ca_file="".join(believed),
             **{f"tls_{name}_{kind}": text for name in ("client", "scheduler", "worker")
                for kind, text in own.items()})
 
@@ -120,26 +124,13 @@ def _public(secret: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def _anchor(role: Role, public: bytes) -> str:
-    """An authority as the others know it: of its certificate only name and public key count.
-
-    So anybody's signature will do; the authority's own is known to nobody but its role.
-    """
-    return _certificate(_authority(role), role, Ed25519PublicKey.from_public_bytes(public),
-                        Ed25519PrivateKey.generate())
-
-
-def _authority(role: Role) -> str:
-    return f"qop cluster's {role.value}s"
-
-
-def _certificate(subject: str, issuer: Role, public: Ed25519PublicKey,
-                 signer: Ed25519PrivateKey) -> str:
+def _certificate(role: Role, public: Ed25519PublicKey, signer: Ed25519PrivateKey, *,
+                 is_authority: bool = False) -> str:
     """A certificate (PEM) by a role's authority; the authority's own signs no further ones."""
     now = dt.datetime.now(dt.UTC)
+    authority = f"qop cluster's {role.value}s"
     names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-             for name in (subject, _authority(issuer))]
-    is_authority = subject == _authority(issuer)
+             for name in (authority if is_authority else f"a {role.value}", authority)]
     return (x509.CertificateBuilder().subject_name(names[0]).issuer_name(names[1])
             .public_key(public).serial_number(x509.random_serial_number())
             .not_valid_before(now - _EARLIER).not_valid_after(now + _LATER)
@@ -162,8 +153,8 @@ def keep(address: str, key: ClusterKey) -> list[Path]:
         path = _kept(address, role)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{key.of(role)}\n")
+        path.touch(0o600, exist_ok=False)
+        path.write_text(f"{key.of(role)}\n")
         paths.append(path)
     return paths
 

@@ -7,14 +7,21 @@ nobody here can tell; their captures can (`./qop verify --redo`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    TypeAdapter,
+    ValidationError,
+)
 
 from harness.cluster.measuring import LOG_BYTES
-from harness.cluster.shares import Share, strike
+from harness.cluster.shares import Share
 from harness.engine import recording
 from harness.engine.packing import SUFFIX
 from harness.engine.plan import Plan, Step
@@ -24,17 +31,19 @@ from policies.errors import one_line
 from studies import records as stored
 
 #: Events of a share's own run that are taken over, by the names of what they say.
-_EVENTS: Mapping[str, frozenset[str]] = {
-    "testbed-starting": frozenset({"testbed", "processor"}),
-    "testbed-ready": frozenset({"testbed"}),
-    "testbed-lost": frozenset({"testbed", "reason"}),
-    "testbed-ended": frozenset({"testbed"}),
-    "repetition-started": frozenset({"name", "testbed", "attempt", "exclusive"}),
-    "repetition-measured": frozenset({"name", "lasted_s"})}
+_EVENTS: Mapping[str, tuple[str, ...]] = {
+    "testbed-starting": ("testbed", "processor"),
+    "testbed-ready": ("testbed",),
+    "testbed-lost": ("testbed", "reason"),
+    "testbed-ended": ("testbed",),
+    "repetition-started": ("name", "testbed", "attempt", "exclusive"),
+    "repetition-measured": ("name", "lasted_s")}
+_TEXTS = frozenset({"event", "testbed", "name", "reason"})
 #: A step begins and ends, as often as it is tried; testbeds come and go.
 _EVENTS_A_STEP = 100
 _LONGEST_TEXT = 300
 _DESCRIPTION_BYTES = 1 << 18
+_ShortText = Annotated[str, Field(max_length=_LONGEST_TEXT)]
 #: What of a record's circumstances differs from machine to machine.
 _OF_ITS_OWN = frozenset({"load_average"})
 
@@ -50,15 +59,18 @@ class _Message(BaseModel):
 class WorkerIdentity(_Message):
     """What a worker measures with, and how much of it there is.
 
-    `code` and `image` are digests; `image` is "" where none is built. `description` is what a
-    results folder keeps as provenance. `finished` steps are on its disk, of a worker before it.
+    `code` is a digest; `images` are keys by the packages that are in them, "" for none.
+    `description` is what a results folder keeps as provenance. `finished` steps are on its disk,
+    of a worker before it.
     """
 
     kind: Literal["identity"] = "identity"
-    code: str = Field(max_length=_LONGEST_TEXT)
-    image: str = Field(max_length=_LONGEST_TEXT)
-    processors: int = Field(ge=0, le=4096)
-    description: dict[str, Any] = {}
+    code: _ShortText
+    images: dict[_ShortText, _ShortText]
+    processors: int = Field(ge=1, le=4096)
+    # What is longer than this is no JSON any more.
+    description: Annotated[Json[dict[str, Any]],
+                           BeforeValidator(lambda text: str(text)[:_DESCRIPTION_BYTES])]
     finished: tuple[str, ...] = ()
 
 
@@ -82,41 +94,27 @@ class Happened(_Message):
     event: dict[str, Any]
 
 
-class ShareLog(_Message):
-    """A log of the share, by its path below logs/."""
-
-    kind: Literal["log"]
-    path: str
-    content: bytes
-
-
 class Ended(_Message):
-    """The share ended; with an empty `broken`, all of it was measured."""
+    """The share ended; with an empty `broken`, all of it was measured.
+
+    `logs` are the newest of it, by path below logs/.
+    """
 
     kind: Literal["end"]
     broken: str
+    logs: dict[str, bytes]
 
 
-Message = WorkerIdentity | SentFinding | Happened | ShareLog | Ended
+Message = WorkerIdentity | SentFinding | Happened | Ended
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 
 def read(document: Mapping[str, Any]) -> Message:
-    """What a worker said, but for who said it of which share. Raises LieError."""
+    """What a worker said, as data. Raises LieError."""
     try:
-        message = _MESSAGES.validate_python(
-            {name: value for name, value in document.items() if name not in ("worker", "serial")})
-    except (ValidationError, RecursionError) as error:
-        what = said(error) if isinstance(error, ValidationError) else "nested too deep"
-        raise LieError(f"it said something that nobody does ({printable(what)})") from None
-    if isinstance(message, WorkerIdentity):
-        try:
-            size = len(json.dumps(message.description))
-        except (ValueError, TypeError, RecursionError):
-            size = _DESCRIPTION_BYTES + 1
-        if size > _DESCRIPTION_BYTES:
-            raise LieError("its description of itself cannot be kept")
-    return message
+        return _MESSAGES.validate_python(document)
+    except ValidationError as error:
+        raise LieError(f"it said something that nobody does ({printable(said(error))})") from None
 
 
 def printable(text: str) -> str:
@@ -128,15 +126,15 @@ class ShareHearing:
     """What one worker has said of one share, and what it may say."""
 
     def __init__(self, share: Share) -> None:
+        #: What is left of it.
         self.share = share
-        self._steps = {step.name: step for step in share.all_steps}
-        #: Steps whose record is to come, and whether it must be an exclusively measured one.
-        self.awaited = share.awaited
+        self._steps = dict(share.steps)
         #: Steps that it has begun and not finished.
         self.under_way: set[str] = set()
-        #: Why the share broke, "" if it did not.
-        self.broken = ""
-        self._log_bytes = 0
+        #: Whether there is a record of any.
+        self.has_records = False
+        #: Why the share broke, "" if it did not; None before its end.
+        self.broken: str | None = None
         self._events = 0
 
     def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,31 +142,33 @@ class ShareHearing:
         self._events += 1
         if self._events > _EVENTS_A_STEP * (1 + len(self._steps)):
             raise LieError("its events do not end")
-        fields = _EVENTS.get(str(event.get("event")), frozenset({""}))
-        taken = {name: event[name] for name in ("event", *sorted(fields)) if name in event}
-        if len(taken) <= len(fields) or not all(isinstance(value, str | int | float)
-                                                for value in taken.values()):
+        kind = str(event.get("event"))
+        fields: dict[str, Any] = {name: event.get(name)
+                                  for name in ("event", *_EVENTS.get(kind, ()))}
+        if kind not in _EVENTS or not all(
+                isinstance(value, str if name in _TEXTS else int | float)
+                for name, value in fields.items()):
             raise LieError("it told of an event that there is not")
-        name = taken.get("name")
-        if "name" in taken and name not in self._steps:
+        if "name" in fields and fields["name"] not in self._steps:
             raise LieError("it told of a repetition that is not of its share")
-        if taken.get("testbed", "") not in {"", *self.share.plan.testbeds}:
+        if fields.get("testbed", "") not in {"", *self.share.plan.testbeds}:
             raise LieError("it told of a testbed that is not of the plan")
-        if event["event"] == "repetition-started":
-            self.under_way.add(str(name))
-        elif event["event"] == "repetition-measured":
-            self.under_way.discard(str(name))
-        return {name: printable(value) if name == "reason" else value
-                for name, value in taken.items()}
+        if kind == "repetition-started":
+            self.under_way.add(fields["name"])
+        elif kind == "repetition-measured":
+            self.under_way.discard(fields["name"])
+        return fields | ({"reason": printable(fields["reason"])} if "reason" in fields else {})
 
-    def log(self, log: ShareLog) -> ShareLog:
-        """A log that may be kept. Raises LieError."""
-        if not is_safe(log.path):
-            raise LieError(f"a log that would stand elsewhere ({printable(log.path)!r})")
-        self._log_bytes += len(log.content)
-        if self._log_bytes > LOG_BYTES:
+    def end(self, ended: Ended) -> None:
+        """Its end, with logs that may be kept. Raises LieError."""
+        if self.broken is not None:
+            raise LieError("it ended a second time")
+        for path in ended.logs:
+            if not is_safe(path):
+                raise LieError(f"a log that would stand elsewhere ({printable(path)!r})")
+        if sum(map(len, ended.logs.values())) > LOG_BYTES:
             raise LieError(f"more than {LOG_BYTES >> 20} MB of logs")
-        return log
+        self.broken = printable(ended.broken)
 
     def record(self, finding: SentFinding) -> Record:
         """The record of a finding that may be kept. Raises LieError."""
@@ -187,12 +187,15 @@ class ShareHearing:
                 if name not in names or "/" in name or not is_safe(name):
                     raise LieError(f"with {step.name} a file that its record does not name "
                                    f"({printable(name)!r})")
-        exclusive = self.awaited.get(entry.name)
-        if exclusive is None or (exclusive and not entry.environment.get("alone")):
+        if not self.share.awaits(entry):
             raise LieError(f"the record {entry.name} a second time")
-        strike(self.awaited, entry)
-        self.under_way.discard(entry.name)
         return entry
+
+    def kept(self, entry: Record) -> None:
+        """A record of it is kept."""
+        self.share.strike(entry)
+        self.under_way.discard(entry.name)
+        self.has_records = True
 
 
 def _foreign(entry: Record, step: Step, plan: Plan) -> str:
@@ -206,6 +209,7 @@ def _foreign(entry: Record, step: Step, plan: Plan) -> str:
              ("other settings", entry.asked, plan.asked.kept()),
              *((f"another {name}", entry.environment.get(name), value)
                for name, value in environment.items() if name not in _OF_ITS_OWN))
-    if not all(letter.isprintable() or letter.isspace() for letter in entry.reason):
+    texts = [entry.reason, *(entry.environment.get("flags") or ())]
+    if not all(letter.isprintable() or letter.isspace() for text in texts for letter in text):
         return "a reason that is not text"
     return next((what for what, there, right in parts if there != right), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +51,12 @@ class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
         """As dask does."""
         return await guard.apart(super().close(*arguments, **options))
 
+    def log_worker_event(self, worker: str, topic: Any, msg: Any) -> None:
+        """Pass on what a run listens to; dask would make room for whatever else is said."""
+        there = self._broker._topics  # noqa: SLF001 - dask has no other way to ask
+        if topic in there and there[topic].subscribers:
+            super().log_worker_event(worker, topic, msg)
+
     async def update_graph(self, *arguments: Any, **options: Any) -> None:
         """Take a run's tasks, which its connection brought: no worker may say that."""
         with guard.trusting():
@@ -59,27 +64,18 @@ class PlainScheduler(distributed.Scheduler):  # type: ignore[misc]
 
 
 class PlainWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker that measures one share at a time; nothing of a share is left when it closes."""
+    """A worker that measures one share at a time; as it closes, dask ends what is measured."""
 
     def __init__(self, scheduler: str, *, key: ClusterKey, **options: Any) -> None:
         # Of its memory dask sees next to nothing: guests are processes of their own. Who may
         # measure can be asked while a share is measured, so there is more than one thread.
-        options = {"host": get_ip(*get_address_host_port(scheduler)), "nthreads": 2,
-                   "memory_limit": 0, "resources": {measuring.RESOURCE: 1}, "dashboard": False,
-                   "security": key.security(), "death_timeout": _LOOK_S} | options
-        super().__init__(scheduler, **options)
-        #: What is under way, until its guests have ended.
-        self.measuring: set[asyncio.Task[None]] = set()
+        super().__init__(scheduler, **{
+            "host": get_ip(*get_address_host_port(scheduler)), "nthreads": 2, "memory_limit": 0,
+            "resources": {measuring.RESOURCE: 1}, "dashboard": False, "security": key.security(),
+            "death_timeout": _LOOK_S} | options)
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """No pages here either."""
-
-    async def close(self, *arguments: Any, **options: Any) -> Any:
-        """End what is being measured, then as dask does."""
-        for task in (under_way := set(self.measuring)):
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
-        return await super().close(*arguments, **options)
 
 
 async def serve(scheduler: str, folder: Path, say: Callable[[str], None], *, listen: str | None,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from harness.engine import contention
 from harness.engine.plan import Plan, Step, TestbedKey
@@ -23,80 +23,73 @@ BUSY = 3
 LOSSES = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class Share:
-    """Some testbeds' steps, which one worker measures from the first boot to the last record.
+    """Steps of a plan whose record is awaited, by name.
 
-    `again` are steps whose record is there, but flagged: they are measured exclusively. `captures`
+    A record of those in `again` is there, but flagged: they are measured exclusively. `captures`
     says which captures are to be kept.
     """
 
     plan: Plan
-    steps: Sequence[Step]
-    again: Sequence[Step] = ()
     captures: str = "all"
+    steps: dict[str, Step] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
 
-    @property
-    def all_steps(self) -> list[Step]:
-        """Those of both kinds."""
-        return [*self.steps, *self.again]
+    def add(self, steps: Iterable[Step], again: Iterable[Step] = ()) -> None:
+        """Await these, too; `again` are flagged."""
+        flagged = {step.name: step for step in again}
+        self.steps |= {step.name: step for step in steps} | flagged
+        self.again |= flagged.keys()
 
-    @property
-    def awaited(self) -> dict[str, bool]:
-        """Its steps' names, and whether a record that was measured exclusively is awaited."""
-        return {step.name: False for step in self.steps} | {step.name: True for step in self.again}
+    def split(self) -> tuple[list[Step], list[Step]]:
+        """Its steps, those that are measured for the first time and those that are `again`."""
+        return ([step for name, step in self.steps.items() if name not in self.again],
+                [step for name, step in self.steps.items() if name in self.again])
 
-    def left(self, awaited: Mapping[str, bool]) -> Share:
-        """The share of those steps that are awaited still."""
-        steps, again = ([step for step in self.all_steps if awaited.get(step.name) is exclusive]
-                        for exclusive in (False, True))
-        return replace(self, steps=steps, again=again)
+    def awaits(self, entry: Record) -> bool:
+        """Whether this record is awaited; of a flagged one the next must be an exclusive one."""
+        return entry.name in self.steps and (
+            entry.name not in self.again or bool(entry.environment.get("alone")))
 
-
-def strike(awaited: dict[str, bool], entry: Record) -> None:
-    """A record is there; of a flagged one, one that is measured exclusively is awaited."""
-    if contention.is_due_again(entry.environment):
-        awaited[entry.name] = True
-    else:
-        del awaited[entry.name]
+    def strike(self, entry: Record) -> None:
+        """Await a record no longer; if it is flagged, one that is measured exclusively."""
+        if contention.is_due_again(entry.environment):
+            self.again.add(entry.name)
+        else:
+            del self.steps[entry.name]
+            self.again.discard(entry.name)
 
 
 @dataclass
-class Backlog:
+class Backlog(Share):
     """The steps that are not given out."""
 
-    plan: Plan
-    captures: str = "all"
-    _steps: dict[str, Step] = field(default_factory=dict)
-    _exclusive: set[str] = field(default_factory=set)
     _losses: Counter[str] = field(default_factory=Counter)
 
-    def add(self, steps: Iterable[Step], again: Iterable[Step] = ()) -> None:
-        """Steps to measure; `again` are flagged and are measured exclusively."""
-        self._steps.update({step.name: step for step in steps})
-        for step in again:
-            self._steps[step.name] = step
-            self._exclusive.add(step.name)
+    def testbeds(self, without: Collection[str] = (),
+                 finished: Collection[str] = ()) -> list[TestbedKey]:
+        """Testbeds that steps wait for, `without` those that need these packages.
 
-    def testbeds(self) -> list[TestbedKey]:
-        """Testbeds that steps wait for, those with the most to measure first."""
-        lasting_s: defaultdict[TestbedKey, float] = defaultdict(float)
-        for step in self._steps.values():
-            lasting_s[self.plan.testbed_of(step.cell)] += self.plan.expected(step.cell).duration_s
-        return sorted(lasting_s, key=lambda key: -lasting_s[key])
-
-    def take(self, testbeds: int, finished: Collection[str] = ()) -> Share:
-        """Give out so many testbeds, first those of steps that are `finished` where this goes."""
-        there = {self.plan.testbed_of(step.cell) for name, step in self._steps.items()
+        Those of steps that are `finished` somewhere first, then those with the most to measure.
+        """
+        there = {self.plan.testbed_of(step.cell) for name, step in self.steps.items()
                  if name in finished}
-        chosen = sorted(self.testbeds(), key=lambda key: key not in there)[:testbeds]
-        taken = [step for step in self._steps.values()
-                 if self.plan.testbed_of(step.cell) in chosen]
-        share = Share(self.plan, [step for step in taken if step.name not in self._exclusive],
-                      [step for step in taken if step.name in self._exclusive], self.captures)
-        for step in taken:
-            del self._steps[step.name]
-            self._exclusive.discard(step.name)
+        lasting_s: defaultdict[TestbedKey, float] = defaultdict(float)
+        for step in self.steps.values():
+            lasting_s[self.plan.testbed_of(step.cell)] += self.plan.expected(step.cell).duration_s
+        return sorted((key for key in lasting_s
+                       if self.plan.testbeds[key].spec.packages not in without),
+                      key=lambda key: (key not in there, -lasting_s[key]))
+
+    def take(self, testbeds: Collection[TestbedKey]) -> Share:
+        """Give out the steps of these testbeds."""
+        share = Share(self.plan, self.captures, {
+            name: step for name, step in self.steps.items()
+            if self.plan.testbed_of(step.cell) in testbeds})
+        share.again = self.again & share.steps.keys()
+        self.again -= share.again
+        self.steps = {name: self.steps[name] for name in self.steps if name not in share.steps}
         return share
 
     def hand_back(self, share: Share, under_way: Collection[str]) -> list[Step]:
@@ -106,9 +99,10 @@ class Backlog:
         stays.
         """
         self._losses.update(under_way)
-        self.add(*([step for step in steps if self._losses[step.name] < LOSSES]
-                   for steps in (share.steps, share.again)))
-        return [step for step in share.steps if self._losses[step.name] >= LOSSES]
+        given_up = {name for name in share.steps if self._losses[name] >= LOSSES}
+        self.steps |= {name: share.steps[name] for name in share.steps if name not in given_up}
+        self.again |= share.again - given_up
+        return [share.steps[name] for name in given_up - share.again]
 
 
 def how_many(testbeds: int, processors: int, all_processors: int) -> int:

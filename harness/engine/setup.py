@@ -34,34 +34,39 @@ def embedded(builder: str = MININET) -> EmbeddedMachine:
     return EmbeddedMachine(built)
 
 
-def machine(plan: Plan) -> Machine:
+def machine(plan: Plan, *, builds: bool = True) -> Machine:
     """What a plan is measured on, with the packages that its testbeds name. Raises UserError.
 
-    Where others do without, testbeds whose packages are not to be had are skipped.
+    Where others do without, testbeds whose packages are not to be had are skipped. Images with
+    packages are built where there are none, unless it `builds` nothing.
     """
     added = variants.named(plan)
     made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
     for name, packages in added.items():
         try:
-            _provide(made, plan, packages)
+            _provide(made, plan, packages, builds=builds)
         except UserError as error:
-            if all(testbed.spec.packages for testbed in plan.testbeds.values()):
-                raise
             said = str(error).partition("\n")[0]
             # Records are passed on: no address, and no path of this machine.
             made.lacking[name] = _ADDRESS.sub("", said.partition(";")[0])
+            if all(testbed.spec.packages in made.lacking for testbed in plan.testbeds.values()):
+                raise
             skipped = ", ".join(key for key, testbed in plan.testbeds.items()
                                 if testbed.spec.packages == name)
             click.echo(f"qop: skipping {skipped}: {said}", err=True)
     return made
 
 
-def _provide(made: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages) -> None:
+def _provide(made: HostMachine | EmbeddedMachine, plan: Plan, packages: Packages, *,
+             builds: bool) -> None:
     if isinstance(made, HostMachine):
         _check_host(plan.study.id, packages)
-    else:
-        variant = builders.VARIANTS[plan.settings.builder]
-        made.variants[packages.name] = build(variant, packages=packages)
+        return
+    variant = builders.VARIANTS[plan.settings.builder]
+    if not builds and image.find(variant=variant, packages=packages) is None:
+        raise UserError(f"no guest image with packages {packages.name} is built; give "
+                        f"'{variants.provision(plan)}'", status=1)
+    made.variants[packages.name] = build(variant, packages=packages)
 
 
 def _check_host(study: str, packages: Packages) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from guest import image, strongswan
@@ -68,18 +68,19 @@ def named(plan: Plan) -> dict[str, Packages]:
     return {name: brought[name] for name in names}
 
 
-def built(plan: Plan) -> dict[str, image.Image | None]:
-    """The images that a plan's testbeds boot, by packages ("" is without), None if not built."""
+def keys(plan: Plan) -> dict[str, str]:
+    """The keys of those images of a plan that are built, by packages ("" is without)."""
     variant = builders.VARIANTS[plan.settings.builder]
-    return {"": image.find(variant=variant),
-            **{name: image.find(variant=variant, packages=added)
-               for name, added in named(plan).items()}}
+    needed: dict[str, Packages | None] = {"": None, **named(plan)}
+    images = {name: image.find(variant=variant, packages=added)
+              for name, added in needed.items()}
+    return {name: built.key for name, built in images.items() if built is not None}
 
 
-def key_of(images: Mapping[str, image.Image | None]) -> str:
-    """One key for all of them; "" where one is missing."""
-    keys = [image.key for image in images.values() if image is not None]
-    return "+".join(keys) if len(keys) == len(images) else ""
+def suffice(plan: Plan, images: Collection[str]) -> bool:
+    """Whether with these images something of a plan can be measured; the plain one is needed."""
+    return "" in images and any(testbed.spec.packages in images
+                                for testbed in plan.testbeds.values())
 
 
 def provision(plan: Plan) -> str:

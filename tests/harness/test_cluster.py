@@ -9,6 +9,7 @@ import asyncio
 import importlib.util
 import subprocess
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from conftest import PATIENCE_S, Qop, wait_until
 from guest import image
 from guest.cache import cache_root
 from harness.cluster import checking, connection, keys, measuring
+from harness.cluster.checking import ClusterWorker
 from harness.cluster.connection import WorkerLost
 from harness.cluster.received import WorkerIdentity
 from harness.cluster.shares import LOSSES, Backlog, how_many
@@ -163,12 +165,15 @@ async def test_more_steps_when_all_is_measured(script, tmp_path) -> None:
 
 
 async def test_stopping_frees_every_worker(script, tmp_path) -> None:
-    """Cancelled in the middle, the run ends what its workers measure before it is gone."""
-    script.stalls_after = 1
+    """Cancelled in the middle, the run ends what its workers measure before it is gone.
+
+    However long that takes: a worker that is told a second time would leave something behind.
+    """
+    script.stalls_after, script.ending_s = 1, 1.5
     async with workers(1) as cluster:
         measuring = Run(tmp_path, plan_of(), cluster.scheduler.address)
         task = asyncio.create_task(measuring())
-        await comes(lambda: script.stalled, task)
+        await comes(lambda: script.stalled and measuring.records(), task)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -187,7 +192,7 @@ async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await comes(lambda: script.closed)
-    assert not list((cache_root() / "cluster" / "spool").glob("*/*"))
+        await comes(lambda: not list((cache_root() / "cluster" / "spool").glob("*/*")))
 
 
 async def test_two_runs_take_turns_on_a_worker(script, tmp_path) -> None:
@@ -245,7 +250,8 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
 
 def identity(code: str, image_key: str) -> WorkerIdentity:
     """Of a worker with two processors."""
-    return WorkerIdentity(code=code, image=image_key, processors=2)
+    return WorkerIdentity(code=code, images={"": image_key} if image_key else {}, processors=2,
+                          description="{}")
 
 
 class Claims:
@@ -254,16 +260,23 @@ class Claims:
     def __init__(self, *said: WorkerIdentity | Exception) -> None:
         self._said = {f"tls://10.0.0.{number}:1": each for number, each in enumerate(said, 1)}
 
-    async def workers(self) -> set[str]:
-        """Their addresses."""
-        return set(self._said)
+    async def check(self, folder: Path) -> list[ClusterWorker | str]:
+        """All of them, checked: what is known of each, or why it is refused."""
+        checker = checking.Checker(plan_of(), self, folder)
+        checked: list[ClusterWorker | str] = []
+        for number, address in enumerate(self._said, 1):
+            try:
+                checked.append(await checker.checked(ClusterWorker(f"worker-{number}", address)))
+            except WorkerLost as refusal:
+                checked.append(str(refusal))
+        return checked
 
     async def call(self, address: str, *_: object) -> AsyncGenerator[dict[str, object]]:
         """What one of them claims."""
         said = self._said[address]
         if isinstance(said, Exception):
             raise said
-        yield said.model_dump() | {"worker": address, "serial": ""}
+        yield said.model_dump(round_trip=True)
 
 
 @pytest.mark.parametrize(("odd", "words"), [
@@ -279,10 +292,9 @@ async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatc
     """One line with what differs, and nothing of it is kept."""
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: SimpleNamespace(key=IMAGE))
-    checker = checking.Checker(plan_of(), Claims(identity(CODE, IMAGE), odd), tmp_path)
-    good, refused = await checker.newcomers()
-    assert (good.complaint, good.processors) == ("", 2)
-    assert words in refused.complaint and "\n" not in refused.complaint
+    good, refused = await Claims(identity(CODE, IMAGE), odd).check(tmp_path)
+    assert good.processors == 2
+    assert words in refused and "\n" not in refused
     assert "worker-1" in (tmp_path / provenance.FILE).read_text()
     assert "worker-2" not in (tmp_path / provenance.FILE).read_text()
 
@@ -292,9 +304,9 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
     monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
     monkeypatch.setattr(image, "find", lambda **_: None)
     same, other = identity(CODE, IMAGE), identity(CODE, "other-root")
-    checked = await checking.Checker(plan_of(), Claims(same, same, other), tmp_path).newcomers()
-    assert [bool(worker.complaint) for worker in checked] == [False, False, True]
-    assert "other-root" in checked[2].complaint
+    *good, refused = await Claims(same, same, other).check(tmp_path)
+    assert [worker.label for worker in good] == ["worker-1", "worker-2"]
+    assert "other-root" in refused
 
 
 async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch) -> None:
@@ -386,9 +398,9 @@ def test_the_longest_testbeds_go_first() -> None:
     backlog.add([step for step in plan.steps()
                  if step.cell.ids["policy"] != "P1" or step.repetition == 3])
     assert backlog.testbeds()[-1] == "P1"
-    share = backlog.take(1)
-    assert len({step.cell.ids["policy"] for step in share.steps}) == 1
-    assert [step.repetition for step in share.steps] == [1, 2, 3]
+    share = backlog.take(backlog.testbeds()[:1])
+    assert len({step.cell.ids["policy"] for step in share.steps.values()}) == 1
+    assert [step.repetition for step in share.steps.values()] == [1, 2, 3]
 
 
 def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
@@ -398,7 +410,7 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
     backlog = Backlog(plan)
     backlog.add([], [step])
     for _ in range(LOSSES):
-        share = backlog.take(1)
-        assert share.awaited == {step.name: True}
+        share = backlog.take(backlog.testbeds())
+        assert share.split() == ([], [step])
         assert backlog.hand_back(share, {step.name}) == []
     assert backlog.testbeds() == []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import multiprocessing
 import signal
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Any
 
 import dask
 import pytest
@@ -19,17 +22,25 @@ from distributed import Client, Security, Worker
 from distributed.comm import connect
 from distributed.comm.registry import get_backend
 from distributed.protocol.serialize import ToPickle
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import made_up_measuring as made_up
 from conftest import PATIENCE_S
 from guest.cache import cache_root
 from harness.cluster import campaign, connection, extra, guard, keys, received
+from harness.cluster.checking import ClusterWorker
 from harness.cluster.keys import ClusterKey, Role
 from harness.cluster.serving import PlainWorker
 from harness.cluster.shares import Share
+from harness.engine import results
+from harness.engine.events import EventLog
+from harness.engine.plan import Step
+from harness.engine.progress import Progress
 from harness.errors import UserError
 from made_up_cluster import Run, comes, plan_of, workers
-from made_up_measuring import Lie, Script, event, finding, said
+from made_up_measuring import Lie, Script, finding, said
+from measure import record
 from measure.record import StudyRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -200,8 +211,8 @@ async def test_a_worker_commands_nobody(script: Script, tmp_path: Path) -> None:
     """What is not a worker's to say ends its connection, and costs the others nothing."""
     measured = await with_liars(script, tmp_path, [
         lambda _: [{"op": "update-graph", "client": "x", "keys": set()}],
-        lambda _: [{**event({}), "worker": "tls://127.0.0.1:1"}],
-        lambda _: [{"op": "cancel-keys", "keys": [made_up.under_way()[2]], "client": "",
+        lambda _: [{**said({}), "worker": "tls://127.0.0.1:1"}],
+        lambda _: [{"op": "cancel-keys", "keys": [made_up.under_way()], "client": "",
                     "force": True}],
         lambda _: [{"op": "log-event", "topic": "warn", "msg": {"message": b""}}],
         lambda _: [{"op": "log-event", "topic": ["all"], "msg": {}}]])
@@ -227,11 +238,10 @@ async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
     measured = await with_liars(script, tmp_path / "out", [
         lambda share: [said(finding(share, step=made_up.of_another_worker(share)))],
         lambda share: [said(finding(share, captures={"../../x.gz": b""}))],
-        lambda share: [said(finding(share, step=share.steps[0]))],
-        lambda _: [said({"kind": "log", "path": f"a{number}", "content": MEGABYTE})
-                       for number in range(9)],
+        lambda share: [said(finding(share, step=first(share)))],
+        lambda _: [said(end({f"a{number}": MEGABYTE for number in range(9)}))],
         # The scheduler hangs up before it makes room for it.
-        lambda _: [said({"kind": "log", "path": "a", "content": 20 * MEGABYTE})]])
+        lambda _: [said(end({"a": 20 * MEGABYTE}))]])
     reasons = assert_the_liars_alone_pay(script, measured)
     for words in ("which is not of its share", "'../../x.gz'", "a second time", "8 MB of logs",
                   "the worker is gone"):
@@ -240,11 +250,23 @@ async def test_a_lie_costs_the_liar_alone(script: Script, tmp_path: Path,
 
 
 MEGABYTE = bytes(1 << 20)
+
+
+def first(share: Share) -> Step:
+    """The first step of a share."""
+    return next(iter(share.steps.values()))
+
+
+def end(logs: dict[str, bytes], broken: str = "") -> dict[str, object]:
+    """The end of a share, with logs."""
+    return {"kind": "end", "broken": broken, "logs": logs}
+
+
 LIES: dict[str, Callable[[Share], Sequence[dict[str, object]]]] = {
     "which is not of its share": lambda share: [
         finding(share, step=made_up.of_another_worker(share))],
     "another cell": lambda share: [finding(share, {"cell": {
-        "policy": f"{share.steps[0].cell.ids['policy']}-N2"}})],
+        "policy": f"{first(share).cell.ids['policy']}-N2"}})],
     "another level's content": lambda share: [finding(share, {"digests": {"policy": "d" * 64}})],
     "other settings": lambda share: [finding(share, {"asked": {}})],
     "another machine": lambda share: [finding(share, {"environment": {"machine": "host"}})],
@@ -256,21 +278,24 @@ LIES: dict[str, Callable[[Share], Sequence[dict[str, object]]]] = {
     "'..'": lambda share: [finding(share, {"files": [".."]}, files={"..": b""})],
     "'a/x'": lambda share: [finding(share, {"files": ["a/x"]}, files={"a/x": b""})],
     "'x.sh'": lambda share: [finding(share, files={"x.sh": b""})],
-    "'../../log'": lambda _: [{"kind": "log", "path": "../../log", "content": b""}],
-    "'/log'": lambda _: [{"kind": "log", "path": "/log", "content": b""}],
-    "8 MB of logs": lambda _: 9 * [{"kind": "log", "path": "a", "content": MEGABYTE}],
+    "'../../log'": lambda _: [end({"../../log": b""})],
+    "'/log'": lambda _: [end({"/log": b""})],
+    "8 MB of logs": lambda _: [end({f"a{number}": MEGABYTE for number in range(9)})],
+    "ended a second time": lambda _: 2 * [end({})],
     "do not end": lambda _: 1000 * [{"kind": "event", "event": {
         "event": "testbed-ready", "testbed": "P1"}}],
     "that there is not": lambda _: [{"kind": "event", "event": {
         "event": "worker-joined", "line": "x"}}],
+    "of an event": lambda _: [{"kind": "event", "event": {
+        "event": "testbed-lost", "testbed": "P1", "reason": 5}}],
     "a repetition that is not": lambda _: [{"kind": "event", "event": {
         "event": "repetition-measured", "name": "P2-N2-001", "lasted_s": 1.0}}],
     "a testbed that is not": lambda _: [{"kind": "event", "event": {
         "event": "testbed-ready", "testbed": "x"}}],
     "nobody does": lambda _: [{"kind": "exec", "code": "1"}],
-    "description of itself": lambda _: [{
-        "kind": "identity", "code": "", "image": "", "processors": 1,
-        "description": {"x": b"bytes"}}]}
+    "description": lambda _: [{
+        "kind": "identity", "code": "", "images": {}, "processors": 1,
+        "description": '{"x": "' + (1 << 18) * "x" + '"}'}]}
 
 
 def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
@@ -279,23 +304,101 @@ def heard(share: Share, documents: Sequence[dict[str, object]]) -> None:
     for document in documents:
         message = received.read(document)
         if isinstance(message, received.SentFinding):
-            hearing.record(message)
+            hearing.kept(hearing.record(message))
         elif isinstance(message, received.Happened):
             hearing.event(message.event)
-        elif isinstance(message, received.ShareLog):
-            hearing.log(message)
+        elif isinstance(message, received.Ended):
+            hearing.end(message)
 
 
 @pytest.mark.parametrize("words", LIES)
 def test_lies(script: Script, words: str) -> None:
     """Each is found out for its own reason, on one line; the same without the lie is not."""
     plan = plan_of(2, 2)
-    share = Share(plan, [step for step in plan.steps() if step.cell.ids["policy"] == "P1"])
-    heard(share, [finding(share), {"kind": "log", "path": "a/b.log", "content": b""},
-                  {"kind": "event", "event": {"event": "testbed-ready", "testbed": "P1"}}])
+
+    def share() -> Share:
+        made = Share(plan)
+        made.add(step for step in plan.steps() if step.cell.ids["policy"] == "P1")
+        return made
+
+    heard(share(), [finding(share()), {"kind": "event", "event": {
+        "event": "testbed-ready", "testbed": "P1"}}, end({"a/b.log": b""})])
     with pytest.raises(received.LieError) as caught:
-        heard(share, LIES[words](share))
+        heard(share(), LIES[words](share()))
     assert words in str(caught.value) and str(caught.value).isprintable()
+
+
+class OneWorker:
+    """A cluster whose worker says this of its share."""
+
+    def __init__(self, *said: dict[str, object]) -> None:
+        self._said = said
+
+    async def call(self, *_: object, **__: object) -> AsyncGenerator[dict[str, object]]:
+        """What it says."""
+        for message in self._said:
+            yield message
+
+
+def places(document: object, *before: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Where values stand in a document, by the keys that lead there."""
+    pairs = document.items() if isinstance(document, dict) else \
+        enumerate(document) if isinstance(document, list) else ()
+    for key, value in pairs:
+        yield (*before, key)
+        yield from places(value, *before, key)
+
+
+ODD = (None, 5, -1, float("nan"), float("inf"), 10**400, "", "x", "\x1b[2J", "\ud800", [], [5],
+       ["\x1b[2J"], {}, {"a": []}, 70000 * "x")
+
+
+@settings(max_examples=250)
+@given(data=st.data())
+def test_whatever_a_worker_says_ends_no_run(data: st.DataObject) -> None:
+    """One value of what it says is odd: it is taken, or it is a lie; and no step is lost."""
+    plan = plan_of(1, 2)
+    share = Share(plan)
+    share.add(plan.steps())
+    step = first(share)
+    messages = [{"kind": "event", "event": {
+        "event": kind, **{name: given_as for name, given_as in (
+            ("testbed", "P1"), ("name", step.name), ("reason", "why"), ("attempt", 1),
+            ("exclusive", False), ("processor", 0), ("lasted_s", 1.5)) if name in fields}}}
+        for kind, fields in received._EVENTS.items()]
+    messages += [finding(share, step=step), end({"a.log": b"x"})]
+    messages[-2]["record"] = json.loads(str(messages[-2]["record"]))
+    *way, last = data.draw(st.sampled_from([*places(messages)]).filter(lambda way: len(way) > 1))
+    spoiled: Any = messages
+    for key in way:
+        spoiled = spoiled[key]
+    spoiled[last] = data.draw(st.sampled_from(ODD))
+    if isinstance(messages[-2].get("record"), dict):
+        messages[-2]["record"] = json.dumps(messages[-2]["record"])
+    with tempfile.TemporaryDirectory() as place:
+        folder = results.ResultsFolder(Path(place))
+        shown = Progress(plan, Path(place))
+        run = campaign.ClusterCampaign(plan, "", folder, EventLog(Path(place), shown.take))
+        run._cluster = OneWorker(*messages)
+        hearing = received.ShareHearing(share)
+        with contextlib.suppress(received.LieError):
+            asyncio.run(run._hear(ClusterWorker("worker-1", "tls://192.0.2.1:1"), hearing))
+        kept, complaints = record.read_all(folder.records)
+        assert not complaints
+        assert {each.name for each in kept} | share.steps.keys() == {
+            each.name for each in plan.steps()}
+
+
+async def test_what_nobody_listens_to_is_not_kept(script: Script, tmp_path: Path) -> None:
+    """Of a worker that speaks to topics of its own making, the scheduler remembers none."""
+    script.lies = [lambda _: [{"op": "log-event", "topic": f"{guard.TOPIC}{number}",
+                               "msg": {"x": MEGABYTE}} for number in range(8)] + [said({})]]
+    async with workers(2) as cluster:
+        await Run(tmp_path, plan_of(), cluster.scheduler.address)()
+        topics = cluster.scheduler._broker._topics
+        assert not [name for name in topics if len(name) < 16 and name.startswith(guard.TOPIC)]
+        assert not [topic for topic in topics.values() if topic.events]
+    assert len(script.liars) == 1
 
 
 # --- No finished record is lost with a worker -----------------------------------------------------

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from distributed import get_worker
 
+import made_up_measuring
 import studies
 from conftest import PROJECT, Qop
 from guest import image, mininet_wifi, packages, root, strongswan
@@ -31,6 +33,8 @@ from harness.commands import studies as studies_command
 from harness.engine import provenance, recording, setup, testbed, variants
 from harness.engine.machine import EmbeddedMachine, Lacking
 from harness.errors import UserError
+from made_up_cluster import Run, workers
+from made_up_measuring import Script
 from measure import versions as measured
 from plans import plan_of
 from speaking_machine import SpeakingMachine
@@ -355,25 +359,75 @@ def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch
     assert both["variants"] == {"hello": {"root": {"key": "hello"}}}
 
 
-def test_a_worker_must_have_every_image(hello: None, tmp_path: Path,
-                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names them all, or says that it lacks one; and the advice builds what is missing."""
+def test_a_worker_tells_the_images_that_it_has(hello: None, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that lacks some may measure the rest; one without any, or with another, may not."""
     monkeypatch.setattr(provenance, "describe", lambda *_: {})
     plan = plan_of("P1,P2")
-    monkeypatch.setattr(image, "find", images(""))
-    def identity(plan: Any) -> WorkerIdentity:
+
+    def identity(*built: str, plan: Any = plan) -> WorkerIdentity:
+        monkeypatch.setattr(image, "find", images(*built))
+        monkeypatch.setattr(image, "ensure", lambda packages, **_: images(*built)(packages))
         return WorkerIdentity(**measuring.identity(plan))
 
-    lacking = identity(plan)
-    assert lacking.image == ""
-    monkeypatch.setattr(image, "find", images("", "hello"))
-    monkeypatch.setattr(image, "ensure", lambda packages, **_: images("hello")(packages))
-    assert identity(plan).image == "key-+key-hello"
-    assert identity(plan_of("P1")).image == "key-"
+    lacking, whole = identity(""), identity("", "hello")
+    assert lacking.images == {"": "key-"}
+    assert whole.images == {"": "key-", "hello": "key-hello"}
+    assert whole.processors == lacking.processors == len(os.sched_getaffinity(0))
     checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
-    assert "give './qop provision --study qop2007' there" in checker._complaint(lacking)
-    assert checker._complaint(identity(plan)) == ""
-    assert "another guest image" in checker._complaint(identity(plan_of("P1")))
+    assert checker._complaint(lacking) == checker._complaint(whole) == ""
+    other = whole.model_copy(update={"images": {"": "key-", "hello": "key-2"}})
+    assert "another guest image (key-2, not key-hello)" in checker._complaint(other)
+    for nothing in (identity(), identity("hello")):
+        assert "give './qop provision --study qop2007' there" in checker._complaint(nothing)
+    without = checking.Checker(plan_of("P2"), SimpleNamespace(), tmp_path)
+    assert "has no guest image" in without._complaint(identity("", plan=plan_of("P2")))
+
+
+def lacks_on(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packages hello are built nowhere, or on all workers but the first that is asked."""
+    asked: list[str] = []
+    real = measuring.identity
+
+    def identity(plan: Any) -> dict[str, Any]:
+        asked.append(get_worker().address)
+        has = first and asked[0] != asked[-1]
+        return real(plan) | ({"images": {"": "key-", "hello": "key-hello"}} if has else {})
+
+    monkeypatch.setattr(image, "find", images(""))
+    monkeypatch.setattr(measuring, "identity", identity)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("is_somewhere", [True, False])
+async def test_on_a_cluster_who_lacks_packages_measures_the_rest(
+        hello: None, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *,
+        is_somewhere: bool) -> None:
+    """Testbeds that name packages go to a worker that has them; without one they are skipped.
+
+    The reason is in their records, and what to do on the terminal; all others are measured.
+    """
+    lacks_on(is_somewhere, monkeypatch)
+    plan = plan_of("P1,P2,P3,P4", repetitions=2)
+    async with workers(2) as cluster:
+        run = Run(tmp_path / "out", plan, cluster.scheduler.address)
+        run.campaign.measurer = made_up_measuring.measure if is_somewhere else \
+            made_up_measuring.measure_or_skip
+        records = await run()
+    assert records.keys() == {step.name for step in plan.steps()}
+    named = [entry for entry in records.values() if entry.cell["policy"] == "P2"]
+    lines = [line for line in run.told if "no guest image with packages hello; give "
+             "'./qop provision --study qop2007' there" in line]
+    if is_somewhere:
+        [label] = {entry.environment["worker"] for entry in named}
+        assert len(lines) == 1 and not lines[0].startswith(label)
+    else:
+        assert {(entry.status, entry.reason) for entry in named} == {
+            ("skipped", "no guest image with packages hello is built")}
+        assert len(lines) == 2
+    others = [entry for entry in records.values()
+              if entry not in named or is_somewhere]
+    assert len(others) >= 6 and all(entry.status == "ok" for entry in others)
 
 
 def test_what_there_is_can_be_seen(hello: None, monkeypatch: pytest.MonkeyPatch) -> None:
