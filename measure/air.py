@@ -1,7 +1,7 @@
 """Measure the emulated air itself: load a network's radios with UDP and count what comes through.
 
 `python3 -m measure.air JOB_DIR` as root, inside a machine. JOB_DIR/trial.json says what to do: a
-`MediumTrial` of harness/selftest/medium_bench.py. One JSON line goes to standard output for every
+`MediumTrial` of harness/selftest/medium_trial.py. One JSON line goes to standard output for every
 step.
 """
 

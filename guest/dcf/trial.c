@@ -47,6 +47,22 @@ static int by_size(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
+/* Jain's index of what stations have got since the last call; 0 where nobody got anything. */
+static double jain_since(const struct dcf_channel *channel, u32 first, u64 *before)
+{
+	double sum = 0, squares = 0;
+	u32 i;
+
+	for (i = first; i < channel->stations; i++) {
+		double got = channel->station[i].delivered - before[i];
+
+		before[i] = channel->station[i].delivered;
+		sum += got;
+		squares += got * got;
+	}
+	return squares ? sum * sum / (channel->stations - first) / squares : 0;
+}
+
 /* A generator of its own, so that arrivals do not depend on who won the channel. */
 static double uniform(struct dcf_channel *source)
 {
@@ -56,8 +72,8 @@ static double uniform(struct dcf_channel *source)
 int main(void)
 {
 	struct dcf_channel channel = {0}, source = {0};
-	double seconds = 10, mean_gap = 0, value, sum = 0, jain_sum = 0, jain_squares = 0;
-	u64 length = 0, seed = 1, *next, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
+	double seconds = 10, mean_gap = 0, value, sum = 0, jain_1s = 0;
+	u64 length = 0, seed = 1, *next, *before, second = 0, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
 	u64 *power = calloc(MAX_STATIONS * MAX_STATIONS, sizeof(*power)), strength;
 	struct dcf_rate rate = {0};
 	bool receives = false, beacons = false;
@@ -111,6 +127,7 @@ int main(void)
 	}
 	channel.station = calloc(channel.stations, sizeof(*channel.station));
 	next = calloc(channel.stations, sizeof(*next));
+	before = calloc(channel.stations, sizeof(*before));
 	delays = malloc(MAX_DELAYS * sizeof(*delays));
 	channel.station[0].has_beacons = beacons;
 	dcf_init(&channel, seed);
@@ -125,6 +142,11 @@ int main(void)
 		u64 soon = dcf_next(&channel);
 		u32 who = receives;
 
+		for (; now >= (second + 1) * 1000000000; second++) {
+			double jain = jain_since(&channel, receives, before);
+
+			jain_1s += second ? jain : 0;	/* in the first one they begin */
+		}
 		for (i = who + 1; mean_gap && i < channel.stations; i++)
 			if (next[i] < next[who])
 				who = i;
@@ -150,16 +172,16 @@ int main(void)
 		collided += station->collided;
 		delivered += station->delivered;
 		given_up += station->given_up;
-		jain_sum += station->delivered;
-		jain_squares += (double)station->delivered * station->delivered;
 	}
+	memset(before, 0, channel.stations * sizeof(*before));
 	qsort(delays, counted, sizeof(*delays), by_size);
 	for (size_t d = 0; d < counted; d++)
 		sum += delays[d];
 	printf("], \"delivered_per_s\": %.6f, \"collision_share\": %.6f, \"given_up\": %llu, \"dropped\": %llu,"
-	       " \"jain\": %.6f, \"delay_mean_us\": %.3f, \"delay_p99_us\": %.3f}\n",
+	       " \"jain\": %.6f, \"jain_1s\": %.6f, \"delay_mean_us\": %.3f, \"delay_p99_us\": %.3f}\n",
 	       delivered / seconds, sent ? (double)collided / sent : 0.0, (unsigned long long)given_up,
-	       (unsigned long long)dropped, jain_squares ? jain_sum * jain_sum / (channel.stations - receives) / jain_squares : 0.0,
+	       (unsigned long long)dropped, jain_since(&channel, receives, before),
+	       second > 1 ? jain_1s / (second - 1) : 0.0,
 	       counted ? sum / counted : 0.0, counted ? delays[counted * 99 / 100] : 0.0);
 	return 0;
 }

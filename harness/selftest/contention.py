@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,13 @@ HERE = Path(__file__).parent
 #: One cell in ns-3, and what ns-3.44 answered; `load` is a share of what saturated stations get,
 #: `ack_rate_bps` what it acknowledged at (11 Mbit/s in 802.11b, whatever is asked for). See as_ns3.
 NS3_SOURCE, NS3_ANSWERS = HERE / "ns3_cell.cc", HERE / "ns3_cell.json"
-SOURCE = Path(__file__).parents[2] / "guest" / "dcf" / "trial.c"
+_GUEST = Path(__file__).parents[2] / "guest"
+SOURCE, CORE = _GUEST / "dcf" / "trial.c", "sources/net/sched/dcf_core.h"
+#: A frame that waits for DIFS on an idle channel, when another station begins: it draws a backoff
+#: (IEEE 802.11-2016, 10.3.4.2: "remains idle for a period of a DIFS [...]. Otherwise the random
+#: backoff procedure"). In ns-3 it does not, and goes right after that station, with all like it.
+OVERTAKEN = (("\t\tstation->head = 0;\n\t\tstation->count = dcf_draw(channel, station->cw);\n"
+              "\t\treturn;\n"), "\t\tstation->head = 0;\n\t\treturn;\n")
 _BISECTIONS = 60
 #: By sender and listener, in the units of the trial's `senses`; what is not there is 0.
 Powers = Mapping[tuple[int, int], int]
@@ -106,11 +111,21 @@ def ns3_answers() -> list[dict[str, Any]]:
     return answers
 
 
-def compiled(folder: Path) -> Path:
-    """The guest's air as a program of this machine, compiled into a folder. Needs a C compiler."""
-    program = folder / "trial"
+def compiled(folder: Path, *, like_ns3: bool = False) -> Path:
+    """The guest's air as a program of this machine, compiled into a folder. Needs a C compiler.
+
+    With `like_ns3`, with the one thing that ns-3 does otherwise (`OVERTAKEN`).
+    """
+    source = SOURCE
+    if like_ns3:
+        source, core = (folder / "as-ns3" / path for path in ("dcf/trial.c", CORE))
+        for path in (source, core):
+            path.parent.mkdir(parents=True)
+        shutil.copy(SOURCE, source)
+        core.write_text(_GUEST.joinpath(CORE).read_text().replace(*OVERTAKEN))
+    program = source.parent / "trial" if like_ns3 else folder / "trial"
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-o",
-                    str(program), str(SOURCE), "-lm"], check=True)
+                    str(program), str(source), "-lm"], check=True)
     return program
 
 
@@ -123,41 +138,6 @@ def trial(program: Path, settings: Mapping[str, float],
                           input="\n".join(lines) + "\n")
     answer: dict[str, Any] = json.loads(said.stdout)
     return answer
-
-
-def side_by_side() -> list[str]:
-    """Lines of a table: the guest's air run outside of it, Bianchi's model, and ns-3."""
-    if not shutil.which("cc"):
-        return ["No C compiler here, so the guest's air does not run outside of it."]
-    lines = [f"{'outside of a guest':<34} {'here':>9} {'Bianchi':>9} {'ns-3':>9}   collisions"]
-    with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
-        program = compiled(Path(folder))
-        for row in ns3_answers():
-            medium = as_ns3(row)
-            said = trial(program, {
-                **cell(medium, row["payload_bytes"]), "stations": row["stations"],
-                "gap_ns": gap_ns(row), "seconds": 400 if row["load"] else 40})
-            model = bianchi(medium, row["payload_bytes"], row["stations"])
-            name = f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"
-            if row["load"]:
-                lines.append(
-                    f"{name + ', load ' + str(row['load']):<34} {said['delay_mean_us']:9.0f} "
-                    f"{'':>9} {row['delay_mean_us']:9.0f} us  mean delay; 99th percentile "
-                    f"{said['delay_p99_us']:.0f} and {row['delay_p99_us']:.0f}")
-                continue
-            lines.append(
-                f"{name:<34} {said['delivered_per_s']:9.1f} {model.delivered_per_s:9.1f} "
-                f"{row['delivered_per_s']:9.1f} /s {said['collision_share']:.3f} "
-                f"{model.collision_share:.3f} {row['collision_share']:.3f}")
-    return lines
-
-
-def gap_ns(row: Mapping[str, Any]) -> float:
-    """How far apart a station's frames are, as they came out in ns-3 (ns); 0: always one waits.
-
-    Near saturation, a hundredth of what is offered is a tenth of the delay.
-    """
-    return row["stations"] / row["delivered_per_s"] * 1e9 if row["load"] else 0.0
 
 
 def as_ns3(row: Mapping[str, Any]) -> Medium:

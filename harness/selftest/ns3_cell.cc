@@ -5,14 +5,16 @@
 // With --gap, stations get frames at random with that mean; with --satrate, one every so many seconds,
 // which is to be more than they get through. Frames are as long as those of UDP datagrams of --payload
 // bytes. Stations send to each other without an access point, so there are no beacons; all are equally
-// strong.
+// strong. `jain_1s` is the mean of Jain's index over each second, `seconds` of them.
 #include "ns3/core-module.h"
 #include "ns3/mobility-module.h"
 #include "ns3/network-module.h"
 #include "ns3/wifi-module.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -26,6 +28,25 @@ static uint64_t g_sent = 0;
 static uint64_t g_received = 0;
 static std::unordered_map<uint64_t, double> g_born;
 static std::vector<double> g_delays;
+static std::map<Address, double> g_each; // frames of each station in the second under way
+static double g_jain = 0;
+static uint32_t g_stations = 1;
+
+// Jain's index of a second's frames is added to those of the seconds before.
+static void
+SecondEnds()
+{
+    double sum = 0;
+    double squares = 0;
+    for (auto& [station, frames] : g_each)
+    {
+        sum += frames;
+        squares += frames * frames;
+        frames = 0;
+    }
+    g_jain += squares ? sum * sum / g_stations / squares : 0;
+    Simulator::Schedule(Seconds(1), &SecondEnds);
+}
 
 static void
 Received(Ptr<Socket> socket)
@@ -35,6 +56,7 @@ Received(Ptr<Socket> socket)
     {
         double now = Simulator::Now().GetSeconds();
         g_received += now >= WARM_UP_S;
+        g_each[from] += now >= WARM_UP_S;
         auto born = g_born.find(packet->GetUid());
         if (born != g_born.end())
         {
@@ -89,6 +111,7 @@ main(int argc, char** argv)
     command.AddValue("seed", "of random numbers", seed);
     command.Parse(argc, argv);
     RngSeedManager::SetSeed(seed);
+    g_stations = stations;
 
     bool isShort = medium == "802.11b-short";
     bool isB = medium.rfind("802.11b", 0) == 0;
@@ -166,7 +189,9 @@ main(int argc, char** argv)
         sources[i - 1] = Source{sender, to, payload + UDP_IP_BYTES, between};
         Simulator::Schedule(Seconds(0.1 + start->GetValue(0, 0.01)), &Source::Send, &sources[i - 1]);
     }
-    Simulator::Stop(Seconds(seconds + WARM_UP_S));
+    Simulator::Schedule(Seconds(WARM_UP_S + 1), &SecondEnds);
+    // After the end of the last second.
+    Simulator::Stop(Seconds(seconds + WARM_UP_S) + NanoSeconds(1));
     Simulator::Run();
 
     std::sort(g_delays.begin(), g_delays.end());
@@ -176,10 +201,11 @@ main(int argc, char** argv)
         sum += delay;
     }
     size_t count = g_delays.size();
-    printf("{\"delivered_per_s\": %.3f, \"collision_share\": %.5f, \"delay_mean_us\": %.2f, "
-           "\"delay_p99_us\": %.2f}\n",
+    printf("{\"delivered_per_s\": %.3f, \"collision_share\": %.5f, \"jain_1s\": %.5f, "
+           "\"delay_mean_us\": %.2f, \"delay_p99_us\": %.2f}\n",
            g_received / seconds,
            g_sent ? std::max(0.0, 1.0 - double(g_received) / g_sent) : 0.0,
+           g_jain / std::floor(seconds),
            count ? sum / count * 1e6 : 0.0,
            count ? g_delays[count * 99 / 100] * 1e6 : 0.0);
     return 0;

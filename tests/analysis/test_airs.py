@@ -13,7 +13,10 @@ from analysis.footnotes import circumstances
 from fabricated import cells_of, make, results_of
 from measure.record import Record
 from plans import plan_of
+from studies.qop2007.report.from_paper import from_paper
+from studies.qop2007.report.from_run import from_run
 from studies.qop2007.report.run_notes import run_table
+from studies.qop2007.report.traffic_tables import table_5, table_6, table_7, table_8
 
 
 def of_air(air: str | None, records: Iterable[Record]) -> list[Record]:
@@ -49,6 +52,21 @@ def test_two_airs_are_not_compared() -> None:
     runs = [results_of(*of_air(air, [make("P1", 1), make("P1", 2)])) for air in ("dcf", None)]
     with pytest.raises(NothingToReport, match="no table mixes airs"):
         compare(*runs)
+
+
+@pytest.mark.parametrize(("air", "said"), [("dcf", "came to 5 % less"),
+                                           ("queue", "comes to 5 % more")])
+def test_tables_of_traffic_say_what_the_air_makes_of_them(air: str, said: str) -> None:
+    """Tables 5 to 8 of a run: against the other air, and why. What the paper printed has none."""
+    basis = from_run(cells_of(*of_air(air, [make(policy, n) for policy in ("P1", "P2")
+                                            for n in (1, 2)])))
+    for table in (table_5, table_6, table_7, table_8):
+        [note] = [note for note in table(basis).notes if "one channel twice" in note]
+        assert said in note and "count their slots down together" in note
+        assert not any("one channel twice" in note for note in table(from_paper()).notes)
+    varies = [any("Backoffs are drawn" in note for note in table(basis).notes)
+              for table in (table_5, table_6, table_7, table_8)]
+    assert varies == [air == "dcf", air == "dcf", False, False]
 
 
 def test_only_the_guest_has_contention() -> None:

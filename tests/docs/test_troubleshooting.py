@@ -21,6 +21,7 @@ PASSED_OVER = {
     "studies/qop2007/survival.py": "is for tests",
     "measure/wpa_ctrl.py": "what a daemon's socket may say when the daemon is broken",
     "harness/selftest/medium_bench.py": "bench measures the harness itself",
+    "harness/selftest/medium_trial.py": "the same",
     "harness/commands/report_bench.py": "the same", "harness/selftest/cluster_bench.py": "the same",
     "harness/selftest/faults_bench.py": "the same",
     "policies/document.py": "docs/policies.md#errors", "policies/loader.py": "the same",

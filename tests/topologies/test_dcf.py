@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import importlib.util
 import json
 import shutil
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.selftest import contention
+from harness.selftest import contention, outside, two_stations
 from topologies import dcf, loader
 from topologies.loader import load_medium
 from topologies.timing import Medium
@@ -131,21 +133,53 @@ def test_only_what_was_lost_is_sent_again(program: Path) -> None:
     assert lossy["given_up"] == 0
 
 
-@pytest.mark.parametrize("stations", [1, 2, 10, 50])
+@pytest.mark.parametrize("stations", [1, 2, 10, 20, 50])
 @pytest.mark.parametrize("name", MEDIA)
-def test_saturation_is_bianchis(program: Path, name: str, stations: int) -> None:
-    """Throughput within 1 % of the model, 1 to 50 stations; two wait for each other: 1.3 %.
+def test_saturation_is_the_models(program: Path, name: str, stations: int) -> None:
+    """Throughput and transmissions in vain within 1 % of Bianchi's model, of two of the exact one.
 
-    The model takes stations for independent, which two are least of all.
+    The model takes stations for independent, which few are least: of ten, 1.2 % are in vain more.
     """
     medium = load_medium(name)
     for payload_bytes in (64, 1470):
-        model = contention.bianchi(medium, payload_bytes, stations)
-        measured = run(program, medium, payload_bytes, stations=stations, seconds=40)
-        within = 0.013 if stations == 2 else 0.01
-        assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=within)
-        if stations > 2:
-            assert measured["collision_share"] == pytest.approx(model.collision_share, rel=0.02)
+        model = outside.model(medium, payload_bytes, stations)
+        # Two collide seldom.
+        measured = run(program, medium, payload_bytes, stations=stations,
+                       seconds=1000 if stations == 2 else 100)
+        assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=0.01)
+        assert measured["collision_share"] == pytest.approx(
+            model.collision_share, rel=0.015 if stations == 10 else 0.011)
+
+
+def test_two_are_not_independent() -> None:
+    """By the exact solution they collide more often than by Bianchi's model.
+
+    With windows of one slot that never grow, both send always, and each transmission is in vain.
+    """
+    medium = load_medium("802.11g")
+    exact, model = (of(medium, 1470) for of in (
+        two_stations.saturated, lambda *cell: contention.bianchi(*cell, 2)))
+    assert 1.05 < exact.collision_share / model.collision_share < 1.15
+    without = dataclasses.replace(medium, cw_min=0, cw_max=0, retries=0)
+    assert two_stations.saturated(without, 1470) == two_stations.Saturation(0.0, 1.0)
+
+
+def test_two_that_draw_from_two_slots_by_hand() -> None:
+    """Nothing repeated, windows of two: a state for each slot that is left, solved on paper.
+
+    After a frame one draws 0 or 1, and the other has 1 left: half of the rounds it comes first and
+    the other keeps 1; half they collide. After that both draw: half they collide again, half one
+    comes first, and 1 is left. So half of all rounds are collisions.
+    """
+    medium = dataclasses.replace(load_medium("802.11g"), cw_min=1, cw_max=1, retries=0)
+    exact = two_stations.saturated(medium, 1470)
+    assert exact.collision_share == pytest.approx(2 / 3)
+    own = contention.cell(medium, 1470)
+    # Where one has 1 left, half pass that slot; of those in which both draw, a quarter.
+    slots = 0.5 * 0.5 + 0.5 * (0.25 + own["timeout_slots"])
+    mean_ns = (own["difs_ns"] + own["frame_ns"] + slots * own["slot_ns"]
+               + 0.5 * own["after_frame_ns"] + 0.5 * own["after_garbled_ns"])
+    assert exact.delivered_per_s == pytest.approx(0.5 / mean_ns * 1e9)
 
 
 def test_one_station_is_the_ceiling() -> None:
@@ -161,14 +195,29 @@ def test_one_station_is_the_ceiling() -> None:
 def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
     """Within 2 % of ns-3 when saturated; delay, mean and 99th percentile, within 5 % when not.
 
-    `load` is a share of what saturated stations get together.
+    And what chance makes of a run as long as ns-3's, told by eight here: of frames a second and of
+    mean delays a part of that. `load` is a share of what saturated stations get together. With the
+    long preamble 2 to 4 % fewer collide, by a timeout that docs/medium.md tells of.
     """
-    measured = run(program, contention.as_ns3(row), row["payload_bytes"], stations=row["stations"],
-                   gap_ns=contention.gap_ns(row), seconds=400 if row["load"] else 40)
-    assert measured["delivered_per_s"] == pytest.approx(row["delivered_per_s"], rel=0.02)
+    said = outside.beside_ns3(program, row)
+    within = {**dict.fromkeys(outside.SATURATED, 0.02), **dict.fromkeys(outside.DELAYS, 0.05)}
+    if row["medium"] == "802.11b-long" and row["stations"] in (5, 10, 20):
+        within["collision_share"] = 0.04
+    for name in outside.DELAYS if row["load"] else said:
+        assert abs(said[name].apart) < within[name] + said[name].chance
+    assert said["delivered_per_s"].chance < 0.02
     if row["load"]:
-        for name in ("delay_mean_us", "delay_p99_us"):
-            assert measured[name] == pytest.approx(row[name], rel=0.05)
+        assert abs(said["delay_mean_us"].apart) < within["delay_mean_us"]
+
+
+def test_what_ns3_does_otherwise(program: Path, tmp_path: Path) -> None:
+    """Who is overtaken while it waits for DIFS draws a backoff: near saturation 2 to 7 % later."""
+    core = (contention.SOURCE.parents[1] / contention.CORE).read_text()
+    assert core.count(contention.OVERTAKEN[0]) == 1
+    alike = contention.compiled(tmp_path, like_ns3=True)
+    [row] = [row for row in NS3 if (row["medium"], row["load"]) == ("802.11a", 0.9)]
+    here, as_ns3 = (outside.beside_ns3(of, row)["delay_mean_us"] for of in (program, alike))
+    assert 1.02 < here.here / as_ns3.here < 1.07
 
 
 def test_a_lone_frame_takes_preamble_and_bits(program: Path) -> None:
@@ -180,8 +229,14 @@ def test_a_lone_frame_takes_preamble_and_bits(program: Path) -> None:
 
 
 def test_equals_get_equal_shares(program: Path) -> None:
-    """Jain's index above 0.99, over ten stations."""
-    assert run(program, load_medium("802.11g"), 1470, stations=10, seconds=20)["jain"] > 0.99
+    """Jain's index above 0.99: over a second of two stations, over twenty of ten.
+
+    In a second, ten stations have 60 to 230 frames each, and luck is in that; in ns-3, too.
+    """
+    for name in MEDIA:
+        assert run(program, load_medium(name), 1470, stations=2, seconds=40)["jain_1s"] > 0.99
+    ten = run(program, load_medium("802.11g"), 1470, stations=10, seconds=20)
+    assert ten["jain"] > 0.99 > ten["jain_1s"] > 0.96
 
 
 def test_the_same_seed_is_the_same_air(program: Path) -> None:
@@ -254,6 +309,24 @@ def test_the_kernel_is_told_where_stations_are() -> None:
     at += 4 + 2 * 176
     assert struct.unpack_from("=HH", request, at) == (4 + 5 * 8, 5)
     assert request[at + 4 + 16:at + 4 + 22] == bytes.fromhex("02000000a000")
+
+
+@pytest.mark.parametrize(("number", "said"), [
+    (errno.ENOMEM, "no memory for a channel of 51 stations; take fewer"),
+    (errno.ENOENT, "no 802.11 DCF; write 'air: queue' in the medium's file")])
+def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str) -> None:
+    """Too many stations for a guest's memory, or a kernel that is not the guest's: what to do."""
+    def refuse(*_: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(dcf.rtnetlink, "route_socket",
+                        lambda *_: contextlib.nullcontext((None, 1)))
+    monkeypatch.setattr(dcf.rtnetlink, "ask", refuse)
+    with pytest.raises(RuntimeError, match=said) as caught:
+        dcf.make(1, "air1", 1 << 16, dcf.DcfChannel(
+            load_medium("802.11g"), stations=51, access_points=(3,), cipher_bytes=0,
+            queue_frames=50, seed=1))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("line", "said"), [

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from guest.boot import Clock
 from harness.engine import setup
 from harness.errors import UserError
-from harness.selftest import medium_bench
+from harness.selftest import medium_trial
 from harness.selftest.contention import bianchi
-from harness.selftest.medium_bench import MediumTrial, one_cell, overload, two_cells
+from harness.selftest.medium_trial import MediumTrial, one_cell, overload, two_cells
 from topologies import loader, medium, sizetable
 from topologies.loader import load_medium
 from topologies.model import Medium
@@ -214,14 +214,14 @@ def test_every_transmitter_has_a_queue(
 SHORT = "802.11b-short"
 
 
-def measured(trial: MediumTrial, clock: Clock = "virtual") -> medium_bench.Outcome:
+def measured(trial: MediumTrial, clock: Clock = "virtual") -> medium_trial.Outcome:
     """A trial in a guest; in virtual time unless said, where nobody else's work takes any."""
     machine = setup.embedded()
-    return asyncio.run(medium_bench.run(trial, machine.image, machine.processors[-1], clock))
+    return asyncio.run(medium_trial.run(trial, machine.image, machine.processors[-1], clock))
 
 
 @pytest.fixture
-def loads() -> list[list[medium_bench.Flow]]:
+def loads() -> list[list[medium_trial.Flow]]:
     """Overloads by one sender: to its agent, and by way of it to a station, once threefold."""
     air = load_medium(SHORT)
     return [[overload(air, "a1", "ha-a")], [overload(air, "a1", "a2")],
@@ -231,7 +231,7 @@ def loads() -> list[list[medium_bench.Flow]]:
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.e2e
-def test_one_cell(loads: list[list[medium_bench.Flow]]) -> None:
+def test_one_cell(loads: list[list[medium_trial.Flow]]) -> None:
     """One sender reaches the ceiling; by way of the agent, half of what two get by Bianchi's model.
 
     And a lone frame is late by preamble and bits. Its answer, which takes no time here, finds the
@@ -255,7 +255,7 @@ def test_one_cell(loads: list[list[medium_bench.Flow]]) -> None:
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.e2e
-def test_one_cell_in_real_time(loads: list[list[medium_bench.Flow]]) -> None:
+def test_one_cell_in_real_time(loads: list[list[medium_trial.Flow]]) -> None:
     """By a clock that goes on there is no more of the air; a busy machine only takes away."""
     air = load_medium(SHORT)
     outcome = measured(MediumTrial(one_cell(), air, loads, seconds=1.5), "real")
@@ -304,7 +304,7 @@ def test_eapol_pays_airtime() -> None:
         assert sent == dict.fromkeys(senders, 2)
 
 
-def measured_despite_losses(trial: MediumTrial) -> medium_bench.Outcome:
+def measured_despite_losses(trial: MediumTrial) -> medium_trial.Outcome:
     """As `measured`, again where iperf3's own talk, lost like any frame, came to a stop."""
     for _ in range(2):
         with contextlib.suppress(UserError):

@@ -58,7 +58,8 @@ class Basis:
     policy and scenario (components of the authentication time among them, as `component_NAME_s`);
     `packets` are the fewest and most packets of a phase, by phase and policy; `published` are the
     paper's values, to be shown beside; `notes` what a reader must know; `clock` the one of all
-    repetitions; `devices` the names of those that nodes computed on.
+    repetitions; `devices` the names of those that nodes computed on; `air` who let stations take
+    turns, "" where none was emulated.
     """
 
     origin: Origin
@@ -73,6 +74,7 @@ class Basis:
     notes: tuple[str, ...] = ()
     clock: str = ""
     devices: tuple[str, ...] = ()
+    air: str = ""
 
     def find(self, metric: str, policy: str, scenario: str) -> Observation | None:
         """The observation of a cell, or None where there is no number."""

@@ -38,7 +38,8 @@ def from_run(cells: Cells, weights: Weights | None = None) -> Basis:
     return Basis("measured", policies, tuple(_places(cells)), observations, used,
                  cells.baseline.levels.get("policy"), _packets(cells), sums,
                  printed_beside(policies), tuple(_notes(cells.baseline.note, policies)),
-                 results.clock, tuple(results.manifest.devices) if results.manifest else ())
+                 results.clock, tuple(results.manifest.devices) if results.manifest else (),
+                 results.air)
 
 
 def printed_beside(policies: Iterable[ScoredPolicy]) -> dict[tuple[str, str, str], float]:

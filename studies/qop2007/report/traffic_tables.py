@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from analysis import air
 from analysis.metrics import Metric
 from analysis.numbers import exact, observed
 from analysis.table import Column, Entry, Table
@@ -60,6 +61,7 @@ def _overhead(basis: Basis, stream: str, key: str, title: str) -> Table:
     elif basis.published:
         notes.append(_N2)
     notes.extend(_unsettled(basis, stream))
+    notes.extend(filter(None, (air.carried(basis.air), air.varied(basis.air))))
     return Table(key, f"{title}: {stream.upper()} cryptographic overhead",
                  _columns(basis, OVERHEADS[stream]),
                  tuple(_rows(basis, policies, stream, is_overhead=True)),
@@ -81,7 +83,8 @@ def _unsettled(basis: Basis, stream: str) -> Iterator[str]:
 def _throughput(basis: Basis, stream: str, key: str, title: str) -> Table:
     return Table(key, f"{title}: {stream.upper()} throughput", _columns(basis, STREAMS[stream]),
                  tuple(_rows(basis, basis.policies, stream, is_overhead=False)),
-                 "Goodput at the receiver.", (_BEST,), sections(basis.policies))
+                 "Goodput at the receiver.",
+                 (_BEST, *filter(None, [air.carried(basis.air)])), sections(basis.policies))
 
 
 def _columns(basis: Basis, metric: Metric) -> tuple[Column, ...]:

@@ -1,0 +1,142 @@
+"""A trial of the emulated air: a small open network in a guest of its own, loaded with UDP."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from guest import boot, image
+from harness.engine import machine
+from harness.errors import UserError
+from topologies.model import Interface, Link, Medium, Network, Node
+
+#: What is offered, in ceilings: an overload.
+OVERLOAD = 1.1
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A stream of UDP datagrams from one node to another."""
+
+    client: str
+    server: str
+    payload_bytes: int
+    rate_bps: float
+
+
+@dataclass(frozen=True)
+class MediumTrial:
+    """A network on a medium, and loads to put on it one after another; a load is several flows."""
+
+    network: Network
+    medium: Medium | None
+    loads: list[list[Flow]] = field(default_factory=list)
+    seconds: float = 3.0
+    #: Whether stations and access points authenticate each other (WPA2 with a passphrase).
+    protected: bool = False
+    #: All stations send datagrams of so many bytes all the time, after the loads; 0: they do not.
+    crowd_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Goodput of each flow of each load, and what was seen before there was any.
+
+    `connected` counts the frames in every class of a channel when the stations were in;
+    `round_trip_s` is the shortest of a packet of 84 bytes from a station to its agent.
+    """
+
+    goodput_bps: list[list[float]]
+    connected: dict[str, dict[str, int]] | None
+    round_trip_s: float
+    #: Frames a second of each class of channel 1, where there was a crowd.
+    crowd_per_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the table: measured over expected, with the bounds it has to keep."""
+
+    name: str
+    samples: list[float]
+    least: float
+    most: float
+
+    @property
+    def kept(self) -> bool:
+        """The median is within the bounds."""
+        return self.least <= statistics.median(self.samples) <= self.most
+
+    def line(self) -> str:
+        """Median, range, bounds and verdict, as printed."""
+        low, high = min(self.samples), max(self.samples)
+        return (f"{self.name:<58} {statistics.median(self.samples):7.4f} "
+                f"({low:.4f} to {high:.4f}, n={len(self.samples)})  "
+                f"{self.least:.2f} to {self.most:.2f}  {'kept' if self.kept else 'MISSED'}")
+
+
+def cell(letter: str, number: int, stations: int, channel: int) -> tuple[dict[str, Node], Link]:
+    """An access point with stations `a1`, `a2`, ... and an agent that they send everything to."""
+    agent = f"ha-{letter}"
+    nodes = {f"{letter}{i}": Node(
+        ["station"], {"wlan0": Interface(f"10.{number}.0.1{i}/32",
+                                           f"02:00:00:{i // 10:02x}:{letter}{i % 10}:00")},
+        gateway=f"10.{number}.0.1", agent=agent) for i in range(1, stations + 1)}
+    nodes[f"ap-{letter}"] = Node(["access_point"], {
+        f"wlan-{letter}": Interface(radio=f"02:00:00:00:{letter}0:00", bridge=f"br-{letter}"),
+        f"eth-{letter}": Interface(bridge=f"br-{letter}"),
+        f"br-{letter}": Interface(f"10.{number}.0.2/24")},
+        agent=agent, ssid=f"qop-{letter}", channel=channel)
+    nodes[agent] = Node(["home_agent"], {"air0": Interface(f"10.{number}.0.1/24")}, forwarding=True)
+    return nodes, Link([f"ap-{letter}/eth-{letter}", f"{agent}/air0"])
+
+
+def network(*cells: tuple[dict[str, Node], Link]) -> Network:
+    """A network of cells that have nothing in common, except perhaps a channel."""
+    return Network("bench", {name: node for nodes, _ in cells for name, node in nodes.items()},
+                   [link for _, link in cells])
+
+
+def one_cell() -> Network:
+    """Two stations, an access point, an agent."""
+    return network(cell("a", 1, 2, channel=1))
+
+
+def two_cells(second_channel: int) -> Network:
+    """Two access points with a station each; the first is on channel 1."""
+    return network(cell("a", 1, 1, channel=1), cell("b", 2, 1, channel=second_channel))
+
+
+def overload(medium: Medium, client: str, server: str, payload_bytes: int = 1470,
+             factor: float = OVERLOAD) -> Flow:
+    """More than the medium carries; or less, with a factor below 1."""
+    return Flow(client, server, payload_bytes, factor * medium.udp_ceiling_bps(payload_bytes))
+
+
+async def run(trial: MediumTrial, built: image.Image, processor: int,
+              clock: boot.Clock = "real") -> Outcome:
+    """Do a trial in a guest. Raises UserError if it comes to nothing."""
+    with tempfile.TemporaryDirectory(prefix="qop-medium-") as work:
+        job = Path(work, "job")
+        machine.copy_code(job / "code")
+        (job / "trial.json").write_text(json.dumps(asdict(trial)))
+        console = Path(work, "console.log")
+        console.touch()
+        command = [str(machine.TESTBED_PYTHON), "-m", "measure.air", "/host"]
+        async with await boot.boot(built, job, cpu=processor, console_log=console,
+                                   scratch=Path(work, "scratch"), command=command,
+                                   clock=clock) as guest:
+            said = [json.loads(line) async for line in guest.stdout]
+            end = await guest.wait()
+        if not end.ok:
+            last = [line for line in console.read_text(errors="replace").splitlines()
+                    if "Error" in line]
+            raise UserError(f"bench medium: {end.reason or ''} {last[-1] if last else ''}".strip(),
+                            status=1)
+    return Outcome([entry["goodput_bps"] for entry in said if "goodput_bps" in entry],
+                   next(entry["connected"] for entry in said if "connected" in entry),
+                   next(entry["round_trip_s"] for entry in said if "round_trip_s" in entry),
+                   next((entry["crowd_per_s"] for entry in said if "crowd_per_s" in entry), {}))

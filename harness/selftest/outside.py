@@ -1,0 +1,132 @@
+"""The guest's air run outside of it, beside two models and what ns-3 answered: a table.
+
+ns-3's answers come of runs of some seconds, so chance is in them. How much is told by runs of the
+same length here: by how far one of them strays. Near saturation a hundredth more of load is a tenth
+more of delay, and a run gets no more than about the load that it was asked for; so delays are taken
+at the load that came about in ns-3, from a line through the runs here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.selftest import contention, two_stations
+from harness.selftest.contention import Saturation
+from topologies.loader import load_medium
+from topologies.timing import Medium
+
+RUNS = 8
+SATURATED = ("delivered_per_s", "collision_share", "jain_1s")
+DELAYS = ("delay_mean_us", "delay_p99_us")
+#: What the trial does not count, for queues to fill.
+_WARM_UP = 0.1
+_LONE_BYTES = 64
+#: How far a normally distributed value strays in 95 of 100 cases, in standard deviations.
+_NEARLY_ALL = 1.96
+
+
+@dataclass(frozen=True)
+class BesideNs3:
+    """One number here and in ns-3, and half the interval that 95 % of runs as long lie in."""
+
+    here: float
+    ns3: float
+    within: float
+
+    @property
+    def apart(self) -> float:
+        """How far from ns-3 it is here, as a share of ns-3's."""
+        return self.here / self.ns3 - 1
+
+    @property
+    def chance(self) -> float:
+        """The interval's half as a share of ns-3's."""
+        return self.within / self.ns3
+
+
+def beside_ns3(program: Path, row: Mapping[str, Any]) -> dict[str, BesideNs3]:
+    """What a cell comes to in runs as long as ns-3's, by the names of its answers."""
+    settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
+                "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9,
+                "seconds": row["seconds"] / (1 - _WARM_UP)}
+    runs = [contention.trial(program, {**settings, "seed": seed})
+            for seed in range(1, RUNS + 1)]
+    loads = np.array([run["delivered_per_s"] for run in runs])
+    answers = {}
+    for name in (*SATURATED, *DELAYS) if row["load"] else SATURATED:
+        values = np.array([run[name] for run in runs])
+        if row.get(name) and name in DELAYS:
+            slope, at_none = np.polyfit(loads, values, 1)
+            here = slope * row["delivered_per_s"] + at_none
+            strays = (values - slope * loads - at_none).std() * np.sqrt(RUNS / (RUNS - 2))
+            answers[name] = BesideNs3(float(here), row[name], float(_NEARLY_ALL * strays))
+        elif row.get(name):
+            answers[name] = BesideNs3(float(values.mean()), row[name],
+                                   float(_NEARLY_ALL * values.std(ddof=1)))
+    return answers
+
+
+def model(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
+    """Bianchi's model; of two stations, which are least independent, the exact solution."""
+    return two_stations.saturated(medium, payload_bytes) if stations == 2 else \
+        contention.bianchi(medium, payload_bytes, stations)
+
+
+def side_by_side() -> Iterator[str]:
+    """Lines of the table: here, the model, ns-3 with the interval that chance makes of it."""
+    if not shutil.which("cc"):
+        yield "No C compiler here, so the guest's air does not run outside of it."
+        return
+    with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
+        program = contention.compiled(Path(folder))
+        like_ns3 = contention.compiled(Path(folder), like_ns3=True)
+        yield (f"{'outside of a guest':<32} {'here':>8} {'model':>8} {'ns-3':>8}   "
+               "in vain: here, model, ns-3; fairness in a second: here, ns-3")
+        rows = contention.ns3_answers()
+        yield from (_saturated(row, program) for row in rows if not row["load"])
+        yield (f"{'delays, us':<32} {'here':>8} {'as ns-3':>8} {'ns-3':>8}   "
+               "99th percentile: here, as ns-3 draws backoffs, ns-3")
+        yield from (_delayed(row, program, like_ns3) for row in rows if row["load"])
+        yield f"{'lone frame, us':<32} {'here':>8} {'preamble and bits':>18}"
+        yield from (_lone(name, program) for name in dict.fromkeys(row["medium"] for row in rows))
+
+
+def _saturated(row: Mapping[str, Any], program: Path) -> str:
+    said, should = beside_ns3(program, row), model(
+        contention.as_ns3(row), row["payload_bytes"], row["stations"])
+    frames, jain = said["delivered_per_s"], said.get("jain_1s")
+    line = (f"{_name(row):<32} {frames.here:8.1f} {should.delivered_per_s:8.1f} "
+            f"{frames.ns3:8.1f} \N{PLUS-MINUS SIGN} {frames.chance:.1%}")
+    if vain := said.get("collision_share"):
+        line += (f"   {vain.here:.4f} {should.collision_share:.4f} {vain.ns3:.4f} "
+                 f"\N{PLUS-MINUS SIGN} {vain.chance:.1%}")
+    return line + (f"   {jain.here:.4f} {jain.ns3:.4f}" if jain and row["stations"] > 1 else "")
+
+
+def _delayed(row: Mapping[str, Any], program: Path, like_ns3: Path) -> str:
+    here, alike = beside_ns3(program, row), beside_ns3(like_ns3, row)
+    name = f"{_name(row)}, load {row['load']}"
+    return f"{name:<32} " + "   ".join(
+        f"{here[delay].here:8.0f} {alike[delay].here:8.0f} {here[delay].ns3:8.0f} "
+        f"\N{PLUS-MINUS SIGN} {here[delay].chance:.1%} (here {here[delay].apart:+.1%})"
+        for delay in DELAYS)
+
+
+def _lone(name: str, program: Path) -> str:
+    """A frame on a channel that is idle nearly always: it waits for nothing."""
+    medium = load_medium(name)
+    own = contention.cell(medium, _LONE_BYTES)
+    said = contention.trial(program, {**own, "stations": 1, "gap_ns": 1e9, "seconds": 2000})
+    return (f"{name}, {_LONE_BYTES} bytes".ljust(32)
+            + f" {said['delay_mean_us']:8.1f} {own['frame_ns'] / 1e3:18.1f}")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['medium']}, {row['stations']} of {row['payload_bytes']} bytes"

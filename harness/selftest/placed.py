@@ -1,0 +1,109 @@
+"""The emulated air where nodes have positions: rates by distance, and stations that are hidden."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from guest import image
+from harness.selftest import contention
+from harness.selftest.medium_trial import MediumTrial, Ratio, cell, network, overload, run
+from topologies import dcf
+from topologies.loader import load_medium
+from topologies.medium import frequency_mhz
+from topologies.model import Medium, Network
+from topologies.signal import distance_m
+
+NAME, PAYLOAD_BYTES, SECONDS = "802.11b-positions", 1470, 10.0
+#: Metres to the access point: near, far and at the edge.
+DISTANCES_M = (10, 40, 58)
+_CELL = (50.0, 50.0, 0.0)
+#: Either side of the access point, each in its reach and not in the other's; and both on one side.
+APART, BESIDE = ((-50.0, 0.0), (50.0, 0.0)), ((50.0, 0.0), (50.0, 1.0))
+_FREQUENCY_HZ = frequency_mhz(1) * 1e6
+
+
+def quiet() -> Medium:
+    """The medium without beacons and management frames, of which arithmetic knows nothing."""
+    return replace(load_medium(NAME), beacon_bytes=0, management=False)
+
+
+def at(places: Sequence[tuple[float, float]]) -> Network:
+    """A cell whose stations stand so many metres east and north of its access point."""
+    made = network(cell("a", 1, len(places), channel=1))
+    where = {f"a{number}": [_CELL[0] + east, _CELL[1] + north, 0.0]
+             for number, (east, north) in enumerate(places, 1)}
+    return replace(made, nodes={name: replace(node, position=where.get(
+        name, list(_CELL) if name == "ap-a" else None)) for name, node in made.nodes.items()})
+
+
+async def by_distance(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """A lone sender near, far and at the edge, against the ceiling of the rate that it has there.
+
+    Less what noise takes, which is sent again.
+    """
+    medium, ratios = quiet(), []
+    assert medium.signal is not None
+    for metres in DISTANCES_M:
+        rate_bps, loss = link(medium, metres)
+        there = replace(medium, rate_bps=rate_bps, signal=None, loss_percent=100 * loss)
+        flow = overload(there, "a1", "ha-a", PAYLOAD_BYTES)
+        trial = MediumTrial(at([(float(metres), 0.0)]), medium, [[flow]], seconds=SECONDS)
+        samples = [(await run(trial, built, processor, "virtual")).goodput_bps[0][0]
+                   / there.udp_ceiling_bps(PAYLOAD_BYTES) for _ in range(runs)]
+        ratios.append(Ratio(f"{NAME}, {metres} m, {rate_bps / 1e6:g} Mbit/s / its ceiling",
+                            samples, 0.98, 1.02))
+    return ratios
+
+
+async def hidden(runs: int, built: image.Image, processor: int) -> list[Ratio]:
+    """Two stations that do not hear each other, and two that do, against the air outside of guests.
+
+    Both always have a frame. Hidden ones overlap at the access point, and get less.
+    """
+    medium, ratios = quiet(), []
+    with tempfile.TemporaryDirectory(prefix="qop-dcf-") as folder:
+        program = contention.compiled(Path(folder))
+        should = {places: outside(program, medium, places) for places in (APART, BESIDE)}
+    for places, words in ((APART, "do not hear"), (BESIDE, "hear")):
+        trial = MediumTrial(at(places), medium, crowd_bytes=PAYLOAD_BYTES, seconds=SECONDS)
+        samples = [sum((await run(trial, built, processor, "virtual")).crowd_per_s.values())
+                   / should[places] for _ in range(runs)]
+        ratios.append(Ratio(f"{NAME}, two that {words} each other / outside of a guest",
+                            samples, 0.95, 1.05))
+    return ratios
+
+
+def outside(program: Path, medium: Medium, places: Sequence[tuple[float, float]]) -> float:
+    """Frames a second of stations at these places that always have one, outside of a guest.
+
+    All are as far from the access point as the first one is.
+    """
+    assert medium.signal is not None
+    rate_bps, loss = link(medium, distance_m(places[0], (0.0, 0.0)))
+    said = contention.trial(program, {
+        **contention.cell(replace(medium, rate_bps=rate_bps), PAYLOAD_BYTES),
+        "stations": len(places) + 1, "receives": 1, "loss": loss, "seconds": 400},
+        powers(medium, places))
+    return float(said["delivered_per_s"])
+
+
+def powers(medium: Medium, places: Sequence[tuple[float, float]]) -> contention.Powers:
+    """What each hears of each; number 0 is the access point, in the middle."""
+    assert medium.signal is not None
+    there: Mapping[int, tuple[float, float]] = dict(enumerate([(0.0, 0.0), *places]))
+    return {(one, other): dcf.power(medium.signal.received_dbm(
+        distance_m(there[one], there[other]), _FREQUENCY_HZ))
+        for one, other in itertools.permutations(there, 2)}
+
+
+def link(medium: Medium, metres: float) -> tuple[int, float]:
+    """The rate of a station so far away (bit/s), and the share of long frames lost to noise."""
+    assert medium.signal is not None
+    dbm = medium.signal.received_dbm(metres, _FREQUENCY_HZ)
+    rate_bps = medium.signal.best_rate_bps(dbm)
+    frame_bytes = medium.mac_bytes + contention.HEADER_BYTES + PAYLOAD_BYTES
+    return rate_bps, medium.signal.loss(rate_bps, dbm, frame_bytes)
