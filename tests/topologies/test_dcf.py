@@ -145,7 +145,7 @@ def test_saturation_is_the_models(program: Path, name: str, stations: int) -> No
         model = outside.model(medium, payload_bytes, stations)
         # Two collide seldom.
         measured = run(program, medium, payload_bytes, stations=stations,
-                       seconds=1000 if stations == 2 else 100)
+                       seconds=400 if stations == 2 else 100)
         assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=0.01)
         assert measured["collision_share"] == pytest.approx(
             model.collision_share, rel=0.015 if stations == 10 else 0.011)
