@@ -255,9 +255,10 @@ def _check_devices(made: Plan) -> None:
         if clock == "processor":
             _check_processor(node, device)
         elif clock not in by and not device.is_neutral:
+            elsewhere = (f"{' or '.join(by)}, where programs that charge their work do" if by
+                         else "processor")
             raise UserError(f"{node}: device {device.name}: no effect by the {clock} clock; leave "
-                            f"it out, or measure with --clock {' or '.join(by)}, where programs "
-                            "that charge their work do")
+                            f"it out, or measure with --clock {elsewhere}")
 
 
 def _check_processor(node: str, device: Device) -> None:
