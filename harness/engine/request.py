@@ -26,6 +26,7 @@ from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
 from studies import wording
+from studies.parts import EVERY_NODE
 from studies.study import Asked, Cell, Factor, Level, LevelError, Study, StudyError
 from studies.validating import said
 from topologies import checks
@@ -244,7 +245,7 @@ def _check_clock(made: Plan) -> None:
 def _check_devices(made: Plan) -> None:
     """Refuse devices where nothing would compute as slowly as they say."""
     specs = [testbed.spec for testbed in made.testbeds.values()]
-    nodes = [node for spec in specs for node in spec.network.nodes]
+    nodes = [EVERY_NODE, *(node for spec in specs for node in spec.network.nodes)]
     for node in (node for spec in specs for node in spec.devices):
         if node not in nodes:
             raise UserError(f"{node}: no such node to compute on a device; choose from "

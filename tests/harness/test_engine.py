@@ -21,7 +21,7 @@ from fabricated import make
 from guest.boot import Clock
 from harness.commands import options
 from harness.engine import choosing, events, preview, profiles, recording, results, stopping
-from harness.engine.plan import Plan
+from harness.engine.plan import Plan, devices
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
@@ -564,8 +564,7 @@ def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
 @pytest.mark.parametrize(("clock", "device", "refusal"), [
     ("real", "pentium-pro-200", "no effect by the real clock"),
     ("processor", "pentium-pro-200", "says nothing of other work, which the processor clock needs"),
-    ("virtual", "strongarm-206", "no effect by the virtual clock; leave it out, or measure with "
-                                 "--clock processor"),
+    ("virtual", "strongarm-206", "no effect by the virtual clock; .* with --clock processor"),
     ("processor", "strongarm-206", ""), ("real", "today", ""), ("virtual", "today", "")])
 def test_a_device_without_effect_is_refused(clock: Clock, device: str, refusal: str) -> None:
     """No number may claim a processor that nothing emulated: one line, before anything starts.
@@ -595,6 +594,17 @@ def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> No
     """One line before anything starts: a strange node, and what is no device or not for nodes."""
     with pytest.raises(UserError, match=said):
         plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
+
+
+def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
+    """It is given to every node of a network but those that have another; testbeds stay shared."""
+    asked = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": ["N2", "N3"]},
+                       sets={"devices": "all=today,a2=strongarm-206"})
+    made = plan(asked, {"clock": "processor"})
+    [testbed] = made.testbeds.values()
+    given = {node: device["name"] for node, device in devices(testbed.spec).items()}
+    assert given == {**dict.fromkeys(testbed.spec.network.nodes, "today"), "a2": "strongarm-206"}
+    assert made.manifest.asked["devices"] == "all=today,a2=strongarm-206"
 
 
 def test_devices_are_part_of_the_plan() -> None:
