@@ -300,8 +300,8 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.names(STUDY) == ["quick", "channels", "clock", "moves", "paper", "subnets",
-                                      "today"]
+    assert profiles.names(STUDY) == ["quick", "channels", "clock", "devices", "moves", "paper",
+                                      "subnets", "today"]
     paper = profiles.load(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
@@ -379,7 +379,7 @@ def test_side_by_side_is_never_expected_to_take_longer(
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--profile", "fast"], "choose from quick, channels, clock, moves, paper"),
+    (["--profile", "fast"], "choose from quick, channels, clock, devices, moves, paper"),
     (["--clock", "virtual", "--on", "host"], "--clock virtual"),
     (["--until-ci", "wide"], "--until-ci wide")])
 def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
