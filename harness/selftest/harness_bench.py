@@ -45,7 +45,8 @@ class BenchLine:
         """Median and range with the bound, as printed on a machine that takes `scale` as long."""
         low, high = min(self.samples), max(self.samples)
         by = scale if self.unit == "s" else 1.0
-        bound = "" if self.bound is None else f"  <= {self.bound * by:.1f} {self.unit}"
+        digits = 1 if (self.bound or 0.0) >= 1 else 2
+        bound = "" if self.bound is None else f"  <= {self.bound * by:.{digits}f} {self.unit}"
         return (f"{self.name:<52} {statistics.median(self.samples):8.2f} {self.unit:<3} "
                 f"({low:.2f} to {high:.2f}, n={len(self.samples)}){bound}")
 
