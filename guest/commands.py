@@ -28,7 +28,8 @@ class Commands:
         self._lock = threading.Lock()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text("")
+        # Begun with the first command: until then it is that of whoever builds the same.
+        self._mode = "w"
 
     def run(
         self,
@@ -40,7 +41,8 @@ class Commands:
     ) -> str:
         """Run to the end and give the output back; BuildError unless it exits 0 (or may fail)."""
         lines: list[str] = []
-        with open(self.log, "a") as log:
+        with open(self.log, self._mode) as log:
+            self._mode = "a"
             log.write("$ " + " ".join(command) + "\n")
             with self._start(command, environment) as process:
                 assert process.stdout is not None  # it is a pipe

@@ -96,8 +96,9 @@ class Worker:
                     self.logs, clock=self.clock, devices=self.job.get("devices", {}),
                     fault=self.job.get("fault", ""))
         slowed = site.devices if self.clock == "processor" else {}
-        if slowed:
+        if slowed or self.job.get("kinds_library"):
             library = str(processors.preload(self.job["kinds_library"], mount))
+            self.testbed.for_tools = library
             self.testbed.preloaded = dict.fromkeys(slowed, library)
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))

@@ -86,15 +86,20 @@ def fixed(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]], 
     return read
 
 
+#: In place of a node's name: every node of the network.
+EVERY_NODE = "all"
+
+
 @dataclass(frozen=True)
 class TestbedSpec:
     """What must stand before a cell can be measured; cells of equal specs share a testbed.
 
     `policy` is rendered by Ansible for every node by its duties; None renders nothing. `options`
     are plain data for the workload, the same for all cells of the testbed. `devices` are ids of
-    devices by node. `packages` names one of the variants of the machine that the study's
-    packages.yml declares (studies.packages); "" is the machine as all studies have it. `clocks`
-    are those that it can be measured by; without any, all.
+    devices by node, under EVERY_NODE that of all nodes that have none of their own. `packages`
+    names one of the variants of the machine that the study's packages.yml declares
+    (studies.packages); "" is the machine as all studies have it. `clocks` are those that it can be
+    measured by; without any, all.
     """
 
     network: Network

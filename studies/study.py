@@ -87,8 +87,8 @@ class Study:
     live: ClassVar[LivePage | None] = None
     #: The clock that it is measured by unless the user says otherwise.
     clock: ClassVar[Clock] = "real"
-    #: Clocks by which its programs take as long as their nodes' devices.
-    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
+    #: Clocks by which programs of its own charge their work to their nodes' devices.
+    devices_by: ClassVar[Sequence[Clock]] = ()
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[BaseModel]]
     #: For bodies of an earlier schema (`measured` has a field with the alias "schema"), by the

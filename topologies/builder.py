@@ -59,6 +59,8 @@ class Testbed:
         self._seed = seed
         #: A library that programs of a node load first, by the node.
         self.preloaded: dict[str, str] = {}
+        #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
+        self.for_tools = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -89,9 +91,9 @@ class Testbed:
     def tool(self, name: str, argv: Sequence[str]) -> list[str]:
         """The same for a program of ours: what it computes is nobody's, however slow the node."""
         argv = ["mnexec", "-a", str(self.node(name).pid), *argv]
-        if library := self.preloaded.get(name):
+        if self.for_tools:
             # Before it enters the node: starting it is not the node's work, either.
-            argv = ["env", f"LD_PRELOAD={library}", "QOP_WORK=nobody", *argv]
+            argv = ["env", f"LD_PRELOAD={self.for_tools}", "QOP_WORK=nobody", *argv]
         return ["setpriv", "--pdeathsig", "KILL", *argv]
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 import studies
+from guest.boot import Clock
 
-#: What can be measured besides: the module, and which options it takes.
-_OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "medium": ("harness.selftest.medium_bench", ("runs",)),
-    "report": ("harness.commands.report_bench", ("records",)),
-    "paper": ("harness.selftest.paper_bench", ()),
-    "clock": ("harness.selftest.clock_bench", ("runs", "out")),
-    "cluster": ("harness.selftest.cluster_bench", ("runs",)),
-    "faults": ("harness.selftest.faults_bench", ("faults", "seed", "study")),
-    "model": ("harness.selftest.model_bench", ()),
-    "proof": ("harness.selftest.proof_bench", ("out",))}
+#: Whose yardsticks are printed first: of a guest, or of a core where no guest has to do with it.
+#: Counts need none.
+_GUEST, _CORE, _NONE = "guest", "core", ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What can be measured: the module, which options it takes, and by which yardsticks."""
+
+    module: str
+    takes: tuple[str, ...] = ()
+    yardsticks: str = _GUEST
+
+
+_BENCHES = {
+    "harness": Bench("harness.selftest.harness_bench", ("runs", "cold", "scales")),
+    "medium": Bench("harness.selftest.medium_bench", ("runs",)),
+    "report": Bench("harness.commands.report_bench", ("records",), _CORE),
+    "quick": Bench("harness.selftest.quick_bench", ("clock", "scales")),
+    "paper": Bench("harness.selftest.paper_bench", ("scales",)),
+    "clock": Bench("harness.selftest.clock_bench", ("runs", "out", "scales")),
+    "cluster": Bench("harness.selftest.cluster_bench", ("runs",)),
+    "faults": Bench("harness.selftest.faults_bench", ("faults", "seed", "study"), _NONE),
+    "model": Bench("harness.selftest.model_bench", (), _CORE),
+    "proof": Bench("harness.selftest.proof_bench", ("out",), _NONE)}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("what", default="harness", type=click.Choice(["harness", *_OTHERS]))
+@click.argument("what", default="harness", type=click.Choice(list(_BENCHES)))
 @click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 50))
 @click.option("--cold", is_flag=True, help="Also build the guest image into an empty cache.")
 @click.option("--records", default=100_000, show_default=True, type=click.IntRange(60, 10_000_000),
               help="How many records to report on (with `report`).")
 @click.option("--faults", default=200, show_default=True, type=click.IntRange(1, 100_000),
               help="How many faults to inject (with `faults`).")
+@click.option("--clock", type=click.Choice(get_args(Clock)), default="processor",
+              show_default=True, help="What time passes by (with `quick`).")
 @click.option("--seed", default=1, show_default=True,
               help="Decides which faults come when (with `faults`).")
 @click.option("--study", default=studies.DEFAULT, show_default=True,
@@ -37,11 +56,12 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to keep what was measured (with `clock` and `proof`); default: "
               "results/clock and results/proof.")
-def command(what: str, cold: bool, **options: Any) -> int:
+def command(what: str, **options: Any) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
     With `medium`, measure the emulated air against what 802.11's timing allows. With `report`, the
     time and memory that the report of a large study takes, whose records are made up. With
+    `quick`, how long the default study's default profile takes, all of it. With
     `paper`, a tenth of the default study's profile of that name in virtual time, and what that
     says of all of it. With `clock`, the processor clock beside real time, and alone, beside guests
     and beside other programs (goes on where it was interrupted). With
@@ -50,13 +70,17 @@ def command(what: str, cold: bool, **options: Any) -> int:
     answers take. With `proof`, every negative control against every check of the evidence; what is
     there already is not measured again. (All but `model` and `report` take minutes each.)
 
-    Medians with ranges. They hold for this machine at this moment; compare within one call.
+    Medians with ranges. They hold for this machine at this moment, whose yardsticks come first;
+    compare within one call.
     """
-    if what in _OTHERS:
-        module, taken = _OTHERS[what]
-        bench = importlib.import_module(module).bench
-        return int(bench(*(options[name] for name in taken)) or 0)
-    from harness.selftest import harness_bench
+    bench = _BENCHES[what]
+    if bench.yardsticks:
+        from harness.selftest import yardsticks
 
-    harness_bench.bench(options["runs"], cold=cold)
-    return 0
+        if bench.yardsticks == _GUEST:
+            options["scales"] = yardsticks.embedded()
+            click.echo(options["scales"].line())
+        else:
+            click.echo(yardsticks.core_line())
+    run = importlib.import_module(bench.module).bench
+    return int(run(**{name: options[name] for name in bench.takes}) or 0)

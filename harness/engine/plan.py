@@ -12,6 +12,7 @@ from guest.boot import Clock
 from measure import manifest
 from measure.manifest import FactorRecord, LevelRecord, Manifest
 from measure.record import StudyRecord, record_name
+from studies.parts import EVERY_NODE
 from studies.study import Asked, Cell, Expected, Level, Study, TestbedSpec
 from topologies import builders, loader
 
@@ -188,8 +189,11 @@ def devices(spec: TestbedSpec) -> dict[str, Any]:
     """The devices that nodes of a testbed compute on, as plain data by the node's name."""
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
                   if node.device is not None}
+    usual = spec.devices.get(EVERY_NODE)
+    names = ({node: usual for node in spec.network.nodes if node not in of_network} if usual
+             else {}) | dict(spec.devices)
     return of_network | {node: loader.to_json(loader.load_device(name))
-                         for node, name in spec.devices.items() if node in spec.network.nodes}
+                         for node, name in names.items() if node in spec.network.nodes}
 
 
 def _level_record(level: Level) -> LevelRecord:

@@ -26,6 +26,7 @@ from harness.engine.profiles import Profile
 from harness.errors import UserError
 from policies import PolicyError
 from studies import wording
+from studies.parts import EVERY_NODE
 from studies.study import Asked, Cell, Factor, Level, LevelError, Study, StudyError
 from studies.validating import said
 from topologies import checks
@@ -244,7 +245,7 @@ def _check_clock(made: Plan) -> None:
 def _check_devices(made: Plan) -> None:
     """Refuse devices where nothing would compute as slowly as they say."""
     specs = [testbed.spec for testbed in made.testbeds.values()]
-    nodes = [node for spec in specs for node in spec.network.nodes]
+    nodes = [EVERY_NODE, *(node for spec in specs for node in spec.network.nodes)]
     for node in (node for spec in specs for node in spec.devices):
         if node not in nodes:
             raise UserError(f"{node}: no such node to compute on a device; choose from "
@@ -255,9 +256,10 @@ def _check_devices(made: Plan) -> None:
         if clock == "processor":
             _check_processor(node, device)
         elif clock not in by and not device.is_neutral:
+            elsewhere = (f"{' or '.join(by)}, where programs that charge their work do" if by
+                         else "processor")
             raise UserError(f"{node}: device {device.name}: no effect by the {clock} clock; leave "
-                            f"it out, or measure with --clock {' or '.join(by)}, where programs "
-                            "that charge their work do")
+                            f"it out, or measure with --clock {elsewhere}")
 
 
 def _check_processor(node: str, device: Device) -> None:

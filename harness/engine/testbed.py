@@ -196,7 +196,6 @@ class TestbedClient:
         link = self._in_force.layers.link if self._in_force else None
         fault = plan.study.fault(plan.settings.fault)
         on_devices = devices(spec)
-        is_slowed = plan.settings.clock == "processor" and on_devices
         return {
             "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
             "network": loader.to_json(spec.network),
@@ -205,8 +204,9 @@ class TestbedClient:
             "seed": plan.settings.seed,
             "packages": variants.listed(plan.study.id, spec.packages),
             "options": dict(spec.options), "devices": on_devices,
-            # What programs on slow devices load first.
-            "kinds_library": library.to_send(library.KINDS) if is_slowed else "",
+            # What tools and programs on devices load first, to say whose and which their work is.
+            "kinds_library": (library.to_send(library.KINDS)
+                              if plan.settings.clock == "processor" else ""),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "secrets": made, "withhold": list(fault.withhold) if fault else [],

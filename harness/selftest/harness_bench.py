@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,12 +20,13 @@ import click
 from guest import image
 from guest.processes import memory_of_group, processor_s
 from harness import render, secrets
-from harness.engine import contention, setup
+from harness.engine import contention, recording, setup
 from harness.engine.machine import ROOT
 from harness.engine.testbed import TestbedClient
-from harness.selftest import small, yardsticks
+from harness.selftest import small
+from harness.selftest.yardsticks import Yardsticks
 from studies import records as stored
-from studies.study import Stage
+from studies.study import Repetition, Stage, Study
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,14 @@ class BenchLine:
         """Median and range with the bound, as printed on a machine that takes `scale` as long."""
         low, high = min(self.samples), max(self.samples)
         by = scale if self.unit == "s" else 1.0
-        bound = "" if self.bound is None else f"  <= {self.bound * by:.1f} {self.unit}"
+        digits = 1 if (self.bound or 0.0) >= 1 else 2
+        bound = "" if self.bound is None else f"  <= {self.bound * by:.{digits}f} {self.unit}"
         return (f"{self.name:<52} {statistics.median(self.samples):8.2f} {self.unit:<3} "
                 f"({low:.2f} to {high:.2f}, n={len(self.samples)}){bound}")
 
 
-def bench(runs: int, *, cold: bool) -> None:
+def bench(runs: int, *, cold: bool, scales: Yardsticks) -> None:
     """Print what the harness itself costs."""
-    machine = setup.embedded()
-    scales = yardsticks.measure(machine.image, machine.processors[-1])
-    click.echo(scales.line())
     levels = small.of().levels()
     figures = [_first_measurement(level, runs) for level in (levels[0], levels[-1])]
     figures += asyncio.run(_guest_costs(levels[-1], runs))
@@ -85,13 +85,13 @@ def _first_measurement(level: str, runs: int) -> BenchLine:
 
 
 async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
-    """Fixed cost of a repetition, and what its guest takes of processor and memory."""
+    """Fixed cost of a repetition, its dissection, and what its guest takes."""
     machine = setup.embedded()
     plan = small.of().plan([level], 1, small=False)
     [planned] = plan.testbeds.values()
     [cell] = plan.cells
     task, deadline_s = plan.study.task(cell, plan.asked), plan.study.deadline_s(cell, plan.asked)
-    fixed, share, used_memory = [], [], []
+    fixed, dissection, share, used_memory = [], [], [], []
     with tempfile.TemporaryDirectory(prefix="qop-bench-") as work:
         testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
         try:
@@ -100,17 +100,33 @@ async def _guest_costs(level: str, runs: int) -> list[BenchLine]:
             for repetition in range(runs + 1):
                 before, begun = processor_s(testbed.pid), time.monotonic()
                 out = await testbed.measure(f"bench-{repetition}", task, deadline_s)
-                elapsed = time.monotonic() - begun
+                elapsed, taken = time.monotonic() - begun, processor_s(testbed.pid) - before
+                dissected = _dissection_s(plan.study, Repetition(cell, plan.asked, out, made))
                 if not repetition:
                     continue  # the first one also does what is done once a testbed
+                dissection.append(dissected)
                 fixed.append(elapsed - _in_stages_s(out, plan.study.stages[1:]))
-                share.append(elapsed / (processor_s(testbed.pid) - before))
+                share.append(elapsed / taken)
                 used_memory.append(memory_of_group(testbed.pid) / 1e6)
         finally:
             await testbed.close()
     return [BenchLine(f"fixed cost of a repetition, {level}", fixed, "s", 0.4),
+            BenchLine(f"processor of its dissection and judgement, {level}", dissection, "s", 0.15),
             BenchLine("guests measuring side by side before a core is full", share, ""),
             BenchLine(f"memory of a guest, {level}", used_memory, "MB", 200.0)]
+
+
+def _dissection_s(study: Study, repetition: Repetition) -> float:
+    """What dissecting and judging a repetition takes of the processor, tshark's share included."""
+    before = _own_s()
+    recording.judge(study, repetition)
+    return _own_s() - before
+
+
+def _own_s() -> float:
+    """Processor time of this process and of those that it has seen end."""
+    return sum(used.ru_utime + used.ru_stime for used in map(
+        resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
 def _in_stages_s(out: Path, stages: Sequence[Stage]) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from guest.boot import boot
 from guest.image import Image
+from harness.engine import setup
 from harness.engine.machine import TESTBED_PYTHON
 from harness.errors import UserError
 from harness.selftest import yardstick_program
@@ -40,9 +41,24 @@ class Yardsticks:
         """All of them, as printed before figures."""
         return (f"this machine: in a guest a system call takes {self.system_call_us:.1f} us, fork "
                 f"and exec {self.fork_and_exec_ms:.1f} ms, a page fault {self.page_fault_us:.1f} "
-                f"us; a core does {self.integers_million_per_s:.0f} million interpreted integer "
-                f"steps and {self.aes_mb_per_s:.0f} MB of AES-128 a second. Bounds are for "
+                f"us; {_of_core(self.integers_million_per_s, self.aes_mb_per_s)}. Bounds are for "
                 f"{REFERENCE_CALL_US} us a system call, here x {self.scale:.2f}.")
+
+
+def core_line() -> str:
+    """What a core does, for figures that no guest has to do with; measured in this process."""
+    return f"this machine: {_of_core(**yardstick_program.core())}."
+
+
+def _of_core(integers_million_per_s: float, aes_mb_per_s: float) -> str:
+    return (f"a core does {integers_million_per_s:.0f} million interpreted integer steps and "
+            f"{aes_mb_per_s:.0f} MB of AES-128 a second")
+
+
+def embedded() -> Yardsticks:
+    """Those of the embedded machine, on its last processor. Raises UserError."""
+    machine = setup.embedded()
+    return measure(machine.image, machine.processors[-1])
 
 
 def measure(image: Image, cpu: int) -> Yardsticks:

@@ -59,6 +59,7 @@ class Adp1987(Study):
         list(zip(design.NAMES, design.ids("ALL"), strict=True))[1:])
     faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     clock: ClassVar[Clock] = "virtual"
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     proof_sets: ClassVar[Mapping[str, str]] = {"messages": "200", "paced_messages": "200",

@@ -68,6 +68,7 @@ class EapLoad2004(Study):
     judged_with: ClassVar[Sequence[str]] = (
         "network.radius_secret", "network.imsi", "subscriber.key_hex", "subscriber.opc_hex")
     clock: ClassVar[Clock] = "virtual"
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.eapload2004.inside"

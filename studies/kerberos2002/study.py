@@ -54,6 +54,7 @@ class Kerberos2002(Study):
     distributions: ClassVar[tuple[Metric, ...]] = (body.RESPONSES,)
     faults: ClassVar[Mapping[str, Fault | str]] = FAULTS
     clock: ClassVar[Clock] = "virtual"
+    devices_by: ClassVar[Sequence[Clock]] = ("virtual",)
     asked: ClassVar[type[Asked]] = Asked
     measured: ClassVar[type[Measured]] = Measured
     inside: ClassVar[str] = "studies.kerberos2002.inside"

@@ -70,7 +70,7 @@ class Asked(study.Asked):
     devices: Annotated[str, AfterValidator(_devices)] = Field(
         "", json_schema_extra={"option": "--device"},
         description="Devices that nodes compute on, as NODE=DEVICE,NODE=DEVICE, with "
-        "--clock processor; a DEVICE is a name or a .yml file.")
+        "--clock processor; a DEVICE is a name or a .yml file, and the NODE 'all' every other one.")
     move_stream_ms: int = Field(
         0, ge=0, le=100, json_schema_extra={"option": "--move-stream"},
         description="Interval of the datagrams that go both ways while a node moves, in ms, whose "

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +21,8 @@ import pytest
 
 from guest.image import Image, ensure
 from guest_bench import Bench
+from harness.engine.machine import TESTBED_PYTHON, copy_code
+from harness.selftest.medium_bench import MediumTrial, one_cell
 
 pytestmark = pytest.mark.guest
 #: A host that is busy with something else disturbs a figure now and then, a broken clock each time.
@@ -132,7 +135,8 @@ def bench(image: Image, tmp_path: Path) -> Bench:
 async def measure(bench: Bench, program: str, cpu: int | None = None) -> Any:
     """What a program in a guest on the processor clock prints, as JSON."""
     (bench.job / "program.py").write_text(PRELUDE + program)
-    output, end = await bench.run("python3", "/host/program.py", clock="processor", cpu=cpu)
+    output, end = await bench.run(str(TESTBED_PYTHON), "/host/program.py", clock="processor",
+                                  cpu=cpu)
     assert end.ok, (bench.folder / "console.log").read_text()
     return json.loads(output)
 
@@ -340,16 +344,19 @@ print(json.dumps(done.returncode != 0))
     assert refused
 
 
-NETWORK = '''
-for near, far, left, right, subnet in (("A", "B", "ab", "ba", 1), ("B", "C", "bc", "cb", 2)):
-    run("ip", "link", "add", left, "netns", near, "type", "veth", "peer", "name", right,
-        "netns", far)
-    for node, link, host in ((near, left, 1), (far, right, 2)):
-        run("ip", "-n", node, "addr", "add", f"10.0.{subnet}.{host}/24", "dev", link)
-        run("ip", "-n", node, "link", "set", link, "up")
-run("ip", "-n", "A", "route", "add", "default", "via", "10.0.1.2")
-run("ip", "-n", "C", "route", "add", "default", "via", "10.0.2.1")
-run("ip", "netns", "exec", "B", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+#: A cell whose frames are protected by CCMP, without any air: only processors bound a stream.
+CELL = '''
+from contextlib import ExitStack
+from pathlib import Path
+from measure.air import Trial
+
+subprocess.run(["ip", "link", "set", "hwsim0", "up"], check=True)
+cell = ExitStack()
+trial = cell.enter_context(Trial(json.loads(Path("/host/trial.json").read_text()), Path("/host")))
+STATION, ACCESS_POINT, AGENT = "a1", "ap-a", "ha-a"
+for node in (STATION, ACCESS_POINT, AGENT):
+    run("ip", "netns", "attach", node, str(trial.testbed.node(node).pid))
+ADDRESS = (trial.network.nodes[AGENT].address, 5000)
 SIZE, EDGE = 1000, 100
 
 
@@ -362,7 +369,8 @@ def work(pid):
 def receive(slow_pid):
     """How many came; over the middle, how long that took and how much work the slow node did."""
     socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    socket_.bind(("10.0.2.2", 5000))
+    socket_.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # room for all of it, whatever is allowed
+    socket_.bind(ADDRESS)
     socket_.settimeout(5)
     seen = []
     try:
@@ -378,7 +386,7 @@ def receive(slow_pid):
 
 def send(count, pause_s):
     socket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    socket_.connect(("10.0.2.2", 5000))
+    socket_.connect(ADDRESS)
     for _ in range(count):
         socket_.send(bytes(SIZE))
         if pause_s:
@@ -386,24 +394,41 @@ def send(count, pause_s):
 
 
 def stream(node, factor, count, pause_s):
-    idle, _ = start(node, time.sleep, 1e6)
-    receiver = start("C", receive, idle)
+    """What came through while a node was so slow, over how long, and how long its work took it."""
+    receiver = start(AGENT, receive, trial.testbed.node(node).pid)
     time.sleep(1)
     slow(node, factor * 1000)
-    within("A", send, count, pause_s)
+    within(STATION, send, count, pause_s)
     received, took, worked = result(receiver)
-    os.kill(idle, signal.SIGKILL)
-    return received, took, worked * factor
+    slow(node, 1000)
+    return node, count, received, took, worked * factor
 '''
 
 
-@pytest.mark.parametrize(("node", "factor", "sent", "pause_s"),
-                         [("A", 50, 1500, 0), ("B", 300, 3000, 1e-4), ("C", 20, 6000, 1e-4)])
+@pytest.fixture
+def cell(bench: Bench) -> Bench:
+    """A place to boot guests at that find code and a cell of stations and their agent there."""
+    copy_code(bench.job / "code")
+    trial = MediumTrial(one_cell(), None, protected=True)
+    (bench.job / "trial.json").write_text(json.dumps(asdict(trial)))
+    return bench
+
+
 @undisturbed
-async def test_slow_node_gives_the_rate_of_its_own_cost(bench, node, factor, sent, pause_s):
-    """A stream through a slow sender, forwarder or receiver takes as long as its work."""
-    received, took, busy = await measure(bench, NETWORK + f"""
-print(json.dumps(stream("{node}", {factor}, {sent}, {pause_s})))
+async def test_slow_node_gives_the_rate_of_its_own_cost(cell):
+    """A stream through a slow sender, access point or receiver takes as long as its work.
+
+    No more frames than a node keeps waiting: beyond 1000 it drops them, having worked for them.
+    Nothing else bounds the stream: where nobody is slow, it takes many times the node's work.
+    """
+    *slowed, neutral = await measure(cell, CELL + """
+print(json.dumps([stream(STATION, 50, 1500, 0), stream(ACCESS_POINT, 300, 900, 1e-3),
+                  stream(AGENT, 80, 900, 1e-3), stream(ACCESS_POINT, 1, 900, 1e-3)]))
+cell.close()
 """)
-    assert 500 < received <= sent
-    assert took == pytest.approx(busy, rel=0.05)
+    for node, sent, received, took, busy in slowed:
+        assert received == sent, node
+        assert took == pytest.approx(busy, rel=0.05), node
+    _, sent, received, took, busy = neutral
+    assert received == sent
+    assert took > 3 * busy

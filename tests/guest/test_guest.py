@@ -196,6 +196,17 @@ def test_failing_command_shows_the_logs_end(tmp_path):
     assert "\n1\n2\n" in (tmp_path / "log").read_text()
 
 
+def test_log_is_of_who_builds(tmp_path):
+    """Who waits for another's build of the same leaves its log alone; a new build begins anew."""
+    builder = Commands("thing", tmp_path / "log")
+    builder.run(["echo", "first"])
+    waiting = Commands("thing", tmp_path / "log")
+    builder.run(["echo", "second"])
+    assert (tmp_path / "log").read_text().splitlines()[1::2] == ["first", "second"]
+    waiting.run(["echo", "another"])
+    assert (tmp_path / "log").read_text().splitlines() == ["$ echo another", "another"]
+
+
 def test_stopped_command(tmp_path):
     """Stopping ends the running command, and nothing else is started."""
     commands = Commands("thing", tmp_path / "log")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections import Counter
 
 import pytest
 
-from harness.selftest import clock_bench, yardstick_program
+from harness.commands import bench
+from harness.selftest import clock_bench, yardstick_program, yardsticks
 from harness.selftest.clock_bench import ALONE, GUESTS, HOGS, REAL
 from harness.selftest.harness_bench import BenchLine
+from harness.selftest.quick_bench import QuickRun
 from harness.selftest.yardsticks import REFERENCE_CALL_US, Yardsticks
 
 CELL = "P8-N2"
@@ -60,6 +64,30 @@ def test_yardsticks_scale_bounds_in_seconds_only() -> None:
     scale = Yardsticks(2 * REFERENCE_CALL_US, 3.6, 5, 20, 3000).scale
     assert "<= 4.0 s" in BenchLine("start", [1.0], "s", 2.0).line(scale)
     assert "<= 200.0 MB" in BenchLine("memory", [1.0], "MB", 200.0).line(scale)
+
+
+def test_every_figure_of_time_has_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any bench whose figures are times or speeds the machine is said; counts need none."""
+    said: list[str] = []
+    scales = Yardsticks(2 * REFERENCE_CALL_US, 3.6, 5, 20, 3000)
+    monkeypatch.setattr(yardsticks, "embedded", lambda: scales)
+    monkeypatch.setattr(yardsticks, "core_line", lambda: "this machine: a core")
+    monkeypatch.setattr(bench.click, "echo", said.append)
+    for name, each in bench._BENCHES.items():
+        said.clear()
+        module = importlib.import_module(each.module)
+        monkeypatch.setattr(module, "bench", lambda **given: given.get("scales") is scales)
+        takes_scales = bench.command.callback(  # type: ignore[misc]
+            what=name, **dict.fromkeys({option for other in bench._BENCHES.values()
+                                        for option in other.takes} - {"scales"}))
+        assert takes_scales == ("scales" in each.takes)
+        assert (said or [""])[0].startswith("this machine: ") == (name not in ("faults", "proof"))
+
+
+def test_quick_run_is_held_to_its_bound_for_this_machine() -> None:
+    """What a run came to by status, and the bound scaled by what a system call takes here."""
+    lines = QuickRun(Counter(ok=179, failed=1), 100).lines(2.0)
+    assert lines == ["1 failed, 179 ok", "quick profile: 100 s  <= 420 s"]
 
 
 def test_program_prints_what_the_harness_reads(capsys: pytest.CaptureFixture[str],

@@ -21,7 +21,7 @@ from fabricated import make
 from guest.boot import Clock
 from harness.commands import options
 from harness.engine import choosing, events, preview, profiles, recording, results, stopping
-from harness.engine.plan import Plan
+from harness.engine.plan import Plan, devices
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from harness.selftest.paper_bench import Projection
@@ -300,8 +300,8 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.names(STUDY) == ["quick", "channels", "clock", "moves", "paper", "subnets",
-                                      "today"]
+    assert profiles.names(STUDY) == ["quick", "channels", "clock", "devices", "moves", "paper",
+                                      "subnets", "today"]
     paper = profiles.load(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
@@ -379,7 +379,7 @@ def test_side_by_side_is_never_expected_to_take_longer(
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--profile", "fast"], "choose from quick, channels, clock, moves, paper"),
+    (["--profile", "fast"], "choose from quick, channels, clock, devices, moves, paper"),
     (["--clock", "virtual", "--on", "host"], "--clock virtual"),
     (["--until-ci", "wide"], "--until-ci wide")])
 def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
@@ -564,9 +564,13 @@ def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
 @pytest.mark.parametrize(("clock", "device", "refusal"), [
     ("real", "pentium-pro-200", "no effect by the real clock"),
     ("processor", "pentium-pro-200", "says nothing of other work, which the processor clock needs"),
-    ("virtual", "pentium-pro-200", ""), ("processor", "strongarm-206", ""), ("real", "today", "")])
+    ("virtual", "strongarm-206", "no effect by the virtual clock; .* with --clock processor"),
+    ("processor", "strongarm-206", ""), ("real", "today", ""), ("virtual", "today", "")])
 def test_a_device_without_effect_is_refused(clock: Clock, device: str, refusal: str) -> None:
-    """No number may claim a processor that nothing emulated: one line, before anything starts."""
+    """No number may claim a processor that nothing emulated: one line, before anything starts.
+
+    The daemons of this study charge nothing; studies whose programs do say by which clocks.
+    """
     made = plan_of()
     scenario = made.levels["scenario"][0].value
     nodes = {**scenario.network.nodes, "a2": dataclasses.replace(
@@ -590,6 +594,17 @@ def test_devices_that_cannot_be_given_are_refused(devices: str, said: str) -> No
     """One line before anything starts: a strange node, and what is no device or not for nodes."""
     with pytest.raises(UserError, match=said):
         plan(RunRequest(STUDY, sets={"devices": devices}), {"clock": "processor"})
+
+
+def test_a_device_of_all_nodes_is_that_of_those_without_one() -> None:
+    """It is given to every node of a network but those that have another; testbeds stay shared."""
+    asked = RunRequest(STUDY, levels={"policy": ["P1"], "scenario": ["N2", "N3"]},
+                       sets={"devices": "all=today,a2=strongarm-206"})
+    made = plan(asked, {"clock": "processor"})
+    [testbed] = made.testbeds.values()
+    given = {node: device["name"] for node, device in devices(testbed.spec).items()}
+    assert given == {**dict.fromkeys(testbed.spec.network.nodes, "today"), "a2": "strongarm-206"}
+    assert made.manifest.asked["devices"] == "all=today,a2=strongarm-206"
 
 
 def test_devices_are_part_of_the_plan() -> None:

@@ -39,6 +39,20 @@ def test_stated_factor_goes_before_an_operation() -> None:
     assert processors.permille(work, OWN)[list(STANDS_FOR).index("public-key")] == 7000
 
 
+@pytest.mark.parametrize(("call", "constants"), [
+    ({}, (0, 0)), ({"seconds": 3e-6}, (3000, 0)), ({"factor": 2.0}, (13_000, 18_000))])
+def test_system_calls_cost_what_the_device_says(call: dict[str, float],
+                                                constants: tuple[int, int]) -> None:
+    """In seconds, or so many times this machine's own switching; without a word their work alone.
+
+    The neutral device takes this machine's own, as real time has it.
+    """
+    own = {"entry_ns": 6500.0, "fault_ns": 9000.0}
+    assert processors.constants_ns({"system-call": call} if call else {}, own) == constants
+    neutral = {kind: {"factor": work.factor} for kind, work in load_device("today").work.items()}
+    assert processors.constants_ns(neutral, own) == (6500, 9000)
+
+
 @pytest.mark.parametrize("kind", STANDS_FOR)
 def test_device_that_says_nothing_of_a_kind(kind: str) -> None:
     """It is named, before a run (`unsaid`) and inside (KeyError)."""

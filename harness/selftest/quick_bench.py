@@ -1,0 +1,53 @@
+"""`qop bench quick`: how long the default study's default profile takes, from command to report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from guest.boot import Clock
+from harness.engine.machine import ROOT
+from harness.selftest.yardsticks import Yardsticks
+from studies import records as stored
+from topologies.builders import MININET
+
+#: On two quiet cores, with the image there, and for the yardsticks' machine of reference.
+BOUND_S = 210.0
+
+
+@dataclass(frozen=True)
+class QuickRun:
+    """A whole run: its repetitions by status, and how long it lasted in seconds."""
+
+    statuses: Counter[str]
+    lasted_s: float
+
+    def lines(self, scale: float) -> list[str]:
+        """The run and its bound, as printed where all takes `scale` times as long."""
+        return [
+            ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items())),
+            f"quick profile: {self.lasted_s:.0f} s  <= {BOUND_S * scale:.0f} s"]
+
+
+def bench(clock: Clock, scales: Yardsticks) -> int:
+    """Run it into a folder that is removed, and print what it took; 1 unless all is proven."""
+    with tempfile.TemporaryDirectory(prefix="qop-bench-") as folder:
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", "run", "--clock", clock, "--builder", MININET,
+             "--out", folder], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        lasted_s = time.monotonic() - begun
+        statuses = Counter(str(stored.read(path).status)
+                           for path in Path(folder, "records").glob("*.json"))
+    if not statuses:
+        return done.returncode
+    for line in QuickRun(statuses, lasted_s).lines(scales.scale):
+        click.echo(line)
+    return done.returncode
