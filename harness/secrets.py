@@ -24,7 +24,7 @@ def make(fault: Fault | None = None) -> Secrets:
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
-                     "gateway": {"peers": "known", "cross": "known"},
+                     "gateway": {"peers": "known", "cross": "known", "proxies": "known"},
                      "subscriber": subscriber, "card": {**subscriber, "sqn": "0"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.mobile_wireguard import MobileWireGuard
+from measure.services.radius_proxy import Connected, RadiusProxies
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.station import LINK_S, POLL_S, MeasuredStation
 from measure.workload import Service, Site
@@ -33,6 +34,7 @@ class Access:
     def __init__(self, site: Site, settings: MobileIp) -> None:
         self.site = site
         self._freeradius = FreeRadius(site, tells_keys=True)
+        self._proxies = RadiusProxies(site, self._freeradius)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
         self._wireguard = MobileWireGuard(site)
@@ -48,8 +50,8 @@ class Access:
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
-        return [self._freeradius, self._charon, *mobile_ip, self._supplicants, self._hostapd,
-                self._wireguard,
+        return [self._freeradius, self._charon, *mobile_ip, self._supplicants,
+                self._hostapd, self._wireguard, self._proxies,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property
@@ -210,6 +212,11 @@ class Access:
     def tls_keys(self) -> dict[str, list[str]]:
         """What each authentication server used as keys of TLS so far."""
         return self._freeradius.tls_keys()
+
+    @property
+    def proxies(self) -> Mapping[str, Connected]:
+        """The connections of RadSec as they were made, by access point; none without it."""
+        return self._proxies.connections
 
     @contextmanager
     def silent_radius(self, agent: str) -> Iterator[None]:

@@ -151,6 +151,19 @@ class Arrival:
             self._session.raw["captures"].append(summary)
         return check.raw
 
+    def note_wires(self, out: Path) -> None:
+        """Keep what access points' connections to the server showed when they were made.
+
+        Once in a testbed; every repetition gets the captures of those that it uses.
+        """
+        raw, used = self._session.raw, (self.scenario.home, self.scenario.roams_to)
+        known = [made for name, made in self.access.proxies.items() if name in used]
+        for connected in known:
+            (out / str(connected.summary["file"])).write_bytes(connected.octets)
+            raw["captures"].append(connected.summary)
+        if known:
+            raw["radsec_keys"] = [line for connected in known for line in connected.keys]
+
     def ipsec_state(self, moment: str) -> None:
         """Note the SAs between the mobile node and its agent, or their sessions, at both ends."""
         if states := self.access.tunnel_states(self.scenario):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from measure import eap_keys, pcap
+from measure import eap_keys, pcap, radsec
 from policies import LinkLayer
 from policies.link import EXCHANGED
 
@@ -18,12 +18,13 @@ _WIRES = ("wire", "foreign")
 
 def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
                   parts: Sequence[str], ssids: Sequence[str], told: Sequence[str] = (),
-                  receiving: str = "mn") -> list[str] | None:
+                  receiving: str = "mn", tls_keys: Sequence[str] = ()) -> list[str] | None:
     """Each key as `kind:value`, from the captures of parts in `out`; None where nobody can know.
 
     That is so of SAE and OWE, whose keys come of no secret alone and are only known where a kernel
     told them (`told`), of fast transition, and where the run's secret is not given. WEP keys that
-    EAP delivers pass the point `receiving`. Raises MeasureError for a capture that cannot be read.
+    EAP delivers pass the point `receiving`. With `tls_keys`, lines of a server's key log, RADIUS
+    inside TLS is read, too. Raises MeasureError for a capture that cannot be read.
     """
     if layer.keys in EXCHANGED or layer.roaming:
         return [f"tk:{key}" for key in told] or None
@@ -33,9 +34,10 @@ def keys_in_force(layer: LinkLayer, secrets: Mapping[str, str], out: Path, *,
         return [f"wpa-pwd:{secrets['passphrase']}:{ssid}" for ssid in ssids]
     if layer.keys != "eap" or "radius_secret" not in secrets:
         return None
-    wires = [pcap.udp_payloads(file, eap_keys.PORT) for file in _files(out, parts, _WIRES)]
-    sessions = [session for messages in wires for session in eap_keys.sessions(
-        (message for _, message in messages), secrets["radius_secret"].encode())]
+    secret = secrets["radius_secret"].encode()
+    sessions = [session for file in _files(out, parts, _WIRES) for session in (
+        *(radsec.sessions(file, tls_keys) if tls_keys else ()), *eap_keys.sessions(
+            (message for _, message in pcap.udp_payloads(file, eap_keys.PORT)), secret))]
     if layer.is_wep:
         frames = [frame for file in _files(out, parts, [receiving])
                   for _, frame in pcap.eapol(file)]

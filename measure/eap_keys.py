@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 #: UDP's port of RADIUS.
 PORT = 1812
+#: TCP's port of RADIUS inside TLS (RFC 6614), and the secret that all have there.
+RADSEC_PORT, RADSEC_SECRET = 2083, b"radsec"
 _REQUEST, _ACCEPT = 1, 2
 _RADIUS_BYTES, _BLOCK = 20, 16
 _VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17

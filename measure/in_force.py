@@ -21,6 +21,7 @@ from measure import (
     mobility,
     observed,
     pcap,
+    radsec,
     wireguard_in_force,
 )
 from measure.dissect import Packet
@@ -37,7 +38,8 @@ from topologies.model import ACCESS_POINT, Scenario
 def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
     tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
-    return [*evidence.layers(policy, seen), *tunnel, *counting.verify(seen),
+    server = radsec.verify(seen) if policy.uses_radsec else ()
+    return [*evidence.layers(policy, seen), *server, *tunnel, *counting.verify(seen),
             *(following.verify(seen) if seen.tunnel_follows else
               mobility.verify(policy.layers.ipsec is not None, seen))]
 
@@ -114,6 +116,12 @@ def _told_keys(raw: Mapping[str, Any]) -> list[str]:
                               for key in each.get("link_keys", ())))
 
 
+def _tls_keys(raw: Mapping[str, Any]) -> list[str]:
+    """Keys that servers told, of connections that stay and of all authentications."""
+    return [*raw.get("radsec_keys", ()), *(
+        key for each in (*raw.get("parts", {}).values(), raw) for key in each.get("tls_keys", ()))]
+
+
 def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any],
               secrets: Mapping[str, Mapping[str, str]]) -> Dissected:
     """A repetition's captures with the keys in force. Raises MeasureError, OSError.
@@ -126,6 +134,7 @@ def dissected(policy: Policy, scenario: Scenario, out: Path, raw: dict[str, Any]
     ssids = [network.nodes[name].ssid or "" for name in network.of_duty(ACCESS_POINT)]
     keys = decryption.keys_in_force(
         link, secrets["network"], out, parts=[*raw.get("parts", {}), AUTH, MOVE],
-        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw)) if link else None
+        ssids=list(dict.fromkeys(ssids)), told=_told_keys(raw),
+        tls_keys=_tls_keys(raw) if policy.uses_radsec else ()) if link else None
     return Dissected(scenario, out, raw, observed.captures(raw, out, keys or ()), secrets,
                      policy.layers, keys)

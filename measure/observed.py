@@ -24,9 +24,9 @@ from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 
 Stay = TypeVar("Stay")
 #: Raw values that are found once a testbed, or are the same for all of it.
-_OF_THE_TESTBED = frozenset({"port_check", "wep_key"})
-#: And so are captures of this part.
-_PORT = "port-"
+_OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys"})
+#: And so are captures of these parts: of a port that is closed, and of connections being made.
+_PORT, RADSEC = "port-", "radsec-"
 
 
 def listed(values: Sequence[object]) -> str:
@@ -207,9 +207,11 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
     """
     own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}
-    own |= {capture: seen for capture, seen in packets.items() if capture.startswith(_PORT)}
+    own |= {capture: seen for capture, seen in packets.items()
+            if capture.startswith((_PORT, RADSEC))}
     shared = {key: value for key, value in raw.items() if key in _OF_THE_TESTBED}
-    taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name]
+    taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name
+             or entry["file"].startswith(RADSEC)]
     return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),
                    carried=f"{called}-wire")
 

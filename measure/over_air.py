@@ -65,6 +65,7 @@ class OverAir:
         captures = partial(capturing, self._site.testbed, out=out, logs=self._site.logs,
                            summaries=raw.setdefault("captures", []))
         raw["port_check"] = arrival.check_port(out, has_port=has_port)
+        arrival.note_wires(out)
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)

@@ -21,6 +21,7 @@ from policies.options import DaemonOptions
 EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA"]
 Inner = Literal["MSCHAPV2", "PAP"]
 Identity = Literal["clear", "anonymous"]
+Transport = Literal["udp", "radsec"]
 
 #: EAP-MD5 derives no keys (RFC 3748, section 5.4).
 KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA"})
@@ -92,9 +93,17 @@ class Dot1xLayer(SparseLayer):
         "says nothing. Left out: clear.")
     tls: TlsSettings | None = Field(
         default=None, description="What EAP-TLS is done with, where it is another than usual.")
+    transport: Transport | None = Field(
+        default=None, description="How access points talk to the authentication server: RADIUS by "
+        "UDP, or inside TLS (RadSec, RFC 6614). Left out: udp.")
     options: DaemonOptions = Field(
         default=DaemonOptions(), description="Further options by the daemons' own names."
     )
+
+    @property
+    def uses_radsec(self) -> bool:
+        """Whether access points talk to the authentication server inside TLS."""
+        return self.transport == "radsec"
 
     @property
     def has_certificate_of_server(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from policies.dot1x import EapMethod, Identity, Inner
+from policies.dot1x import EapMethod, Identity, Inner, Transport
 from policies.layers import IpsecLayer
 from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
@@ -29,6 +29,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "dot1x.eap": get_args(EapMethod),
     "dot1x.inner": get_args(Inner),
     "dot1x.identity": get_args(Identity),
+    "dot1x.transport": get_args(Transport),
     "dot1x.tls": ("1.2", "1.3"),
     "dot1x.key": ("rsa-1024", "rsa-2048", "p-256", "p-384"),
     "wireguard.authentication": ("pubkey",),
@@ -53,7 +54,7 @@ def facts(policy: Policy) -> dict[str, str]:
     if layers.link is not None:
         facts |= _of("link", layers.link, _OF_LINK)
     if layers.dot1x is not None:
-        facts |= _of("dot1x", layers.dot1x, ("eap", "inner", "identity"))
+        facts |= _of("dot1x", layers.dot1x, ("eap", "inner", "identity", "transport"))
         if layers.dot1x.tls is not None:
             facts |= {"dot1x.tls": layers.dot1x.tls.version, "dot1x.key": layers.dot1x.tls.key}
     if layers.ipsec is not None:

@@ -167,6 +167,9 @@ class Layers(UpperLayers):
         if self.aaa is not None and eap not in ("TLS", "AKA"):
             raise fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
                         "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
+        if self.aaa is not None and self.dot1x and self.dot1x.uses_radsec:
+            raise fault("aaa is about servers that are asked by UDP, and dot1x.transport is radsec",
+                        "leave out layers.aaa, or transport", ("dot1x", "transport"), ("aaa",))
         tls = self.dot1x.tls if self.dot1x else None
         if server == "hostapd" and tls is not None and (
                 tls.version == "1.3" or tls.sessions == "resumed"):

@@ -47,6 +47,11 @@ class Policy(BaseModel):
         return self.eap_method == "TLS"
 
     @property
+    def uses_radsec(self) -> bool:
+        """Whether RADIUS between access points and server goes inside TLS."""
+        return self.layers.dot1x is not None and self.layers.dot1x.uses_radsec
+
+    @property
     def keys_by_eapol(self) -> bool:
         """Whether EAPOL-Key frames deliver or derive the keys on the air."""
         return self.layers.link is not None and self.layers.link.keys != "static"

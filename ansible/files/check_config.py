@@ -44,6 +44,7 @@ CREDENTIALS = {
 }
 EAP_SERVER = ["radius_server_clients", "eap_user_file", "ca_cert", "server_cert", "private_key",
               "eap_sim_db"]
+CERTIFICATE = ["private_key_file", "certificate_file", "ca_file"]
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
@@ -207,7 +208,7 @@ def tree(text: str, *, words: bool) -> Tree:
     for number, line in significant(text):
         here = path[-1][1]
         header = re.fullmatch(r"([\w.-]+(?: [\w.-]+)?) \{", line)
-        setting = re.fullmatch(r"([\w-]+) = ?(.*)", line)
+        setting = re.fullmatch(r"([\w-]+) :?= ?(.*)", line)
         if line == "}":
             if len(path) == 1:
                 raise ConfigError(number, "closes a block that was never opened")
@@ -275,14 +276,33 @@ def check_radiusd(text: str) -> None:
     need(eap, ["default_eap_type"], "eap")
     need(eap, [str(eap["default_eap_type"])], "eap with that default_eap_type")
     server = block(root, "server qop", "radiusd.conf")
-    need(block(server, "listen", "server"), ["type", "ipaddr", "port"], "listen")
+    listen = block(server, "listen", "server")
+    need(listen, ["type", "ipaddr", "port"], "listen")
+    if listen.get("proto") == "tcp":
+        need(listen, ["clients"], "listen by TCP")
+        need(block(listen, "tls", "listen by TCP"), [*CERTIFICATE, "require_client_cert"], "tls")
     for section in ("authorize", "authenticate"):
         need(block(server, section, "server"), ["eap"], section)
+
+
+def check_proxy(text: str) -> None:
+    """proxy.conf: a server that passes all on inside TLS, and decides nothing."""
+    root = tree(text, words=True)
+    need(root, ["name", "pidfile", "run_dir"], "proxy.conf")
+    need(block(root, "client access_point", "proxy.conf"), ["ipaddr", "secret"], "client")
+    server = block(root, "home_server decides", "proxy.conf")
+    need(server, ["proto", "ipaddr", "port", "src_ipaddr", "secret"], "home_server")
+    tls = block(server, "tls", "home_server")
+    need(tls, CERTIFICATE if "private_key_file" in tls else ["ca_file"], "tls")
+    listen = block(block(root, "server qop", "proxy.conf"), "listen", "server")
+    need(listen, ["type", "ipaddr", "port"], "listen")
 
 
 def check_clients(text: str) -> None:
     """clients.conf with at least one client."""
     clients = tree(text, words=True)
+    if "clients radsec" in clients:
+        clients = block(clients, "clients radsec", "clients.conf")
     if not clients:
         raise ConfigError(0, "clients.conf needs a client")
     for name in clients:
@@ -389,6 +409,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "strongswan.conf": check_strongswan,
     "swanctl.conf": check_swanctl,
     "radiusd.conf": check_radiusd,
+    "proxy.conf": check_proxy,
     "clients.conf": check_clients,
     "users": check_users,
     "denied": check_denied,

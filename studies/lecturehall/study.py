@@ -38,8 +38,10 @@ STATIONS = (1, 10, 25, 50)
 
 def _refusal(policy: Policy) -> str:
     """What of a policy stations in the hall do not do."""
-    return "IPsec is not measured here; leave layers.ipsec out, or run qop2007" \
-        if policy.layers.ipsec else ""
+    if policy.layers.ipsec:
+        return "IPsec is not measured here; leave layers.ipsec out, or run qop2007"
+    return ("access points ask by UDP here; leave dot1x.transport out, or run qop2007"
+            if policy.uses_radsec else "")
 
 
 class HallAsked(Asked):

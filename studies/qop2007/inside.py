@@ -70,6 +70,7 @@ class Workload:
         captures: Capturing = partial(capturing, self._site.testbed, out=out,
                                       logs=self._site.logs, summaries=raw["captures"])
         raw["port_check"] = arrival.check_port(out, has_port=task["has_port"])
+        arrival.note_wires(out)
         try:
             self._refuse_control(task["authentications"])
             for number in range(1, task["authentications"]):

@@ -13,6 +13,7 @@ _NEGOTIATED, _OFFERED = "key management negotiated", "key management offered"
 _AGREED = "protection of management frames negotiated"
 _NO_MOBILE_IP, _NEW_ADDRESS = "no Mobile IP", "tunnel goes by the new address"
 _IN_KERNELS = "kernels have the new address"
+_IN_TLS, _CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
 _LENGTHS = "frames are as long as the air charges"
 
 
@@ -68,6 +69,12 @@ TODAYS: Mapping[str, Fault] = {
         "TLS in the group that FreeRADIUS has by itself",
         policy=changed("dot1x", tls=TlsSettings(version="1.3")), on=on("M5"),
         fails=["TLS group"]),
+    "radius-by-udp": Fault(
+        "RADIUS goes by UDP between access point and server",
+        policy=changed("dot1x", transport=None), on=on("M5-radsec"), fails=[_IN_TLS, _CERTIFIED]),
+    "nameless-proxy": Fault(
+        "the server of RADIUS inside TLS asks access points for no certificate, and gets none",
+        {"gateway.proxies": "unknown"}, on=on("M5-radsec"), fails=[_CERTIFIED]),
     "full-transition": Fault(
         "a station that moves negotiates all anew", policy=changed("link", roaming=None),
         on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),

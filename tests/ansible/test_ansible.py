@@ -85,6 +85,7 @@ OWN: dict[str, dict[str, Any]] = {
     "aka": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                   "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}},
                   "aaa": {"server": "hostapd"}}),
+    "wired": policies.load_named("M5-radsec").layers.model_dump(mode="json"),
     "temporary": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                         "dot1x": {"eap": "TLS", "tls": {"key": "p-256", "realm": "home.example"}},
                         "aaa": {"authority": "visited", "identity": "temporary"}}),
@@ -95,6 +96,7 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "rogue-anchor": ("P8", lambda secrets: secrets["station"].update(trust="rogue")),
     "unknown-peer": ("P3", lambda secrets: secrets["gateway"].update(peers="unknown")),
     "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
+    "nameless-proxy": ("wired", lambda secrets: secrets["gateway"].update(proxies="unknown")),
     "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
 }
 #: What is not there where roles are told to leave nothing, while others of the same nodes stay.
@@ -156,7 +158,7 @@ class Rendered:
     def make(self) -> None:
         """Render everything."""
         layers = {**LAYERS, **OWN, "many-nodes": LAYERS["P12"],
-                  **{name: LAYERS[policy] for name, (policy, _) in SPOILT.items()},
+                  **{name: {**LAYERS, **OWN}[policy] for name, (policy, _) in SPOILT.items()},
                   **{without(roles): LAYERS["P9"] for roles in GONE}}
         jobs = {name: self.job(name, layers[name]) for name in layers}
         jobs |= {name: Job(layers, self.path(name), self.pki, nodes=REALM_NODES)
@@ -682,6 +684,36 @@ def test_authorities_of_the_usual_form_certify_each_other(tmp_path: Path) -> Non
     for root, shown in ((station, server), (server, station)):
         assert ": OK" in openssl("verify", "-CAfile", root / "ca.pem", "-untrusted",
                                  shown / "cert.pem", shown / "cert.pem")
+
+
+def test_radius_goes_inside_tls(rendered: Rendered) -> None:
+    """The access point asks its own proxy, which asks the server, which listens for TLS alone."""
+    hostapd = settings(rendered.path("wired", "ap-a", "hostapd.conf"))
+    assert hostapd["auth_server_addr"] == "10.1.0.2"
+    proxy = rendered.path("wired", "ap-a", "radius_proxy", "proxy.conf").read_text()
+    assert "\tipaddr = 10.1.0.1\n\tport = 2083\n" in proxy
+    server = rendered.path("wired", "ha-a", "freeradius", "radiusd.conf").read_text()
+    assert "port = 2083\n" in server
+    assert "port = 1812\n" not in server
+    assert "require_client_cert = yes\n" in server
+    clients = rendered.path("wired", "ha-a", "freeradius", "clients.conf").read_text()
+    assert "proto = tls\n" in clients
+    for node in ("ap-a", "ha-a"):
+        folder = rendered.path("wired", node, "radsec")
+        assert "OK" in openssl("verify", "-CAfile", folder / "ca.pem", "-untrusted",
+                               folder / "cert.pem", folder / "cert.pem")
+    users = rendered.path("wired", "a2", "pki", "cert.pem")
+    assert "OK" not in openssl("verify", "-CAfile", folder / "ca.pem", "-untrusted", users, users)
+
+
+def test_a_nameless_proxy_shows_no_certificate(rendered: Rendered) -> None:
+    """The negative control: the server asks for none, and the proxy has none."""
+    proxy = rendered.path("nameless-proxy", "ap-a", "radius_proxy", "proxy.conf").read_text()
+    assert "certificate_file" not in proxy
+    assert [path.name for path in rendered.path("nameless-proxy", "ap-a", "radsec").iterdir()] == [
+        "ca.pem"]
+    server = rendered.path("nameless-proxy", "ha-a", "freeradius", "radiusd.conf").read_text()
+    assert "require_client_cert = no\n" in server
 
 
 def test_tkip_and_short_wep(rendered: Rendered) -> None:

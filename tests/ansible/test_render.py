@@ -132,7 +132,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         station = {key: value for key, value in made["station"].items() if key not in own}
         spoilt = [key for key in station if station[key] != made["network"][key]]
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
-        spoilt += ["peers"] * (made["gateway"]["peers"] != "known")
+        spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         in_the_machine = {*unprotected._CONTROLS, *attacking.ATTACKS, "second-in-clear",
                           attempts.GUESSING}
@@ -146,7 +146,7 @@ def test_without_a_control_nothing_is_spoilt() -> None:
     for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
-        assert made["gateway"] == {"peers": "known", "cross": "known"}
+        assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known"}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

@@ -50,6 +50,10 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
      "made anew for each run"),
     (("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, options: {wpa_supplicant: "
      "{phase1: tls_disable_tlsv1_3=0 tls_disable_tlsv1_2=1}}}"), "which versions of TLS"),
+    ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: radsec}\n  aaa: {}",
+     "aaa is about servers that are asked by UDP"),
+    ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: tls}",
+     "transport: 'tls' is not known"),
     ("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, tls: {version: '1.4'}}",
      "did you mean '1.3'"),
 ])

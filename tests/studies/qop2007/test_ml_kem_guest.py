@@ -33,6 +33,13 @@ def test_keys_of_ml_kem_pass(exchanges: dict[str, Record]) -> None:
     assert alone["ML-KEM-768 is exchanged"].startswith("IKE_SA_INIT")
 
 
+def test_radius_goes_inside_tls_behind_the_access_point(exchanges: dict[str, Record]) -> None:
+    """As M5-radsec has it, which M12 builds on; both ends of the connection are known."""
+    held = checks(exchanges["M12"])
+    assert " of RADIUS inside TLS 1.3 (AES-256-GCM)" in held["RADIUS inside TLS"]
+    assert held["RadSec: mutual certificates"].endswith("ha-a to ap-a, ap-a to its server")
+
+
 def test_an_image_of_its_own(exchanges: dict[str, Record]) -> None:
     """All else is measured as ever: with Debian's daemons, on the image of all."""
     images = {policy: record.environment["image"] for policy, record in exchanges.items()}

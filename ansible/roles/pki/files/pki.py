@@ -6,6 +6,8 @@ The store (`key_store`) holds these units:
     rogue/                      root.pem of an authority that nobody's certificate comes from
     server-NODE/, client-NODE/  cert.pem (followed by the intermediate), alone.pem, key.pem
     ipsec-NODE/, stranger/      key.pem, pub.pem
+    infrastructure/             as authority/: certifies the two ends of RadSec and nobody else
+    radsec_server-NODE/, radsec_client-NODE/  as server-NODE/ and client-NODE/
 
 A certificate of another form than usual has it in its units' names, as in
 `client@p256@3@expired-NODE` and `authority@p256@3`: the kind of key, how many certificates a side
@@ -78,6 +80,9 @@ KEYS = {
     "p256": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
     "p384": ["ec", "-pkeyopt", "ec_paramgen_curve:P-384"],
 }
+
+#: Where an end of RadSec has its files.
+RADSEC_FOLDER = "radsec"
 
 #: What a key of this kind signs; the 192-bit suite takes nothing less.
 DIGESTS = {"p384": "sha384"}
@@ -258,18 +263,22 @@ def make_rogue(_store: Store, folder: Path, _name: str, _form: Form) -> None:
     keep(folder, "root.pem")
 
 
-def make_leaf(kind: str) -> Callable[[Store, Path, str, Form], None]:
-    """A maker of server or client certificates, named for their subject."""
+def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, Form], None]:
+    """A maker of server or client certificates, named for their subject.
+
+    They are signed by this authority, or by the one of their form.
+    """
 
     def make_one(store: Store, folder: Path, name: str, form: Form) -> None:
         # The slow part, while another thread makes the authority.
         request(folder, name, kind, form.key)
-        make(store, form.authority)
-        usual = form.authority == "authority"
+        authority = signed_by or form.authority
+        make(store, authority)
+        usual = form == Form()
         issuer, rest = ("intermediate", "intermediate.pem") if usual else ("issuer", "chain.pem")
-        signer = store.path(form.authority, issuer)
+        signer = store.path(authority, issuer)
         sign(folder, kind, signer, is_expired=form.is_expired, key=form.key)
-        rest_of_chain = store.path(form.authority, rest).read_text()
+        rest_of_chain = store.path(authority, rest).read_text()
         (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + rest_of_chain)
         (folder / f"{kind}.pem").rename(folder / "alone.pem")
         (folder / f"{kind}.key").rename(folder / "key.pem")
@@ -287,9 +296,12 @@ def make_raw_key(_store: Store, folder: Path, _name: str, _form: Form) -> None:
 MAKERS: dict[str, Callable[[Store, Path, str, Form], None]] = {
     "authority": make_authority,
     "visited": make_visited,
+    "infrastructure": make_authority,
     "rogue": make_rogue,
     "server": make_leaf("server"),
     "client": make_leaf("client"),
+    "radsec_server": make_leaf("server", "infrastructure"),
+    "radsec_client": make_leaf("client", "infrastructure"),
     "ipsec": make_raw_key,
     "stranger": make_raw_key,
 }
@@ -315,6 +327,11 @@ def wanted(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
             chain = "alone.pem" if options.cross_unknown else "cert.pem"
             files[f"{folder}/cert.pem"] = (unit, chain)
             files[f"{folder}/key.pem"] = (unit, "key.pem")
+    if options.radsec != "none":
+        unit = f"radsec_{options.radsec}-{options.name}"
+        files[f"{RADSEC_FOLDER}/ca.pem"] = ("infrastructure", "root.pem")
+        for file in ("cert.pem", "key.pem") if options.radsec != "trusting" else ():
+            files[f"{RADSEC_FOLDER}/{file}"] = (unit, file)
     if options.peer:
         own = f"ipsec-{options.name}"
         files[f"swanctl/private/{options.name}.pem"] = (own, "key.pem")
@@ -340,6 +357,8 @@ def main() -> int:
     parser.add_argument("--folder", default="pki", help="where a part in EAP has its files")
     parser.add_argument("--visited", action="store_true", help="of the visited network's authority")
     parser.add_argument("--cross-unknown", action="store_true")
+    parser.add_argument("--radsec", choices=["none", "client", "server", "trusting"],
+                        default="none")
     parser.add_argument("--peer", action="append", default=[], help="an IPsec peer's name")
     parser.add_argument("--peers-unknown", action="store_true")
     options = parser.parse_args()

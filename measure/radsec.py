@@ -1,0 +1,135 @@
+"""RADIUS inside TLS (RadSec) is proven: nothing else leaves access points, and both ends are known.
+
+The server's key log opens the records that captures have (`tls_records`); what is inside is read as
+RADIUS, from which keys of the air follow as they do where it goes by UDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from measure import eap_keys, pcap, tls_records
+from measure.observed import RADSEC, Check, Observed, listed
+from measure.tls_records import APPLICATION_DATA, TlsRecord
+
+_RADIUS_HEAD, _REQUEST, _ACCEPT = 4, 1, 2
+_CERTIFICATE, _CERTIFICATE_VERIFY = 11, 15
+#: Behind access points, where their RADIUS passes.
+_WIRES = ("wire", "foreign")
+
+
+@dataclass(frozen=True)
+class RadSecMessage:
+    """One message of RADIUS: when it was whole, and its bytes."""
+
+    at_s: float
+    data: bytes
+
+    @property
+    def code(self) -> int:
+        """What kind of message it is."""
+        return self.data[0]
+
+
+def messages(records: Sequence[TlsRecord]) -> list[RadSecMessage]:
+    """The messages that a capture's records carry, of all connections both ways, by time."""
+    found: list[RadSecMessage] = []
+    for ends in dict.fromkeys(record.ends for record in records):
+        pending = b""
+        for record in records:
+            if record.ends != ends or record.kind != APPLICATION_DATA or not record.suite:
+                continue
+            pending += record.content
+            while len(pending) >= _RADIUS_HEAD:
+                size = max(_RADIUS_HEAD, int.from_bytes(pending[2:4], "big"))
+                if len(pending) < size:
+                    break
+                found.append(RadSecMessage(record.at_s, pending[:size]))
+                pending = pending[size:]
+    return sorted(found, key=lambda message: message.at_s)
+
+
+def sessions(file: Path, keys: Sequence[str]) -> list[eap_keys.SessionKey]:
+    """The keys of EAP that a capture's messages hand over. Raises MeasureError."""
+    records = tls_records.read(file, eap_keys.RADSEC_PORT, keys)
+    return eap_keys.sessions((message.data for message in messages(records)),
+                             eap_keys.RADSEC_SECRET)
+
+
+def verify(seen: Observed) -> Iterator[Check]:
+    """What must hold where a policy has RADIUS inside TLS."""
+    yield _inside(seen)
+    yield _certificates(seen)
+
+
+def _inside(seen: Observed) -> Check:
+    """No RADIUS by UDP; in TLS that opens, the beginning and end of every full authentication."""
+    begun_s = float(seen.raw["stamps"].get("start", float("inf")))
+    records = {point: [record for file in _files(seen, point) for record in tls_records.read(
+        file, eap_keys.RADSEC_PORT, _keys(seen))] for point in _WIRES}
+    said = {point: [message for message in messages(records[point]) if message.at_s >= begun_s]
+            for point in _WIRES}
+    stays = [[m.code for m in said["wire"] if m.at_s < seen.moved_s]]
+    if seen.moves:
+        stays.append([m.code for m in said["foreign"] if m.at_s >= seen.moved_s])
+    closed = sum(not record.suite for each in records.values() for record in each)
+    suites = {record.suite for each in records.values() for record in each
+              if record.kind == APPLICATION_DATA and record.suite}
+    clear = sum(eap_keys.PORT in (frame.source_port, frame.target_port)
+                for point in _WIRES for file in _files(seen, point)
+                for frame in pcap.datagrams(file))
+    is_whole = all({_REQUEST, _ACCEPT} <= set(codes) for codes in seen.full(stays))
+    return Check("RADIUS inside TLS", is_whole and not closed and not clear,
+                 f"{listed([len(codes) for codes in stays])} messages of RADIUS inside TLS 1.3 "
+                 f"({', '.join(sorted(suites)) or 'none'}), "
+                 f"{listed([codes.count(_ACCEPT) for codes in stays])} of them Access-Accept; "
+                 f"{closed} records do not open, {clear} packets of RADIUS by UDP")
+
+
+def _certificates(seen: Observed) -> Check:
+    """Of the connections as they were made, once in a testbed: who showed what to whom."""
+    said, is_good = [], True
+    files = sorted(file for file in _captured(seen) if file.name.startswith(RADSEC))
+    for file in files:
+        name = file.stem.removeprefix(RADSEC)
+        records = tls_records.read(file, eap_keys.RADSEC_PORT, _keys(seen))
+        shown = [_shown([record for record in records if record.is_servers is is_servers])
+                 for is_servers in (True, False)]
+        is_good = is_good and bool(shown[0]) and shown[1] == name and shown[0] != name
+        said.append(f"{shown[0] or 'nobody'} to {name}, {shown[1] or 'nobody'} to its server")
+    return Check("RadSec: mutual certificates", is_good and len(files) > seen.moves,
+                 "once in this testbed, who proved to be whom: "
+                 f"{'; '.join(said) or 'no connection was made'}")
+
+
+def _shown(records: Sequence[TlsRecord]) -> str:
+    """Whom the certificate names that one side showed and proved to have the key of; "" without."""
+    said = dict(tls_records.handshakes(records))
+    certificate = said.get(_CERTIFICATE, b"")
+    # A context, the list's size, the first entry's size (RFC 8446, 4.4.2).
+    place = 1 + certificate[0] + 3 if certificate else 0
+    size = int.from_bytes(certificate[place:place + 3], "big")
+    if not size or _CERTIFICATE_VERIFY not in said:
+        return ""
+    subject = x509.load_der_x509_certificate(certificate[place + 3:place + 3 + size]).subject
+    return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def _keys(seen: Observed) -> list[str]:
+    return [*seen.raw.get("radsec_keys", ()), *seen.raw.get("tls_keys", ())]
+
+
+def _captured(seen: Observed) -> list[Path]:
+    files = (seen.folder / entry["file"] for entry in seen.raw["captures"])
+    return [file for file in dict.fromkeys(files) if file.exists()]
+
+
+def _files(seen: Observed, point: str) -> list[Path]:
+    """Captures of a point, in their order, but for what is taken once in a testbed."""
+    return [file for file in _captured(seen) if file.stem.rpartition("-")[2] == point
+            and not file.name.startswith("port-")]

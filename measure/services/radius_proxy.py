@@ -1,0 +1,107 @@
+"""RadSec as a service: beside each access point, a proxy that takes RADIUS to the server in TLS.
+
+Its connection is made once, with the first request, and stays. So one is asked before anything is
+measured, as a busy access point's stations would have long ago, and what the wire shows of it is
+kept for every repetition: nothing later tells who is at the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from measure.capture import WHOLE, capturing
+from measure.eap_keys import PORT, RADSEC_PORT
+from measure.errors import MeasureError
+from measure.points import wire_point
+from measure.process import Daemon
+from measure.services.daemons import Daemons
+from measure.services.freeradius import FreeRadius
+from measure.workload import Site
+from topologies.namespaces import network_of
+
+#: What the captures of connections being made begin with; an access point's name follows.
+PART = "radsec"
+_ACCESS_REQUEST, _USER_NAME = 1, 1
+_ASKING = b"radius-proxy"
+_ANSWER_S = 20.0
+_SETTLE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connection as it was made: its keys, lines of the server's key log, and its capture."""
+
+    keys: Sequence[str]
+    summary: Mapping[str, Any]
+    octets: bytes
+
+
+class RadiusProxies(Daemons):
+    """A proxy on every access point that has its configuration."""
+
+    name = "radius_proxy"
+    file = "radius_proxy"
+    needs: Sequence[str] = (FreeRadius.name,)
+
+    def __init__(self, site: Site, servers: FreeRadius) -> None:
+        super().__init__(site)
+        self._servers = servers
+        #: By access point; filled by `ready`.
+        self.connections: dict[str, Connected] = {}
+
+    def launch(self, node: str) -> Daemon:
+        """Start the proxy of one access point."""
+        return self.daemon(node, ["freeradius", "-f", "-l", "stdout", "-d",
+                                  str(self.site.mount / node / self.file), "-n", "proxy"],
+                           r"Ready to process requests")
+
+    def ready(self) -> None:
+        """Wait until they run, and have each make its connection. Raises MeasureError."""
+        super().ready()
+        if self._servers.name in self.site.withhold:
+            return
+        for node in self.daemons:
+            self.connections[node] = self._connect(node)
+
+    def _connect(self, node: str) -> Connected:
+        known, taken = len(self._keys()), list[dict[str, object]]()
+        point = wire_point(self.site.network, node, node, f"tcp port {RADSEC_PORT}")
+        folder = self.site.run_folder(node)
+        with capturing(self.site.testbed, [point], WHOLE, part=PART, out=folder,
+                       logs=self.site.logs, summaries=taken):
+            self._ask(node)
+            time.sleep(_SETTLE_S)  # tcpdump reads what is there already
+        keys = self._keys()[known:]
+        if not keys:
+            raise MeasureError("testbed", f"{self.name} on {node}: no TLS connection to the "
+                               f"authentication server (log: {self.daemons[node].log.name})")
+        [summary] = taken
+        return Connected(keys, summary, (folder / str(summary["file"])).read_bytes())
+
+    def _keys(self) -> list[str]:
+        return [line for lines in self._servers.tls_keys().values() for line in lines]
+
+    def _ask(self, node: str) -> None:
+        """Whether somebody may come in whom nobody knows; the server's answer is awaited."""
+        bridge = next(i.bridge for i in self.site.network.nodes[node].interfaces.values()
+                      if i.radio)
+        address = self.site.network.nodes[node].interfaces[bridge or ""].ip
+        name = bytes((_USER_NAME, 2 + len(_ASKING))) + _ASKING
+        with network_of(self.site.testbed.node(node).pid):
+            asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with asking:
+            asking.bind((address, 0))
+            asking.settimeout(_ANSWER_S)
+            asking.sendto(bytes((_ACCESS_REQUEST, 0)) + (20 + len(name)).to_bytes(2, "big")
+                          + os.urandom(16) + name, (address, PORT))
+            try:
+                asking.recv(4096)
+            except TimeoutError:
+                raise MeasureError("testbed", f"{self.name} on {node}: no answer from the "
+                                   f"authentication server within {_ANSWER_S:g} s (log: "
+                                   f"{self.daemons[node].log.name})") from None

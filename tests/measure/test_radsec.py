@@ -1,0 +1,150 @@
+"""RADIUS inside TLS, as two FreeRADIUS said it: opened from the middle on, and what is no proof."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measure import eap_keys, pcap, radsec, tls_records
+from measure.observed import Observed
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "radsec"
+CAPTURE, KEYS = RECORDED / "asked.pcap", (RECORDED / "asked-keys.txt").read_text().splitlines()
+PORT = 2083
+#: What a record of data begins with; before it come headers of 54 bytes, and TCP's stamps.
+APPLICATION = b"\x17\x03\x03"
+#: Six questions of somebody whom nobody knows, each refused.
+CODES = [1, 3] * 6
+
+
+def written(file: Path, frames: list[pcap.CapturedFrame]) -> Path:
+    """Frames as a capture."""
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 4096, 1)
+    file.write_bytes(head + b"".join(
+        struct.pack("<IIII", int(f.at_s), round(f.at_s % 1 * 1e6), len(f.data), f.wire_bytes)
+        + f.data for f in frames))
+    return file
+
+
+def codes(file: Path, keys: list[str]) -> list[int]:
+    """What kinds of messages are inside."""
+    return [message.code for message in radsec.messages(tls_records.read(file, PORT, keys))]
+
+
+def test_messages_are_opened_with_the_servers_keys() -> None:
+    """All of them, and the handshake before, in which both showed certificates."""
+    records = tls_records.read(CAPTURE, PORT, KEYS)
+    assert all(record.suite for record in records)
+    assert {r.suite for r in records if r.kind == tls_records.APPLICATION_DATA} == {"AES-256-GCM"}
+    assert [message.code for message in radsec.messages(records)] == CODES
+    for is_servers in (True, False):
+        said = tls_records.handshakes([r for r in records if r.is_servers is is_servers])
+        assert {11, 15, 20} <= {kind for kind, _ in said}
+
+
+def test_a_capture_may_begin_amid_the_connection(tmp_path: Path) -> None:
+    """Whatever number of records went before, the rest opens; without the keys nothing does."""
+    frames = list(pcap.frames(CAPTURE))
+    at = [place for place, frame in enumerate(frames)
+          if frame.data[54 + 12:].startswith(APPLICATION)]
+    last = written(tmp_path / "last.pcap", frames[at[-6]:])
+    assert codes(last, KEYS) == CODES[-6:]
+    assert codes(last, []) == codes(last, [KEYS[0], KEYS[1]]) == []
+
+
+def test_what_is_changed_or_missing_is_not_opened(tmp_path: Path) -> None:
+    """A bit, or a segment: one record at least that no suite has opened."""
+    frames = list(pcap.frames(CAPTURE))
+    *_, place, _, last, _ = [at for at, frame in enumerate(frames)
+                             if frame.data[54 + 12:].startswith(APPLICATION)]
+    changed = bytearray(frames[last].data)
+    changed[-1] ^= 1
+    flipped = [*frames[:last], pcap.CapturedFrame(frames[last].at_s, bytes(changed),
+                                                  frames[last].wire_bytes), *frames[last + 1:]]
+    for name, there in (("flipped", flipped), ("missing", frames[:place] + frames[place + 1:])):
+        records = tls_records.read(written(tmp_path / f"{name}.pcap", there), PORT, KEYS)
+        assert not all(record.suite for record in records)
+
+
+def test_segments_that_come_twice_or_late_are_put_in_order(tmp_path: Path) -> None:
+    """As TCP does."""
+    frames = list(pcap.frames(CAPTURE))
+    mixed = [frame for frame in frames for _ in range(2)]
+    place = next(place for place, frame in enumerate(frames) if frame.wire_bytes > 1000)
+    late = [*frames[:place], *frames[place + 1:], frames[place]]
+    for name, there in (("twice", mixed), ("late", late)):
+        assert codes(written(tmp_path / f"{name}.pcap", there), KEYS) == CODES
+
+
+def failing(folder: Path, raw: dict[str, Any]) -> set[str]:
+    """The checks that do not hold."""
+    return {check.check for check in radsec.verify(observed(folder, raw)) if not check.ok}
+
+
+def observed(folder: Path, raw: dict[str, Any]) -> Observed:
+    """A repetition at home, of M5-radsec in N2, by its files."""
+    return Observed(raw, {}, "02:00:00:00:a2:00", macs=frozenset(), addresses=frozenset(),
+                    folder=folder)
+
+
+INSIDE, CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
+
+
+def raw_values() -> dict[str, Any]:
+    """What a repetition left."""
+    values: dict[str, Any] = json.loads((RECORDED / "raw.json").read_text())
+    return values
+
+
+def test_a_repetition_in_the_guest_is_proven() -> None:
+    """Seven questions and answers of EAP-TLS 1.3; who is at the connection's ends; the keys."""
+    inside, certified = radsec.verify(observed(RECORDED, raw_values()))
+    assert inside.ok
+    assert inside.detail.startswith("14 messages of RADIUS inside TLS 1.3 (AES-256-GCM), 1 of them")
+    assert certified.ok
+    assert certified.detail.endswith("ha-a to ap-a, ap-a to its server")
+    assert [len(session.receive) for session in radsec.sessions(
+        RECORDED / "auth-wire.pcap", raw_values()["radsec_keys"])] == [32]
+
+
+def by_udp(folder: Path, _raw: dict[str, Any]) -> None:
+    """One request by UDP besides."""
+    wire = folder / "auth-wire.pcap"
+    frames = list(pcap.frames(wire))
+    packet = (bytes.fromhex("4500002400000000ff1100000a0100020a010001")
+              + struct.pack("!HHHH", 40000, eap_keys.PORT, 16, 0) + bytes(8))
+    stray = pcap.CapturedFrame(frames[-1].at_s, bytes(12) + b"\x08\x00" + packet, 14 + len(packet))
+    written(wire, [*frames, stray])
+
+
+def without_the_last(folder: Path, _raw: dict[str, Any]) -> None:
+    """Nothing of TLS after the first ten frames."""
+    wire = folder / "auth-wire.pcap"
+    written(wire, list(pcap.frames(wire))[:10])
+
+
+def under_another_name(folder: Path, raw: dict[str, Any]) -> None:
+    """The connection is of another access point than its capture says."""
+    (folder / "radsec-ap-a.pcap").rename(folder / "radsec-ap-b.pcap")
+    raw["captures"][0]["file"] = "radsec-ap-b.pcap"
+
+
+@pytest.mark.parametrize(("spoil", "fails"), [
+    (by_udp, {INSIDE}), (without_the_last, {INSIDE}), (under_another_name, {CERTIFIED}),
+    (lambda _, raw: raw["captures"].pop(0), {CERTIFIED}),
+    (lambda _, raw: raw["captures"].pop(1), {INSIDE}),
+    (lambda _, raw: raw.update(radsec_keys=[]), {INSIDE, CERTIFIED})])
+def test_what_is_no_proof(tmp_path: Path, spoil: Callable[[Path, dict[str, Any]], object],
+                          fails: set[str]) -> None:
+    """Each thing that lacks fails its own check, and no other."""
+    for file in RECORDED.iterdir():
+        shutil.copy(file, tmp_path)
+    raw = raw_values()
+    spoil(tmp_path, raw)
+    assert failing(tmp_path, raw) == fails
