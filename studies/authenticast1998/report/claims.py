@@ -67,7 +67,7 @@ def _more(label: str, metric: Metric, first: tuple[str, str, str],
 def _steep() -> Iterator[Question]:
     yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(low=_LOSS))
     yield _share("30 % verified", _key(RETENTION, "p30", "5"), Band(high=_LOSS))
-    yield Question(f"verified where less than {_ALL:.0%} begin to be retained",
+    yield Question(f"verified where less than {100 * _ALL:.0f} % begin to be retained",
                    [_key(RETENTION, f"p{level}", "5") for level in _BENDING], _KNEE, PERCENT,
                    knee_share)
     yield _more("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
