@@ -11,6 +11,7 @@ from typing import Any
 import vici
 from vici.exception import CommandException
 
+from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
 #: How long a negotiation may take.
@@ -20,12 +21,17 @@ _REPLY_S = 15.0
 
 @contextmanager
 def session(path: Path) -> Iterator[vici.Session]:
-    """A vici session on a charon's socket."""
+    """A vici session on a charon's socket. Raises MeasureError.
+
+    Charon says what it does line by line while it negotiates, and is timed meanwhile.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(_REPLY_S)
+    wait_at_most(sock, _REPLY_S)
     try:
         sock.connect(str(path))
         yield vici.Session(sock)
+    except BlockingIOError:
+        raise MeasureError("ike", f"charon at {path} does not answer (timed out)") from None
     except OSError as error:
         raise MeasureError("ike", f"charon at {path} does not answer ({error})") from error
     finally:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
 _COUNTER = itertools.count()
@@ -87,8 +88,7 @@ class ControlSocket:
             self._commands.send(command.encode())
             return self._commands.recv(65536).decode("utf-8", "replace")
         except OSError as error:
-            raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
-                               f"({error})") from error
+            raise self._no_reply(command, error) from error
 
     def status(self) -> dict[str, str]:
         """What the daemon says of its state, as its own keys and values."""
@@ -105,10 +105,10 @@ class ControlSocket:
         Every event read on the way is kept in `history`.
         """
         while (left_s := deadline_s - time.monotonic()) > 0:
-            self._events.settimeout(left_s)
+            wait_at_most(self._events, left_s)
             try:
                 datagram = self._events.recv(65536)
-            except TimeoutError:
+            except BlockingIOError:
                 break
             event = parse_event(datagram, time.time())
             if event is None:
@@ -132,7 +132,7 @@ class ControlSocket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         local = f"{private_folder().name}/{next(_COUNTER)}"
         sock.bind(local)
-        sock.settimeout(_REPLY_S)
+        wait_at_most(sock, _REPLY_S)
         try:
             sock.connect(str(self._path))
         except OSError as error:
@@ -144,7 +144,7 @@ class ControlSocket:
         return sock
 
     def _ask(self, sock: socket.socket, command: str, expected: str) -> None:
-        sock.settimeout(_REPLY_S)
+        wait_at_most(sock, _REPLY_S)
         try:
             sock.send(command.encode())
             while True:
@@ -152,11 +152,14 @@ class ControlSocket:
                 if not reply.startswith(b"<"):
                     break
         except OSError as error:
-            raise MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} "
-                               f"({error})") from error
+            raise self._no_reply(command, error) from error
         if reply.decode("utf-8", "replace") != expected:
             raise MeasureError("testbed", f"{self.name}: {_verb(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
+
+    def _no_reply(self, command: str, error: OSError) -> MeasureError:
+        why = "timed out" if isinstance(error, BlockingIOError) else error
+        return MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} ({why})")
 
 
 def port_is_open(status: Mapping[str, str]) -> bool:

@@ -85,7 +85,8 @@ def generate(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
     """A new key pair. Raises UnusableKey for a size that the library refuses."""
     if algorithm not in SIGNATURES:
         raise UnusableKey(f"{algorithm.name}: no algorithm for signatures")
-    bits = bits or {Algorithm.DSA: 1024, Algorithm.RSA: 1024}.get(algorithm, 256)
+    if bits is None:
+        bits = {Algorithm.DSA: 1024, Algorithm.RSA: 1024}.get(algorithm, 256)
     _check_bits(algorithm, bits)
     if algorithm in _OF_ONE_SIZE and bits != MIN_BITS[algorithm]:
         raise UnusableKey(f"{algorithm.name}: keys have {MIN_BITS[algorithm]} bits, not {bits}")

@@ -24,6 +24,8 @@ _GROUP, _B_FRAMES = 15, 2
 MAX_FRAMES = 3000
 _PICTURE, _TYPE_AT = b"\0\0\1\0", 5
 _TYPES = {1: "I", 2: "P", 3: "B"}
+#: FFmpeg draws text as on a terminal, and so takes any text that is called .txt for a video.
+_TEXT = frozenset({"ansi", "bintext", "idf", "xbin"})
 _LOCK = Path("requirements") / "video.lock"
 
 
@@ -57,12 +59,15 @@ def _encoded(path: Path, _changed_ns: int) -> tuple[str, ...]:
         reason = getattr(error, "strerror", None) or "it has no pictures"
         raise StudyError(f"setting video: {path.name}: is not a video that can be read ({reason}); "
                          "name another") from None
-    if not lines:
-        raise StudyError(f"setting video: {path.name}: has no pictures; name another")
+    if len(lines) < 2:
+        has = "one picture only" if lines else "no pictures"
+        raise StudyError(f"setting video: {path.name}: has {has}; name another")
     return lines
 
 
 def _lines(av: Any, source: Any) -> Iterator[str]:
+    if source.streams.video[0].codec.name in _TEXT:
+        raise ValueError("text has no pictures")
     encoder = av.CodecContext.create(_CODEC, "w")
     encoder.width, encoder.height, encoder.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
     encoder.framerate, encoder.time_base = _RATE, 1 / _RATE

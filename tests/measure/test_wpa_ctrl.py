@@ -171,7 +171,8 @@ def test_no_reply_is_given_up(
     monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 0.1)
     with ControlSocket(peer.path, "hostapd on ap") as control:
         peer.answer = lambda _: None
-        with pytest.raises(MeasureError, match="hostapd on ap: no reply to DEAUTHENTICATE"):
+        with pytest.raises(MeasureError, match=r"hostapd on ap: no reply to "
+                           r"DEAUTHENTICATE \(timed out\)"):
             getattr(control, how)("DEAUTHENTICATE 02:00:00:00:a2:00")
 
 

@@ -120,6 +120,7 @@ def test_a_file_that_is_none(folder, capsys):
     for arguments, words in ((["serve", str(folder / "absent.json")], "No such file"),
                              (["serve", str(folder / "no.json")], "no JSON"),
                              (["key", "DSA", "512", str(folder / "short")], "too short"),
+                             (["key", "DSA", "0", str(folder / "none")], "too short"),
                              (["key", "ED25519", "512", str(folder / "short")], "not 512"),
                              (["key", "DES", "56", str(folder / "short")], "usage")):
         assert main(arguments) == 2
@@ -186,10 +187,9 @@ class Program:
 
 def test_back_from_a_secret_key(folder):
     """Who names no algorithm gets the one of before the secret key, and none the server lacks."""
-    document = {name: value for name, value in CLIENT.items() if name != "algorithm"}
-    receiving = Receiving(load_client(write(folder, "c", {
-        **document, "server": {**document["server"], "keys": ["server.pub.pem", "other.pub.pem"]},
-        "algorithm": "RSA", "data_port": 40002})))
+    document = over_sockets(5000, algorithm="RSA")
+    document["server"]["keys"] = ["server.pub.pem", "other.pub.pem"]
+    receiving = Receiving(load_client(write(folder, "c", document)))
     wished = []
     for change in ({"scheme": "secret-key"}, {"bundle": 4}, {"scheme": "tree"},
                    {"algorithm": "DSA"}, {"scheme": "tesla"}, {"scheme": "delayed"}):

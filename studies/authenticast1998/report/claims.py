@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from analysis.blocks import mean_of
@@ -20,6 +21,8 @@ from studies.authenticast1998.report import wired
 _FILE = Path(__file__).parents[1] / "published" / "claims.yml"
 #: What counts as retaining everything, and as losing; the text has "reasonable" and "loss".
 _ALL, _LOSS = 0.99, 0.95
+#: Levels of Fig. 4 between which its curve bends, in per cent, and where the paper's does.
+_BENDING, _KNEE = (15, 20, 25, 30), Band(0.15, 0.25)
 #: "User-recognizable": delays up to 150 ms one way are fit for most applications (ITU-T G.114).
 _NOTICED_S = 0.15
 _BELOW = "below_floor_s"
@@ -64,8 +67,28 @@ def _more(label: str, metric: Metric, first: tuple[str, str, str],
 def _steep() -> Iterator[Question]:
     yield _share("15 % verified", _key(RETENTION, "p15", "5"), Band(low=_LOSS))
     yield _share("30 % verified", _key(RETENTION, "p30", "5"), Band(high=_LOSS))
+    yield Question(f"verified where less than {100 * _ALL:.0f} % begin to be retained",
+                   [_key(RETENTION, f"p{level}", "5") for level in _BENDING], _KNEE, PERCENT,
+                   knee_share)
     yield _more("retained at 20 % less at 50 %", RETENTION, ("p20", "5", "idle"),
                 ("p50", "5", "idle"))
+
+
+def knee_share(retained: Sample) -> Any:
+    """The share verified at which a curve of means falls through `_ALL`, between levels linearly.
+
+    The last axis has the means at the levels of `_BENDING`. Where a curve never falls so far, or is
+    below from the first level on, the last or the first level.
+    """
+    falls = np.argmax(retained < _ALL, axis=-1)[..., None]
+    behind = np.clip(falls, 1, len(_BENDING) - 1)
+    levels = np.asarray(_BENDING) / 100
+    (before, after) = (np.take_along_axis(retained, place, axis=-1)[..., 0]
+                       for place in (behind - 1, behind))
+    low, high = levels[behind - 1][..., 0], levels[behind][..., 0]
+    between = low + (high - low) * (before - _ALL) / np.where(before > after, before - after, 1)
+    outside = np.where(retained[..., 0] < _ALL, levels[0], levels[-1])
+    return np.where(falls[..., 0] > 0, between, outside)
 
 
 def _delayed() -> Iterator[Question]:

@@ -2,7 +2,7 @@
 
 import { Dial } from "./dial.js";
 import { inWords, percent, SCHEMES } from "./model.js";
-import { Strip, STRIPS } from "./strips.js";
+import { Strips } from "./strips.js";
 
 const PATIENCE_S = 4;
 const STATES = { waiting: "waiting", streaming: "streaming", ended: "ended" };
@@ -27,7 +27,7 @@ export class Card {
       input.setAttribute("aria-label", `${name}: ${field === "automatic" ? "the controller decides" : field}`);
       input.addEventListener("change", () => this.choose(field, input));
     }
-    this.strips = STRIPS.map((strip) => this.strip(strip));
+    this.strips = new Strips(this.root.querySelector(".strips"), name, about);
     this.said = this.root.querySelector(".said");
   }
 
@@ -35,19 +35,10 @@ export class Card {
     for (const [value, text] of options) select.add(new Option(text, value));
   }
 
-  strip(strip) {
-    const row = document.getElementById("strip").content.cloneNode(true).firstElementChild;
-    row.querySelector(".what").textContent = strip.title;
-    if (strip.key === "delta" && this.about.limit) {
-      const limit = document.createElement("small");
-      limit.textContent = `LIMIT ${this.about.limit}`;
-      row.querySelector(".what").append(limit);
-    }
-    row.dataset.strip = strip.key;
-    this.root.querySelector(".strips").append(row);
-    const svg = row.querySelector("svg");
-    svg.setAttribute("aria-label", `${strip.title} of ${this.name} over the last minute`);
-    return { strip, value: row.querySelector(".value"), drawn: new Strip(svg, strip, this.about) };
+  // What is drawn has the colours that the page had then.
+  fit() {
+    this.dial.pointer.fit();
+    this.strips.fit();
   }
 
   // --- what the user says --------------------------------------------------------------------------
@@ -107,12 +98,7 @@ export class Card {
       below: `permitted: ${percent(this.dial.isHeld ? this.dial.wish.low : wish.low)} to ${
         percent(this.dial.isHeld ? this.dial.wish.high : wish.high)}` });
     this.settings(wish, setting, isEnabled);
-    for (const { strip, value, drawn } of this.strips) {
-      if (now === null || !drawn.draw(client.history, now)) continue;
-      const latest = point?.[strip.key] ?? null;
-      const shown = latest === null ? "–" : strip.unit === "share" ? percent(latest) : String(latest);
-      if (value.textContent !== shown) value.textContent = shown;
-    }
+    if (now !== null) this.strips.draw(client.history, now);
   }
 
   text(selector, text) {

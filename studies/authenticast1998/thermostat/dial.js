@@ -1,12 +1,11 @@
 // A dial: the range that a user permits between two handles, the floor marked, the level now.
 
-const SVG = "http://www.w3.org/2000/svg";
-const CENTRE = [130, 122], RADIUS = 88, FROM = 135, SWEEP = 270;
-const PARTS = 10, STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
+import { CENTRE, FROM, point, RADIUS, SWEEP, VIEW } from "./geometry.js";
+import { Pointer } from "./pointer.js";
 
-const angle = (level) => (FROM + SWEEP * level) * Math.PI / 180;
-const point = (level, radius) => [CENTRE[0] + radius * Math.cos(angle(level)),
-                                  CENTRE[1] + radius * Math.sin(angle(level))];
+const SVG = "http://www.w3.org/2000/svg";
+const STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
+
 const clamp = (level, low, high) => Math.min(Math.max(level, low), high);
 
 function arc(from, to, radius) {
@@ -21,8 +20,8 @@ function made(parent, kind, attributes = {}) {
   return element;
 }
 
-// Sets what differs from what is there: seven dials change five times a second.
-export function set(element, attributes) {
+// Sets what differs from what is there.
+function set(element, attributes) {
   const there = element.there ??= {};
   for (const [name, value] of Object.entries(attributes)) {
     if (there[name] === value) continue;
@@ -37,12 +36,11 @@ export class Dial {
     this.onTurn = onTurn;
     this.wish = { low: 0, high: 1, level: 1 };
     this.hasSetPoint = this.isEnabled = false;
-    this.svg = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial", role: "group",
+    this.svg = made(parent, "svg", { viewBox: Object.values(VIEW).join(" "), class: "dial", role: "group",
                                      "aria-label": `Dial of ${name}` });
-    // What changes with each reading lies above what does not, which is then not drawn anew.
-    this.above = made(parent, "svg", { viewBox: "0 20 260 199", class: "dial above" });
     this.draw(name);
-    this.drawAbove();
+    // What changes with each reading lies above what does not, which is then not drawn anew.
+    this.pointer = new Pointer(parent, name);
   }
 
   draw(name) {
@@ -66,18 +64,6 @@ export class Dial {
       level: this.handle("level", `${name}: level`, RADIUS, "M0 -10 L8 0 L0 10 L-8 0Z"),
       high: this.handle("high", `${name}: highest level permitted`, RADIUS, ""),
     };
-  }
-
-  drawAbove() {
-    // In parts: of one arc, all would be drawn anew for each per cent. The last part is of any length.
-    this.reached = Array.from({ length: PARTS }, (_, part) => made(this.above, "path", {
-      class: "reached", d: arc(part / PARTS, (part + 1.02) / PARTS, RADIUS - 9), visibility: "hidden" }));
-    this.reachedTo = 0;
-    this.tail = made(this.above, "path", { class: "reached" });
-    this.needle = made(this.above, "path", { class: "needle" });
-    const value = made(this.above, "text", { class: "value", x: CENTRE[0], y: CENTRE[1] + 10 });
-    this.value = made(value, "tspan");
-    this.unit = made(value, "tspan", { class: "unit", dx: 3 });
   }
 
   handle(which, label, radius, shape) {
@@ -123,9 +109,9 @@ export class Dial {
   }
 
   levelAt(event) {
-    const box = this.svg.getBoundingClientRect(), scale = 260 / box.width;
+    const box = this.svg.getBoundingClientRect(), scale = VIEW.width / box.width;
     const x = (event.clientX - box.left) * scale - CENTRE[0];
-    const y = (event.clientY - box.top) * scale + 20 - CENTRE[1];
+    const y = (event.clientY - box.top) * scale + VIEW.top - CENTRE[1];
     const turned = (Math.atan2(y, x) * 180 / Math.PI - FROM + 720) % 360;
     return turned <= SWEEP ? turned / SWEEP : turned < (360 + SWEEP) / 2 ? 1 : 0;
   }
@@ -150,34 +136,20 @@ export class Dial {
     this.isEnabled = isEnabled;
     this.hasSetPoint = hasSetPoint;
     if (!this.isHeld) this.wish = { low: wish.low, high: wish.high, level: wish.level };
-    const shown = level === null ? "–" : String(Math.round(100 * level));
-    if (this.value.textContent !== shown) this.value.textContent = shown;
-    const unit = level === null ? "" : "%";
-    if (this.unit.textContent !== unit) this.unit.textContent = unit;
     if (this.below.textContent !== below) this.below.textContent = below;
-    const visibility = level === null ? "hidden" : "visible";
-    set(this.needle, { visibility });
-    this.reach(level ?? 0);
-    if (level !== null) {
-      const [x, y] = point(level, RADIUS - 11);
-      const [x1, y1] = point(level - 0.022, RADIUS - 27), [x2, y2] = point(level + 0.022, RADIUS - 27);
-      set(this.needle, { d: `M${x} ${y}L${x1} ${y1}L${x2} ${y2}Z` });
-    }
-    this.place();
+    this.pointer.show(level);
+    if (this.toPlace() !== this.placed) this.place();
   }
 
-  // Show the arc up to a level: only what has been passed since changes.
-  reach(level) {
-    const to = Math.floor(PARTS * level + 1e-9), [from, end] = [this.reachedTo, to].sort((a, b) => a - b);
-    for (const part of this.reached.slice(from, end)) {
-      part.setAttribute("visibility", to > this.reachedTo ? "visible" : "hidden");
-    }
-    this.reachedTo = to;
-    set(this.tail, { d: level > to / PARTS ? arc(to / PARTS, level, RADIUS - 9) : "" });
+  // All that knobs and floor depend on.
+  toPlace() {
+    const { low, high, level } = this.wish;
+    return [low, high, level, this.hasSetPoint, this.isEnabled].join();
   }
 
   place() {
     const { low, high, level } = this.wish;
+    this.placed = this.toPlace();
     set(this.band, { d: arc(low, high, RADIUS) });
     const [x1, y1] = point(low, RADIUS - 15), [x2, y2] = point(low, RADIUS + 15);
     set(this.floor, { x1, y1, x2, y2 });

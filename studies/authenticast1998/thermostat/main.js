@@ -142,6 +142,10 @@ function live() {
   });
 }
 
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const card of cards.values()) card.fit();
+});
+
 function line(state, text) {
   $("line").dataset.state = state;
   $("line").textContent = text;

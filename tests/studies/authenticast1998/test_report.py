@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import analysis
@@ -16,7 +17,7 @@ from studies import records as stored
 from studies.authenticast1998 import factors, timelines
 from studies.authenticast1998.body import ClientRecord, Measured
 from studies.authenticast1998.factors import Disturbance
-from studies.authenticast1998.report import bound
+from studies.authenticast1998.report import bound, claims
 
 STUDY = studies.load("authenticast1998")
 #: Every cell: the profile `paper` leaves out what has a profile of its own.
@@ -222,3 +223,14 @@ def test_the_claims_are_those_of_the_paper(report: Report) -> None:
     """Eight of them, in its order, each with the place that it stands at."""
     assert [verdict.id for verdict in report.claims] == [f"A{number}" for number in range(1, 9)]
     assert all(verdict.where for verdict in report.claims)
+
+
+def test_where_the_curve_bends() -> None:
+    """Between the levels that enclose 99 %, of many curves at once; a later rise does not count."""
+    curves = np.array([
+        [1.0, 1.0, 0.94, 0.8],  # between 20 and 25 %
+        [1.0, 0.98, 1.0, 0.8],  # between 15 and 20 %
+        [0.9, 0.8, 0.7, 0.6],  # before the first level
+        [1.0, 1.0, 1.0, 1.0]])  # nowhere
+    assert claims.knee_share(curves) == pytest.approx([0.20 + 0.05 / 6, 0.175, 0.15, 0.30])
+    assert float(claims.knee_share(curves[0])) == pytest.approx(0.20 + 0.05 / 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.resources
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,8 +61,34 @@ def streaming(browser: Any) -> list[str]:
     """The clients whose level is shown."""
     return browser.execute_script(
         "return [...document.querySelectorAll('article[data-state=streaming]')].filter("
-        "card => /^\\d+$/.test(card.querySelector('.value tspan').textContent))"
+        "card => /\\d per cent/.test(card.querySelector('canvas').getAttribute('aria-label')))"
         ".map(card => card.dataset.client)")
+
+
+def level(browser: Any, card: str = "") -> int | None:
+    """What a dial says in words that is verified now, in per cent."""
+    said = browser.execute_script("return document.querySelector(arguments[0])?.getAttribute("
+                                  "'aria-label')", f"{card} canvas")
+    found = re.search(r": (\d+) per cent verified now$", said or "")
+    return int(found[1]) if found else None
+
+
+def drawn(browser: Any, card: str, at: float) -> list[int]:
+    """Red, green, blue and opacity that are drawn on the arc of a dial at a level."""
+    return browser.execute_script("""
+        const canvas = document.querySelector(`${arguments[0]} .pointer`);
+        const scale = canvas.width / 164, turn = (135 + 270 * arguments[1]) * Math.PI / 180;
+        const [x, y] = [82 + 79 * Math.cos(turn), 82 + 79 * Math.sin(turn)];
+        const copy = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+        copy.drawImage(canvas, -Math.round(x * scale), -Math.round(y * scale));
+        return [...copy.getImageData(0, 0, 1, 1).data]""", card, at)
+
+
+def coloured(browser: Any, name: str) -> list[int]:
+    """A colour of the page's, drawn without transparency."""
+    colour = browser.execute_script("return getComputedStyle(document.body).getPropertyValue("
+                                    "arguments[0])", name).strip()
+    return [*bytes.fromhex(colour.removeprefix("#")), 255]
 
 
 def text(browser: Any, selector: str) -> str:
@@ -101,6 +128,24 @@ def test_seven_clients_by_the_rules_of_accessibility(browser: Any, address: str,
             error => done({rules: 0, violations: [['critical', `${error}`]]}))""", dark)
     assert said["rules"] > (0 if dark else 20)
     assert [rule for rule in said["violations"] if rule[0] in ("serious", "critical")] == []
+
+
+def test_what_is_drawn(browser: Any, address: str) -> None:
+    """The arc up to the level, in the page's colour, also where the scheme changes; and strips."""
+    it = opened(browser, address, 7)
+    assert drawn(it, "[data-client=c1]", 0.02) == coloured(it, "--level") == [0, 114, 178, 255]
+    wait_until(lambda: (level(it, "[data-client=c1]") or 100) < 40
+               and drawn(it, "[data-client=c1]", 0.6)[3] == 0)
+    said = it.find_element("css selector", "[data-client=c2] .strips canvas").get_attribute(
+        "aria-label")
+    assert re.fullmatch(r"The last minute of c2; now: level \d+ %, lag \d+, retained \d+ %", said)
+    assert it.execute_script("""
+        const canvas = document.querySelector('[data-client=c2] .strips canvas');
+        const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        return new Set(new Uint32Array(all.buffer)).size""") > 20
+    chromium.look(it, 1280, dark=True)
+    wait_until(lambda: drawn(it, "[data-client=c1]", 0.02) == coloured(it, "--level")
+               == [86, 169, 224, 255])
 
 
 @pytest.mark.parametrize("width", [360, 768])
@@ -150,7 +195,7 @@ def test_the_level_by_mouse(browser: Any, address: str, run: MadeUpRun) -> None:
         round(box["y"] - knob["y"] - knob["height"] / 2)).release().perform()
     wait_until(lambda: 47 <= run.told[-1]["level"] <= 53)
     assert run.told[-1]["client"] == "c5" and run.told[-1]["scheme"] == "percentage"
-    wait_until(lambda: text(it, "[data-client=c5] .value tspan") == str(run.told[-1]["level"]))
+    wait_until(lambda: level(it, "[data-client=c5]") == run.told[-1]["level"])
 
 
 def test_scheme_and_bundle(browser: Any, address: str, run: MadeUpRun) -> None:
@@ -193,7 +238,7 @@ def test_who_permits_less_than_everything_wants_it(browser: Any, address: str,
     focused(it, "[data-client=c7] .handle.high").send_keys(*[Keys.PAGE_DOWN] * 6)
     wait_until(lambda: run.told[-1].get("range") == [5, 40])
     assert run.told[-1]["scheme"] == "percentage" and run.told[-1]["level"] <= 40
-    wait_until(lambda: int(text(it, "[data-client=c7] .value tspan")) <= 40)
+    wait_until(lambda: (level(it, "[data-client=c7]") or 100) <= 40)
 
 
 def test_what_is_refused_is_said(browser: Any, address: str, run: MadeUpRun) -> None:
@@ -273,11 +318,12 @@ def test_a_recording_is_played(browser: Any, tmp_path: Path) -> None:
     with PageServer(ShownRecordings(run.folder, PAGE), PAGE.folder, Door()) as server:
         it = opened(browser, server.address, 1)
         assert text(it, "#line") == "replay"
-        for at, level in ((25, "10"), (5, "100"), (15, "10")):
+        for at, per_cent in ((25, 10), (5, 100), (15, 10)):
             it.execute_script(
                 "const place = document.getElementById('place'); place.value = arguments[0];"
                 "place.dispatchEvent(new Event('input'))", at)
-            wait_until(lambda level=level: text(it, ".value tspan") == level)
+            wait_until(lambda per_cent=per_cent: level(it) == per_cent)
+            assert (drawn(it, "article", 0.5)[3] > 0) is (per_cent == 100)
         assert "DELTA 66 > 60 → by percentage, 10 %" in text(it, "#events .switched")
         handle = it.find_element("css selector", ".handle.low")
         assert handle.get_attribute("aria-disabled") == "true"

@@ -88,6 +88,31 @@ def test_sound_alone_is_no_video(tmp_path: Path) -> None:
         planned(tmp_path / "song.wav")
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "notes.nfo"])
+def test_text_is_no_video(name: str, tmp_path: Path) -> None:
+    """FFmpeg would draw it as on a terminal, and stream that."""
+    pytest.importorskip("av")
+    (tmp_path / name).write_text("What was said at the meeting.\n" * 200)
+    with pytest.raises(UserError, match=rf"{name}: is not a video that can be read \(it has no "
+                                        r"pictures\); name another$"):
+        planned(tmp_path / name)
+
+
+def test_a_photograph_is_no_video(tmp_path: Path) -> None:
+    """One picture is a file that FFmpeg reads, and no stream."""
+    av = pytest.importorskip("av")
+    with av.open(str(tmp_path / "photo.png"), "w", format="image2") as target:
+        stream = target.add_stream("png", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
+        picture = av.VideoFrame(64, 48, "rgb24")
+        picture.planes[0].update(bytes(picture.planes[0].buffer_size))
+        target.mux(stream.encode(picture))
+        target.mux(stream.encode(None))
+    with pytest.raises(UserError, match=r"^setting video: photo\.png: has one picture only; "
+                                        r"name another$"):
+        planned(tmp_path / "photo.png")
+
+
 def test_a_video_that_is_not_there(tmp_path: Path) -> None:
     """One line."""
     with pytest.raises(UserError, match=r"^setting video: .*nowhere\.mpg: No such file or "
