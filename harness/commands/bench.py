@@ -19,7 +19,7 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cluster": ("harness.selftest.cluster_bench", ("runs",)),
     "faults": ("harness.selftest.faults_bench", ("faults", "seed", "study")),
     "model": ("harness.selftest.model_bench", ()),
-    "proof": ("harness.selftest.proof_bench", ("out",))}
+    "proof": ("harness.selftest.proof_bench", ("out", "controls"))}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,6 +37,9 @@ _OTHERS: dict[str, tuple[str, tuple[str, ...]]] = {
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to keep what was measured (with `clock` and `proof`); default: "
               "results/clock and results/proof.")
+@click.option("--control", "controls", multiple=True, metavar="NAME",
+              help="A negative control (with `proof`), and its cell without it; may be given "
+              "several times. Default: all.")
 def command(what: str, cold: bool, **options: Any) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 
