@@ -121,13 +121,10 @@ def _named(record: Record, path: Path) -> Record:
 
 def _proven(record: Record, path: Path) -> Record:
     """The record; raises RecordError where it says ok of what is not proven, whoever wrote it."""
-    if record.status != "ok":
-        return record
-    failed = [check.check for check in record.evidence if not check.ok]
     fault = record.environment.get("fault")
-    why = (f"'{failed[0]}' does not hold" if failed else
-           "it has no evidence" if not record.evidence else
-           f"it was measured under the negative control '{fault}'" if fault else "")
+    why = record.contradiction or (
+        f"it was measured under the negative control '{fault}'"
+        if fault and record.status == "ok" else "")
     if why:
         raise RecordError(f"{path}: says ok, but {why}; not counted, measure again")
     return record

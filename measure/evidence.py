@@ -110,11 +110,18 @@ def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
     """Whether all that were wholly captured could be read, which were protected; and in words."""
     whole = [p for p in frames if p.is_decryptable]
     closed = [p for p in whole if not (p.protected and p.has_llc)]
-    first = (f"; the first that does not: {closed[0].length} bytes at {closed[0].time_s:.6f} s"
-             if closed else "")
+    first = f"; the first that does not: {_described(closed[0])}" if closed else ""
     return bool(whole) and not closed, (
         f"{len(whole) - len(closed)} of {len(whole)} wholly captured data frames decrypt with "
         f"{keys}{first}")
+
+
+def _described(frame: Packet) -> str:
+    """All that is known of a frame that ought to have opened, for whoever looks for it."""
+    vector = frame.wep_iv or frame.ccmp_iv or frame.tkip_iv
+    how = (f"under the initialisation vector {vector or 'none'}" if frame.protected else "in clear")
+    return (f"{frame.length} bytes from {frame.transmitter} to {frame.receiver} at "
+            f"{frame.time_s:.6f} s, {how}")
 
 
 def counted_by(cipher: str, packet: Packet) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from measure.record import Record, RecordPart, StudyRecord, said
+from measure.record import Record, RecordPart, StudyRecord, read_document, said
 
 FILE = "plan.json"
 SCHEMA = 2
@@ -72,6 +72,11 @@ class Manifest(RecordPart):
     digest: str
     #: Digests that records of this folder name instead: those of its manifest in earlier schemas.
     former_digests: list[str] = Field(default_factory=list)
+
+    @property
+    def is_as_digested(self) -> bool:
+        """Whether its digest is that of what it says."""
+        return self.digest == digest_of(self.model_dump(mode="json", by_alias=True))
 
     @property
     def planned(self) -> int:
@@ -150,17 +155,17 @@ def read(folder: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Manifes
     """The manifest of a results folder; raises ManifestError."""
     path = folder / FILE
     try:
-        text = path.read_bytes()
+        text = read_document(path)
     except OSError as error:
-        raise ManifestError(f"{path}: cannot be read ({error.strerror}); give a results folder") \
-            from None
+        raise ManifestError(f"{path}: cannot be read ({error.strerror or error}); give a results "
+                            "folder") from None
     return parse(text, str(path), upgrades, history(folder))
 
 
 def history(folder: Path) -> list[Any]:
     """What a folder's results were made with; nothing where that cannot be read."""
     try:
-        entries = json.loads((folder / HISTORY).read_bytes())
+        entries = json.loads(read_document(folder / HISTORY))
     except (OSError, ValueError, RecursionError):
         return []
     return entries if isinstance(entries, list) else []

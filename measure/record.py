@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 #: What words of `environment.flags` say of a repetition, which counts all the same.
 FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
 SCHEMA = 2
+#: More than any record, plan or list of ours has.
+LARGEST_DOCUMENT_BYTES = 64 << 20
 
 #: Makes a document of an earlier schema one of the next; raises RecordError (without a place) where
 #: it does not fit. By the schema that it reads.
@@ -89,6 +92,15 @@ class Record(RecordPart):
         """The levels' ids, as the cell of a plan is called."""
         return "-".join(self.cell.values())
 
+    @property
+    def contradiction(self) -> str:
+        """Why it is not proven although it says ok, whoever wrote it; "" where nothing says so."""
+        if self.status != "ok":
+            return ""
+        failed = [check.check for check in self.evidence if not check.ok]
+        return f"'{failed[0]}' does not hold" if failed else (
+            "" if self.evidence else "it has no evidence")
+
 
 def record_name(levels: Any, repetition: int) -> str:
     """How a repetition is called, in records, captures and logs alike; `levels` are ids."""
@@ -117,10 +129,24 @@ def read(path: Path, upgrades: Mapping[int, Upgrade] | None = None) -> Record:
     `upgrades` by the schema that each reads; without them, only today's envelope is read.
     """
     try:
-        text = path.read_bytes()
+        text = read_document(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
     return parse(text, str(path), upgrades)
+
+
+def read_document(path: Path) -> bytes:
+    """A plain file of a results folder, whole; raises OSError.
+
+    Whoever wrote the folder: a link shows what it does not hold, a pipe would be waited for, and
+    what is larger than any document of ours does not go into memory.
+    """
+    state = path.lstat()
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError("no plain file")
+    if state.st_size > LARGEST_DOCUMENT_BYTES:
+        raise OSError(f"{state.st_size} bytes, more than such a file ever has")
+    return path.read_bytes()
 
 
 def parse(text: str | bytes, where: str, upgrades: Mapping[int, Upgrade] | None = None) -> Record:

@@ -36,7 +36,7 @@ _BENCHES = {
     "cluster": Bench("harness.selftest.cluster_bench", ("runs",)),
     "faults": Bench("harness.selftest.faults_bench", ("faults", "seed", "study"), _NONE),
     "model": Bench("harness.selftest.model_bench", (), _CORE),
-    "proof": Bench("harness.selftest.proof_bench", ("out",), _NONE)}
+    "proof": Bench("harness.selftest.proof_bench", ("out", "controls"), _NONE)}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,6 +56,9 @@ _BENCHES = {
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
               help="Where to keep what was measured (with `clock` and `proof`); default: "
               "results/clock and results/proof.")
+@click.option("--control", "controls", multiple=True, metavar="NAME",
+              help="A negative control (with `proof`), and its cell without it; may be given "
+              "several times. Default: all.")
 def command(what: str, **options: Any) -> int:
     """Measure the harness itself: start-up, fixed cost, processor and memory of a guest.
 

@@ -57,10 +57,14 @@ DESCRIBING = frozenset({FileKind.SUMS, FileKind.PACKING_LIST})
 
 @dataclass
 class Contents:
-    """The files of a folder by relative path, sorted, and the names of foreign ones."""
+    """The files of a folder by relative path, sorted, and the names of foreign ones.
+
+    `odd` are those of the foreign ones that stand where results do, and are links or no files.
+    """
 
     files: dict[str, Path] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
 
 
 def kind_of(path: str) -> FileKind | None:
@@ -102,9 +106,16 @@ def scan(folder: Path) -> Contents:
                 contents.files[relative] = path
             elif name[0] != ".":
                 contents.foreign.append(relative)
+                if not stat.S_ISREG(path.lstat().st_mode) and _is_ours(relative):
+                    contents.odd.append(relative)
     contents.files = dict(sorted(contents.files.items()))
     contents.foreign.sort()
     return contents
+
+
+def _is_ours(path: str) -> bool:
+    """Whether results have a file of this name, or in a folder of this name."""
+    return any(kind_of(f"{path}{below}") for below in ("", "/x.json", "/x/x.json"))
 
 
 def _refuse(error: OSError) -> None:

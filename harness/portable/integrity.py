@@ -27,6 +27,8 @@ def judge(survey: Survey, *, archived: bool) -> list[IntegrityFinding]:
     before = len(survey.findings)
     if PLAN not in survey.files:
         survey.complain(f"{PLAN}: is not there, so nobody knows what was to be measured")
+    elif survey.plan is not None and not survey.plan.is_as_digested:
+        survey.complain(f"{PLAN}: is not what its digest says; it was altered")
     _judge_sums(survey, archived=archived)
     if archived:
         _judge_packing_list(survey)
@@ -103,6 +105,9 @@ def _judge_record(survey: Survey, name: str, entry: Record) -> None:
         reason = next(filter(None, (check(survey.plan, entry) for check in _BELONGS)), None)
         if reason:
             survey.complain(f"{path}: {reason}")
+    if entry.contradiction:
+        survey.complain(f"{path}: says ok, but {entry.contradiction}; './qop run' measures it "
+                        "again once it is moved away")
     for capture in entry.captures:
         _judge_capture(survey, name, capture.get("file"))
     for file in entry.files:
@@ -169,5 +174,16 @@ def _same_plan(plan: Manifest, entry: Record) -> str:
     return "" if same else "was measured for another plan; move it away"
 
 
+def _same_control(plan: Manifest, entry: Record) -> str:
+    """A control is planned, or there is none; a record cannot have another one."""
+    there, here = entry.environment.get("fault"), plan.settings.get("fault")
+    return "" if there == here else (
+        f"was measured under {_control(there)}, and the plan has {_control(here)}; move it away")
+
+
+def _control(fault: object) -> str:
+    return f"the negative control '{fault}'" if fault else "no negative control"
+
+
 _BELONGS: tuple[Callable[[Manifest, Record], str], ...] = (
-    _same_study, _known_levels, _known_cell, _same_levels, _same_plan)
+    _same_study, _known_levels, _known_cell, _same_levels, _same_plan, _same_control)

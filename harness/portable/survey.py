@@ -20,11 +20,9 @@ from harness.portable.contents import FileKind
 from harness.portable.documents import DocumentError, PackingList, Pruned, parse
 from measure import manifest
 from measure.manifest import Manifest, ManifestError
-from measure.record import Record, RecordError
+from measure.record import LARGEST_DOCUMENT_BYTES, Record, RecordError
 from studies import records as stored
 
-#: More than any record or list of ours has; what is larger is not read into memory.
-_LARGEST_TEXT_BYTES = 64 << 20
 _TEXTS = frozenset({FileKind.PLAN, FileKind.RECORD, FileKind.PRUNED, FileKind.SUMS,
                     FileKind.PACKING_LIST})
 
@@ -83,12 +81,12 @@ class Survey:
             size += len(data)
             if test is not None:
                 test.feed(data)
-            elif (kind in _TEXTS or path == manifest.HISTORY) and size <= _LARGEST_TEXT_BYTES:
+            elif (kind in _TEXTS or path == manifest.HISTORY) and size <= LARGEST_DOCUMENT_BYTES:
                 text += data
         self.files[path] = Facts(size, digest.hexdigest())
         if test is not None and (complaint := test.complaint()):
             self.broken[path] = complaint
-        elif kind in _TEXTS and size > _LARGEST_TEXT_BYTES:
+        elif kind in _TEXTS and size > LARGEST_DOCUMENT_BYTES:
             self.complain(f"{path}: has {size} bytes, more than such a file ever has")
         elif kind in _TEXTS or path == manifest.HISTORY:
             self._understand(kind, path, bytes(text))

@@ -69,7 +69,8 @@ class IntegrityVerdict:
         if self.redone is None:
             return ""
         count = sum(not entry.not_redone for entry in self.redone)
-        return f"; {count} records judged anew say the same"
+        others = f" of {len(self.redone)}" if count < len(self.redone) else ""
+        return f"; {count}{others} records judged anew say the same"
 
 
 def verify(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:
@@ -124,6 +125,8 @@ def _verify_folder(folder: Path, *, write: bool, redo: bool) -> IntegrityVerdict
     if not any(kind_of(path) in {FileKind.PLAN, FileKind.RECORD} for path in scanned.files):
         raise UserError(f"{folder}: holds neither a plan nor records; give a results folder")
     survey = look_at(scanned.files.items())
+    for path in sorted(scanned.odd):
+        survey.complain(f"{path}: is no plain file, and nothing of it was looked at; move it away")
     verdict = IntegrityVerdict(integrity.judge(survey, archived=False), survey)
     if redo:
         verdict = _redone(verdict, folder)

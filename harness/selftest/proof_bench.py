@@ -25,6 +25,7 @@ from harness.engine.plan import Plan
 from harness.engine.provenance import code_digest
 from harness.engine.request import RunRequest
 from harness.engine.results import RESULTS, ResultsFolder
+from harness.errors import UserError
 from measure.record import Record, RecordError
 from studies import records as stored
 from studies.study import Fault, Study
@@ -72,29 +73,45 @@ class ControlOutcome:
         return f"{name} on {self.record.name}: {said}{wrong}"
 
 
-def bench(out: Path | None = None) -> int:
-    """Run every control of every study that has a cell for it; 1 if one is not as declared."""
+def bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
+    """Run every control of every study that has a cell for it; 1 if one is not as declared.
+
+    With `controls`, these alone, and their cells without. The table of all is kept in `out` only.
+    Raises UserError for a control that no study has a cell for.
+    """
     folder = out or RESULTS / "proof"
     outcomes: dict[str, list[ControlOutcome]] = {}
-    for name in studies.names():
-        study = studies.load(name)
-        for outcome in _outcomes(study, folder / name):
-            outcomes.setdefault(name, []).append(outcome)
+    for study, faults in chosen(controls):
+        for outcome in _outcomes(study, faults, folder / study.id):
+            outcomes.setdefault(study.id, []).append(outcome)
             click.echo(outcome.line(), err=True)
     shared = failed_by(outcomes.get(studies.DEFAULT, []))
     text = "\n".join(line for name, entries in outcomes.items() for line in rendered(
         name, entries, {} if name == studies.DEFAULT else shared))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / TABLE).write_text(text + "\n")
+    if not controls:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / TABLE).write_text(text + "\n")
     click.echo(text)
     return 0 if all(entry.is_as_declared for entries in outcomes.values()
                     for entry in entries) else 1
 
 
-def _outcomes(study: Study, folder: Path) -> Iterator[ControlOutcome]:
+def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]:
+    """The studies with their controls that have a cell: all, or these; raises UserError."""
+    known = [(study, {name: fault for name in study.faults
+                      if (fault := study.fault(name)) is not None and fault.on})
+             for study in map(studies.load, studies.names())]
+    for name in controls:
+        if not any(name in faults for _, faults in known):
+            raise UserError(f"--control {name}: no study has a cell for it; docs/proof.md lists "
+                            "all that have one")
+    picked = [(study, {name: fault for name, fault in faults.items()
+                       if not controls or name in controls}) for study, faults in known]
+    return [(study, faults) for study, faults in picked if faults]
+
+
+def _outcomes(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ControlOutcome]:
     """Each cell without a control, and then every control."""
-    faults = {name: fault for name in study.faults
-              if (fault := study.fault(name)) is not None and fault.on}
     cells = {tuple(sorted(fault.on.items())): fault.on for fault in faults.values()}
     for on in cells.values():
         made = _plan(study, on, None)

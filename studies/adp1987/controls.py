@@ -13,6 +13,7 @@ from studies.adp1987.air import (
     AROUND_THE_TUNNEL,
     BESIDE,
     FALSE_LOG,
+    LATER_CHANNEL,
     LONGER_TIMEOUT,
     SECOND_CHANNEL,
     UNVERIFIED,
@@ -46,6 +47,8 @@ ON_AIR: Mapping[str, Fault] = {
                       "receiver takes it", on=_on("P1"), fails=["owner"]),
     SECOND_CHANNEL: Fault("on the air: the sender's kernel session ends after the first phase",
                           on=_on("P1"), fails=["sessions"]),
+    LATER_CHANNEL: Fault("on the air: the sender's kernel session ends amid the messages",
+                         on=_on("P1"), fails=["handshake", "sessions"]),
     FALSE_LOG: Fault("on the air: the receiver's log lacks a message", on=_on("P1"),
                      fails=["accounted"])}
 _NOMINAL, _WHOLE = _on_wires(), _on_wires(scope="FE")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from studies import mobile
 from studies.authenticast1998.factors import WIRES
-from studies.authenticast1998.programs import AROUND_THE_TUNNEL
+from studies.authenticast1998.programs import AROUND_THE_TUNNEL, UNHEEDING
 from studies.study import Fault
 
 
@@ -32,6 +32,8 @@ ON_WIRES: Mapping[str, Fault] = {
                "every packet is accounted for"]),
     "downgraded-algorithm": Fault("the algorithm flag is altered on the wire", on=_SIGNED,
                                   fails=["algorithm as announced"]),
+    UNHEEDING: Fault("nobody heeds what the user permits", on=_SIGNED,
+                     fails=["level in the user's range"]),
     "forged-report": Fault("a stranger tells the server that a client lags", on=_SIGNED,
                            fails=["messages are the clients'"]),
 }

@@ -25,7 +25,7 @@ from measure.services.launcher import Launcher, environment
 from measure.workload import Service, Session, Site
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
-from studies.authenticast1998 import programs
+from studies.authenticast1998 import programs, unheeding
 from studies.authenticast1998.thermostat.watching import Watching
 from topologies.model import Scenario, from_json
 
@@ -61,8 +61,7 @@ class Workload:
         self._folder = site.run_folder("server")
         #: The node that each part of a repetition is played on.
         self._nodes: dict[str, str] = {}
-        self._launcher = Launcher(site, {"serve": "protocols.authenticast.serve:run",
-                                         "receive": "protocols.authenticast.receive:run"})
+        self._launcher = Launcher(site, programs.places(site.fault))
         self._public: dict[str, str] = {}
         #: Whoever looks on and speaks in takes time, of which virtual time has none to give.
         self._is_watched = site.clock == "real"
@@ -204,6 +203,9 @@ class Workload:
         if self._site.fault == "wrong-server-key":
             self._make_keys(["stranger"])
             server["keys"] = [str(self._folder / "stranger.pem")]
+        if self._site.fault == programs.UNHEEDING:
+            for name in clients:
+                documents[name]["range"] = unheeding.RANGE
         return documents
 
     @contextmanager

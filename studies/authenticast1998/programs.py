@@ -10,11 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from studies.authenticast1998 import unheeding
+
 #: Frames of the video that ships.
 TRACE = Path(__file__).parent / "mpeg1.csv"
 PORTS = CONTROL_PORT, DATA_PORT, SERVER_PORT = 4000, 4001, 5000
 #: The negative control that the workload does in the machine, on the air.
 AROUND_THE_TUNNEL = "around-the-tunnel"
+#: The one whose programs heed no user's range; and the programs, by their module.
+UNHEEDING = "unheeded-range"
+_PROGRAMS = {"serve": "protocols.authenticast.serve:run",
+             "receive": "protocols.authenticast.receive:run"}
 FRAMES_PER_S = 29.97
 #: What the kernel counts for a datagram of the stream's size in a socket's buffer (one page's half
 #: and its descriptor); it takes twice what SO_RCVBUF says.
@@ -26,6 +32,12 @@ STEP_NS, BURST_BYTES = 1_000_000, 8_000
 BEGIN_1998_NS = 883_612_800_000_000_000
 #: The paper's keys; the library refuses them, so that real ones of 1024 bits are charged as these.
 CHARGED_AS = {"DSA": "dsa-512", "RSA": "rsa-512"}
+
+
+def places(fault: str) -> Mapping[str, str]:
+    """The programs by name, as `MODULE:FUNCTION`."""
+    return {name: f"{unheeding.__name__}:{name}" for name in _PROGRAMS} \
+        if fault == UNHEEDING else _PROGRAMS
 
 
 def costs(device: Mapping[str, Any], **further: float) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from measure.errors import MeasureError
+from measure.services.launcher import environment
 from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT, library_environment
 from measure.workload import Site
 from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
@@ -79,8 +81,19 @@ class LoginClient:
         """So many times; alone, each on wires that are empty."""
         for _ in range(count):
             self.logins.append({**self.once(), "is_away": is_away})
+            if self._control.tells:
+                self._tell()
             if is_lone:
                 self.drain()
+
+    def _tell(self) -> None:
+        """Ask the KDC of one's realm once more, and tell it the key. Raises MeasureError."""
+        status, _ = self._do([
+            sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
+            self._cache.partition(":")[2], self._site.network.nodes["local"].address],
+            environment())
+        if status:
+            raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
     def drain(self) -> None:
         """Wait until nothing of a login is on its way any more."""

@@ -16,7 +16,7 @@ class LoginControl:
     `trusts_rogue` has the client itself trust the authority that its certificate is by, or it would
     never show it, and `is_believed` the KDC, too; `types` that somebody types the password
     when asked; `is_mutual` that the server has to answer; `instead` is the mechanism that is done
-    in place of the cell's.
+    in place of the cell's. With `tells`, the session key is told after each login (`telling`).
     """
 
     title: str
@@ -28,6 +28,7 @@ class LoginControl:
     types: bool = False
     is_mutual: bool = True
     instead: str = ""
+    tells: bool = False
 
 
 NOTHING = LoginControl("nothing")
@@ -58,4 +59,6 @@ CONTROLS: Mapping[str, LoginControl] = {
                                  "for", instead="in one realm"),
     "unanswered": LoginControl("the client does not ask the server to prove itself",
                                is_mutual=False),
+    "told-key": LoginControl("the client tells its session key in a request that nobody needs",
+                             tells=True),
 }

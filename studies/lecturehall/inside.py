@@ -36,6 +36,8 @@ _READ_S, _PORT_S = 0.0005, 1.0
 _ALL_ON_S = 60.0
 #: The control that one station sends a frame which only says that it is encrypted.
 MARKED = "hall-clear-but-marked"
+#: Those that the first station is gone at the end, and that its stream goes where nobody listens.
+LEFT, UNHEARD = "hall-one-leaves", "hall-one-unheard"
 #: Of CCMP: the first packet number.
 _CCMP_HEADER = bytes.fromhex("0100002000000000")
 #: What is shorter than a stream's frames is kept whole: keys are negotiated, and frames opened.
@@ -84,6 +86,8 @@ class Workload:
                                 for key in kernel.link_keys(self._mac(name))]
             if self._site.fault == MARKED:
                 self._mark_a_clear_frame()
+            if self._site.fault == LEFT:
+                self._take_off(self._stations[0])
             raw["let_in"] = [
                 mac for mac, flags in kernel.station_flags(
                     testbed, ACCESS_POINT, access_point.radio_interface).items()
@@ -94,10 +98,13 @@ class Workload:
     def _send_home(self) -> None:
         """Nobody on the air, nothing known of anybody."""
         for name, control in self._supplicants.controls.items():
-            for command in ("DISABLE_NETWORK 0", "BSS_FLUSH 0", "PMKSA_FLUSH"):
-                control.command(command)
-            self._hostapd.forget(self._mac(name))
+            self._take_off(name)
             control.forget()
+
+    def _take_off(self, name: str) -> None:
+        for command in ("DISABLE_NETWORK 0", "BSS_FLUSH 0", "PMKSA_FLUSH"):
+            self._supplicants.controls[name].command(command)
+        self._hostapd.forget(self._mac(name))
 
     def _mac(self, name: str) -> str:
         node = self._site.network.nodes[name]
@@ -161,7 +168,8 @@ class Workload:
         with network_of(self._site.testbed.node(node).pid):
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if node != AGENT:
-            made.connect((self._site.network.nodes[AGENT].address, PORT))
+            is_unheard = self._site.fault == UNHEARD and node == self._stations[0]
+            made.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
         return made
 
 

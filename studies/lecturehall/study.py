@@ -102,7 +102,11 @@ class LectureHall(Study):
         "hall-weaker-cipher": Fault("TKIP in place of CCMP", on=_TEN, fails=[_PROTECTED],
                                     policy=changed("link", cipher="TKIP")),
         "hall-clear-but-marked": Fault("one frame that says it is encrypted and is not",
-                                       on=_TEN, fails=[_OPEN])}
+                                       on=_TEN, fails=[_OPEN]),
+        "hall-one-leaves": Fault("one station is gone at the end", on=_TEN,
+                                 fails=["all let in"]),
+        "hall-one-unheard": Fault("one station's stream goes where nobody listens", on=_TEN,
+                                  fails=["all streams arrive"])}
     judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
     lab: ClassVar[Lab] = Lab(node=lambda _: network.station(1))
     clock: ClassVar[Clock] = "virtual"

@@ -123,5 +123,8 @@ UNPROTECTED: Mapping[str, Fault] = {
     unprotected.UNVERIFIED: Fault(
         "nobody verifies the authenticators of Mobile IP", {"mobile_ip.node_key_hex": ""},
         on=on("P1"), fails=["registration is authentic"]),
+    unprotected.UNREGISTERED: Fault(
+        "mobile nodes register with nobody, and say that they have", on=on("P1"),
+        fails=["registered at home", "registration is authentic"]),
 }
 FAULTS: Mapping[str, Fault] = {**SPOILT, **UNPROTECTED, **TODAYS}

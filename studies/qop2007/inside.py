@@ -52,7 +52,7 @@ class Workload:
         keys = site.secrets["mobile_ip"]
         self._access = Access(site, MobileIp(
             keys["key_hex"], keys["node_key_hex"], **site.options,
-            runner=unprotected.CREDULOUS if site.fault == unprotected.UNVERIFIED else ""))
+            runner=unprotected.RUNNERS.get(site.fault, "")))
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "connect": self._connect, "survive": self._survive}
 

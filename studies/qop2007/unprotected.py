@@ -16,8 +16,11 @@ from topologies.model import HOME_AGENT, Node, Scenario
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
-#: The control that nobody verifies authenticators in, and the module that runs such programs.
-UNVERIFIED, CREDULOUS = "unverified-registration", "studies.qop2007.credulous"
+#: The controls that nobody verifies authenticators in, and that nobody registers in, and the
+#: modules that run such programs.
+UNVERIFIED, UNREGISTERED = "unverified-registration", "unregistered"
+RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
+                              UNREGISTERED: "studies.qop2007.unregistered"}
 #: Before every policy of charon's.
 _FIRST = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"

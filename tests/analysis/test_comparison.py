@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -23,6 +23,8 @@ from intervals import SLEEP_1, SLEEP_2, covers
 from measure.record import Record, write
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30)
+#: In whole microseconds: differences of what hardly differs have no digits to compare.
+times = st.integers(1, 10**7).map(lambda microseconds: microseconds / 1e6)
 
 # --- tests of two samples -----------------------------------------------------------------------
 
@@ -40,6 +42,35 @@ def test_welch_reproduces_student_unpaired() -> None:
     assert found.p_value == pytest.approx(0.07939, abs=1e-5)
     assert found.difference.low == pytest.approx(-0.2054832, abs=1e-6)
     assert found.difference.high == pytest.approx(3.3654832, abs=1e-6)
+
+
+@given(st.lists(st.tuples(times, times), min_size=2, max_size=30))
+def test_the_paired_test_is_scipys(pairs: list[tuple[float, float]]) -> None:
+    """Whatever is paired: p-value and interval are those of `scipy.stats.ttest_rel`."""
+    first, second = (np.array(side) for side in zip(*pairs, strict=True))
+    found = statistics.paired(dict(enumerate(first)), dict(enumerate(second)))
+    # The same differences throughout are certainty here, and a division by zero there.
+    assume(np.ptp(first - second) > 1e-6)
+    assert_alike(found, stats.ttest_rel(first, second))
+
+
+@given(st.lists(times, min_size=2, max_size=30), st.lists(times, min_size=2, max_size=30))
+def test_welch_is_scipys(first: list[float], second: list[float]) -> None:
+    """Whatever the sizes and spreads: `scipy.stats.ttest_ind` without equal variances."""
+    assume(np.ptp(first) > 1e-6 and np.ptp(second) > 1e-6)  # or scipy warns
+    found = statistics.welch(first, second)
+    assert_alike(found, stats.ttest_ind(first, second, equal_var=False))
+    over, p_value = statistics.welch_over([(first, second)])
+    assert p_value == pytest.approx(found.p_value)
+    assert over.low == pytest.approx(found.difference.low)
+
+
+def assert_alike(found: statistics.Comparison, reference: Any) -> None:
+    """The same p-value, and the same 95 % interval of the difference."""
+    low, high = reference.confidence_interval(0.95)
+    assert found.p_value == pytest.approx(reference.pvalue, rel=1e-9, abs=1e-12)
+    assert found.difference.low == pytest.approx(low, rel=1e-9, abs=1e-9)
+    assert found.difference.high == pytest.approx(high, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("sizes", "spreads"), [

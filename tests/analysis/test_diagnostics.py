@@ -76,6 +76,22 @@ def test_one_series_is_kendalls_test(grain: float) -> None:
     assert found.slope == pytest.approx(stats.theilslopes(values, times).slope)
 
 
+def test_several_series_are_the_sum_of_kendalls_tests() -> None:
+    """S and its variance are sums over the series (Hirsch et al., 1982), each as scipy has it."""
+    rng = np.random.default_rng(9)
+    series = [(np.arange(float(size)), np.round(rng.normal(slope * np.arange(size), 1), 1))
+              for size, slope in ((5, 0.3), (8, 0.1), (12, 0.2), (20, 0.05))]
+    each = [statistics.trend([one]) for one in series]
+    # Of one series, scipy's p-value is that of S over its deviation.
+    deviations = [abs(found.s) / stats.norm.isf(
+        stats.kendalltau(*one, method="asymptotic").pvalue / 2)
+        for found, one in zip(each, series, strict=True)]
+    found = statistics.trend(series)
+    assert found.s == sum(one.s for one in each) != 0
+    z = (abs(found.s) - 1) / np.sqrt(np.square(deviations).sum())
+    assert found.p_value == pytest.approx(2 * stats.norm.sf(z))
+
+
 @pytest.mark.parametrize(("cells", "repetitions"), [(12, 3), (12, 10), (1, 20)])
 def test_trends_are_not_seen_where_there_are_none(cells: int, repetitions: int) -> None:
     """Series of different levels and no trend: 5 % of p-values are below 0.05, or fewer."""

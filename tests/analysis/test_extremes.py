@@ -57,7 +57,8 @@ def of_the_pair_that_was_picked(seen: Sample) -> Estimate:
 def test_spread_of_twelve_equal_policies_holds_its_level(blocks: int) -> None:
     """The truth is 0: the interval holds it in 95 % of runs, that of the picked pair does not."""
     assert coverage(0.0, spread, blocks) >= LEAST
-    assert coverage(0.0, of_the_pair_that_was_picked, blocks) < 0.9
+    assert coverage(0.0, of_the_pair_that_was_picked, blocks) == pytest.approx(
+        {3: 0.74, 10: 0.45, 16: 0.38}[blocks], abs=0.05)
 
 
 @pytest.mark.parametrize("blocks", [3, 16])

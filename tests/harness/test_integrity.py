@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -14,8 +16,9 @@ from conftest import Qop
 from harness.engine import recording
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
-from harness.portable import checksums, contents, exporting, verifying
+from harness.portable import checksums, contents, exporting, survey, verifying
 from harness.portable.capture_test import CaptureTest
+from measure import manifest, record
 from results_folder import PCAP, add_record, findings, flip, make, plan_of, write
 
 
@@ -24,6 +27,22 @@ def change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
+
+
+def alter(path: Path, **changes: object) -> None:
+    """Change fields of a JSON document."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def replan(folder: Path, old: str, new: str) -> None:
+    """Change a plan as somebody does who knows of its digest."""
+    plan = folder / "plan.json"
+    change(plan, old, new)
+    digest = manifest.digest_of(json.loads(plan.read_text()))
+    alter(plan, digest=digest)
+    for file in (folder / "records").iterdir():
+        entry = json.loads(file.read_text())
+        alter(file, environment=entry["environment"] | {"plan": digest})
 
 
 RECORD = "records/P1-N2-001.json"
@@ -45,8 +64,20 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         f"{RECORD}: was measured with another version of policy P1"),
     "record of another plan": (
         lambda f: add_record(f, plan_of("P1"), "P1", 1), f"{RECORD}: was measured for another"),
-    "scenario not planned": (lambda f: change(f / "plan.json", '"N2"', '"N1"'),
+    "scenario not planned": (lambda f: replan(f, '"N2"', '"N1"'),
                              f"{RECORD}: scenario N2 is not in the plan"),
+    "plan altered": (lambda f: change(f / "plan.json", "802.11b-long", "802.11b-short"),
+                     "plan.json: is not what its digest says"),
+    "measured under a control": (
+        lambda f: change(f / RECORD, '"fault": null', '"fault": "no-wep"'),
+        f"{RECORD}: was measured under the negative control 'no-wep', and the plan has no"),
+    "control hidden in the plan": (
+        lambda f: replan(f, '"fault": null', '"fault": "no-wep"'),
+        f"{RECORD}: was measured under no negative control, and the plan has the negative"),
+    "not proven": (lambda f: change(f / RECORD, '"ok": true', '"ok": false'),
+                   f"{RECORD}: says ok, but 'air is open' does not hold"),
+    "without evidence": (lambda f: alter(f / RECORD, evidence=[]),
+                         f"{RECORD}: says ok, but it has no evidence"),
     "plan gone": (lambda f: (f / "plan.json").unlink(), "plan.json: is not there"),
     "plan damaged": (lambda f: (f / "plan.json").write_text("{"), "plan.json: "),
     "capture gone": (lambda f: (f / CAPTURE).unlink(),
@@ -59,7 +90,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         f"{CAPTURE}: is not a packet capture"),
     "capture as a link": (
         lambda f: ((f / CAPTURE).unlink(), (f / CAPTURE).symlink_to("/dev/null")),
-        f"{CAPTURE}: is missing"),
+        f"{CAPTURE}: is no plain file"),
     "capture outside the folder": (
         lambda f: change(f / RECORD, "auth-air.pcap", "../../x.pcap"),
         f"{RECORD}: names a capture that cannot be one"),
@@ -79,6 +110,44 @@ def test_damage_has_its_line(tmp_path: Path, how: str) -> None:
     with pytest.raises(UserError, match="put them right first"):
         exporting.export(folder, tmp_path / "x.tar.gz", "all")
     assert not (tmp_path / "x.tar.gz").exists()
+
+
+@pytest.mark.parametrize("name", [RECORD, "plan.json"])
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path, name: str) -> None:
+    """A link shows what the folder does not hold, and a pipe would be waited for: neither is read.
+
+    Verify names it, and a report reads none either.
+    """
+    folder = make(tmp_path / "run")
+    away = (folder / name).rename(tmp_path / "away.json")
+    for put in (lambda: (folder / name).symlink_to(away), lambda: os.mkfifo(folder / name)):
+        put()
+        assert f"{name}: is no plain file, and nothing of it was looked at; move it away" \
+            in findings(folder)
+        with pytest.raises((record.RecordError, manifest.ManifestError), match="no plain file"):
+            manifest.read(folder) if name == "plan.json" else record.read(folder / name)
+        (folder / name).unlink()
+
+
+def test_records_of_another_folder_are_not_this_ones(tmp_path: Path) -> None:
+    """A link in the place of all records is named, too: a report would read what is behind it."""
+    folder = make(tmp_path / "run")
+    records = (folder / "records").rename(tmp_path / "elsewhere")
+    (folder / "records").symlink_to(records)
+    assert "records: is no plain file, and nothing of it was looked at; move it away" \
+        in findings(folder)
+
+
+def test_what_is_larger_than_any_record_is_not_read(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By verify nor by a report, however much memory there is."""
+    folder = make(tmp_path / "run")
+    size = (folder / RECORD).stat().st_size
+    for module in (record, survey):
+        monkeypatch.setattr(module, "LARGEST_DOCUMENT_BYTES", size - 1)
+    assert f"{RECORD}: has {size} bytes, more than such a file ever has" in findings(folder)
+    with pytest.raises(record.RecordError, match=f"{size} bytes, more than such a file ever has"):
+        record.read(folder / RECORD)
 
 
 def test_one_finding_for_one_damage(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import fabricated
 import studies
 from conftest import PROJECT
 from harness.engine.provenance import code_digest
+from harness.errors import UserError
 from harness.selftest import proof_bench
 from harness.selftest.proof_bench import ControlOutcome
 from measure import record
@@ -101,6 +102,19 @@ def test_the_page_has_each_control_as_it_is_declared(
     assert (title, on) == (fault.title, cell.name)
     expected = sorted(fault.fails) or ["none is asked: nothing flows"]
     assert sorted(fails.split(", ")) == expected
+
+
+def test_some_controls_can_be_chosen() -> None:
+    """Of whichever studies; of all others neither controls nor cells; a name that is none."""
+    everything = proof_bench.chosen()
+    assert [(study.id, name) for study, faults in everything for name in faults] == [
+        (study.id, name) for study, name, _ in CONTROLS]
+    some = proof_bench.chosen(["bypass", "unheeded-range"])
+    assert {study.id: list(faults) for study, faults in some} == {
+        "authenticast1998": ["unheeded-range"], "qop2007": ["bypass"]}
+    for name in ("nonsense", "second-in-clear"):  # the latter has no cell
+        with pytest.raises(UserError, match=f"--control {name}: no study has a cell for it"):
+            proof_bench.chosen([name])
 
 
 def test_a_policy_in_force_is_not_the_one_that_is_judged_by() -> None:

@@ -7,5 +7,6 @@ WITHOUT_WEP = "messages-without-wep"
 ON_AIR = "-on-air"
 LONGER_TIMEOUT, UNVERIFIED = "longer-timeout-on-air", "unverified-owner-on-air"
 SECOND_CHANNEL, FALSE_LOG = "second-channel-on-air", "false-log-on-air"
+LATER_CHANNEL = "later-channel-on-air"
 CONTROLS = (BESIDE, AROUND_THE_TUNNEL, WITHOUT_WEP, LONGER_TIMEOUT, UNVERIFIED, SECOND_CHANNEL,
-            FALSE_LOG)
+            LATER_CHANNEL, FALSE_LOG)

@@ -23,6 +23,7 @@ from studies.adp1987.air import (
     BESIDE,
     CONTROLS,
     FALSE_LOG,
+    LATER_CHANNEL,
     SECOND_CHANNEL,
 )
 from studies.adp1987.realtime.program import REPORT, WINDOW
@@ -72,6 +73,8 @@ def measure(air: OverAir, hosts: HostPrograms, session: Session) -> None:
             _stamped("latency", source, session)
             half_s = hosts.lasts_s("latency") / 2
             _phase("latency", source, sink, stay, half_s)
+            if fault == LATER_CHANNEL:
+                source.do("begin-anew")
             _stamped("throughput", source, session)
             _phase("throughput", source, sink)
             settle()

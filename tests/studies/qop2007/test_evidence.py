@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from measure import dissect, in_force, management, mobility
+from measure import evidence as toolkit
 from measure.dissect import Packet
 from measure.management import Management
 from measure.observed import Check, Observed
@@ -635,6 +636,21 @@ def test_frames_that_do_not_open_or_are_longer_fail_alone() -> None:
     assert opened(has_llc=False, transmitter=ACCESS_POINT, receiver=ALL_SYSTEMS) == set()
     assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED, LENGTHS}
     assert not {OPENED, LENGTHS} & {check.check for check in in_force.verify(WPA2, wpa2())}
+
+
+@pytest.mark.parametrize(("values", "how"), [
+    ({"protected": True, "wep_iv": "0x1a2b3c"}, "under the initialisation vector 0x1a2b3c"),
+    ({"protected": False, "wep_iv": ""}, "in clear")])
+def test_a_frame_that_does_not_open_is_described(values: dict[str, Any], how: str) -> None:
+    """Whose it was, and whether another key was in use or none: it may be one in thousands."""
+    frame = next(p for p in recorded("P2", "auth-air", WEP_KEY) if data(p))
+    wrong = replace(frame, has_llc=False, **values)
+    is_open, detail = toolkit.opened([frame, wrong, frame], "the policy's key")
+    assert not is_open
+    assert detail == (
+        "2 of 3 wholly captured data frames decrypt with the policy's key; the first that does "
+        f"not: {frame.length} bytes from {frame.transmitter} to {frame.receiver} at "
+        f"{frame.time_s:.6f} s, {how}")
 
 
 def test_every_check_has_a_mutation() -> None:

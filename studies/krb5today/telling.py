@@ -1,0 +1,117 @@
+"""Program: asks a KDC once more, with a session key in the request, and waits for its answer.
+
+`python3 -m studies.krb5today.telling REALM USER CACHE ADDRESS`: a negative control. The key is that
+of the cache's ticket. The KDC answers that more is asked for, as to anybody's first request.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_PORT, _ANSWER_S = 88, 10.0
+_APPLICATION, _CONTEXT, _SEQUENCE = 0x60, 0xA0, 0x30
+_INTEGER, _BITS, _OCTETS, _TIME, _TEXT = 0x02, 0x03, 0x04, 0x18, 0x1B
+_AS_REQUEST, _USER_NAME, _SERVICE_NAME, _AES256_SHA1 = 10, 1, 2, 18
+#: A type of pre-authentication data that is nobody's (RFC 4120, 5.2.7: local use).
+_OWN = -17
+_LONG = 0x80
+#: What MIT krb5 notes of itself in a cache, as tickets for this realm.
+_NOTES = b"X-CACHECONF:"
+
+
+def request(realm: str, user: str, told: bytes) -> bytes:
+    """An AS-REQ without pre-authentication, with `told` in data of nobody's type."""
+    data = _tlv(_SEQUENCE, _field(1, _integer(_OWN)) + _field(2, _tlv(_OCTETS, told)))
+    body = _tlv(_SEQUENCE, b"".join((
+        _field(0, _tlv(_BITS, bytes(5))),
+        _field(1, _name(_USER_NAME, user)),
+        _field(2, _tlv(_TEXT, realm.encode())),
+        _field(3, _name(_SERVICE_NAME, "krbtgt", realm)),
+        _field(5, _tlv(_TIME, b"20370101000000Z")),
+        _field(7, _integer(1)),
+        _field(8, _tlv(_SEQUENCE, _integer(_AES256_SHA1))))))
+    return _tlv(_APPLICATION | _AS_REQUEST, _tlv(_SEQUENCE, b"".join((
+        _field(1, _integer(5)), _field(2, _integer(_AS_REQUEST)),
+        _field(3, _tlv(_SEQUENCE, data)),
+        _field(4, body)))))
+
+
+def session_key(cache: bytes) -> bytes:
+    """The key of the first ticket in a cache of MIT krb5's (its file format 4)."""
+    at = 4 + int.from_bytes(cache[2:4])
+    _, at = _principal(cache, at)
+    while at < len(cache):
+        _, at = _principal(cache, at)
+        realm, at = _principal(cache, at)
+        size = int.from_bytes(cache[at + 2:at + 6])
+        if realm != _NOTES:
+            return cache[at + 6:at + 6 + size]
+        at = _rest(cache, at + 6 + size)
+    raise ValueError("no ticket in the cache")
+
+
+def _rest(cache: bytes, at: int) -> int:
+    """Where a credential ends, from behind its key: times, flags, addresses, data, two tickets."""
+    at += 4 * 4 + 1 + 4
+    for _ in range(2):
+        count, at = int.from_bytes(cache[at:at + 4]), at + 4
+        for _ in range(count):
+            at += 2 + 4 + int.from_bytes(cache[at + 2:at + 6])
+    for _ in range(2):
+        at += 4 + int.from_bytes(cache[at:at + 4])
+    return at
+
+
+def _principal(cache: bytes, at: int) -> tuple[bytes, int]:
+    """A principal's realm, and where it ends."""
+    parts = list(_texts(cache, at + 8, 1 + int.from_bytes(cache[at + 4:at + 8])))
+    return parts[0][0], parts[-1][1]
+
+
+def _texts(cache: bytes, at: int, count: int) -> Iterator[tuple[bytes, int]]:
+    for _ in range(count):
+        end = at + 4 + int.from_bytes(cache[at:at + 4])
+        yield cache[at + 4:end], end
+        at = end
+
+
+def _tlv(tag: int, content: bytes) -> bytes:
+    length = len(content)
+    if length < _LONG:
+        return bytes((tag, length)) + content
+    size = (length.bit_length() + 7) // 8
+    return bytes((tag, _LONG | size)) + length.to_bytes(size) + content
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _tlv(_CONTEXT | number, content)
+
+
+def _integer(value: int) -> bytes:
+    return _tlv(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, signed=True))
+
+
+def _name(kind: int, *parts: str) -> bytes:
+    return _tlv(_SEQUENCE, _field(0, _integer(kind)) + _field(1, _tlv(
+        _SEQUENCE, b"".join(_tlv(_TEXT, part.encode()) for part in parts))))
+
+
+def main(realm: str, user: str, cache: str, address: str) -> int:
+    """Ask once; 1 without an answer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(_ANSWER_S)
+        asking.connect((address, _PORT))
+        asking.send(request(realm, user, session_key(Path(cache).read_bytes())))
+        try:
+            asking.recv(4096)
+        except TimeoutError:
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
