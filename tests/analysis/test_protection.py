@@ -161,6 +161,8 @@ def todays_policies() -> Iterator[Policy]:
     yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
     yield policy_of("X", dot1x={"eap": "AKA"}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
+    for transport in KNOWN["dot1x.transport"]:
+        yield policy_of("X", dot1x={"eap": "TLS", "transport": transport})
     for exchange in ("mlkem768", "curve25519-ke1_mlkem768"):
         yield policy_of("X", ipsec={"ike": 2, "ike_proposal": f"aes256-sha256-{exchange}",
                                     "esp_proposal": "aes128-sha256"})
