@@ -112,23 +112,29 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
 
 def _outcomes(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ControlOutcome]:
     """Each cell without a control, and then every control."""
-    cells = {tuple(sorted(fault.on.items())): fault.on for fault in faults.values()}
-    for on in cells.values():
-        made = _plan(study, on, None)
-        yield ControlOutcome("", Fault(""), _measured(
-            made, folder / f"{_WITHOUT}-{made.cells[0].name}"))
+    cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
+             for fault in faults.values()}
+    for fault in cells.values():
+        made = _plan(study, fault, None)
+        name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
+        yield ControlOutcome("", Fault(""), _measured(made, folder / name))
     for name, fault in faults.items():
-        yield ControlOutcome(name, fault, _measured(_plan(study, fault.on, name), folder / name))
+        yield ControlOutcome(name, fault, _measured(_plan(study, fault, name), folder / name))
 
 
-def _plan(study: Study, on: Mapping[str, str], fault: str | None) -> Plan:
-    """One repetition of the cell, without a warm-up, in virtual time."""
-    files = {factor: [ROOT / level] for factor, level in on.items() if level.endswith(".yml")}
+def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
+    """One repetition of a control's cell, without a warm-up, in virtual time.
+
+    Under the control of that name, or without one.
+    """
+    files = {factor: [ROOT / level] for factor, level in fault.on.items()
+             if level.endswith(".yml")}
     made = request.plan(
-        RunRequest(study, levels={factor: [level] for factor, level in on.items()
+        RunRequest(study, levels={factor: [level] for factor, level in fault.on.items()
                                   if factor not in files},
-                   files=files, repetitions=1, is_single=True, sets=dict(study.proof_sets)),
-        {"fault": fault, "clock": "virtual", "builder": MININET})
+                   files=files, repetitions=1, is_single=True,
+                   sets={**study.proof_sets, **fault.sets}),
+        {"fault": name, "clock": "virtual", "builder": MININET})
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
 
