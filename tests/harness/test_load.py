@@ -38,6 +38,7 @@ def waits_of(waited_until_s: dict[float, float]) -> Waits:
         at = 99 + step / 10
         total = waited_until_s.get(round(at, 1), total)
         waits.at.append(at)
+        waits.unseen.append((at - 99) * 0.01)
         waits.ran.append((at - 99) * 0.2)
         waits.waited.append(total)
     return waits
@@ -49,6 +50,7 @@ def test_shares_are_of_the_time_asked_for() -> None:
     assert judged["udp_wait_share"] == pytest.approx(0.5, abs=0.06)
     assert judged["tcp_wait_share"] == judged["authentication_wait_share"] == 0
     assert judged["ran_share"] == pytest.approx(0.2, abs=0.01)
+    assert judged["unseen_share"] == pytest.approx(0.01, abs=0.001)
     assert judged["limits"] == ["udp"]
 
 
@@ -77,7 +79,7 @@ def test_what_stays_below_its_limit_is_not_flagged(name: str) -> None:
 def test_a_repetition_that_broke_off_is_judged_as_far_as_it_got() -> None:
     """No stream, no verdict on it."""
     judged = judge(waits_of({}), {"start": 100.0, "end": 100.5})
-    assert set(judged) == {"ran_share", "limits", "severity"}
+    assert set(judged) == {"ran_share", "unseen_share", "limits", "severity"}
 
 
 def test_roaming_counts_the_second_stay_as_getting_on() -> None:
@@ -144,4 +146,39 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
         for process in (*others, machine):
             process.send_signal(signal.SIGKILL)
             process.wait()
+        machine.stdout.close()
+
+
+def test_programs_that_come_and_go_between_looks_are_told_of() -> None:
+    """What they ran is known by their parent: a share of the time beside what was seen."""
+    spin = "import time; until = time.process_time() + 0.1\nwhile time.process_time() < until: pass"
+    machine = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys\nfor _ in sys.stdin:\n"
+         f"    print(subprocess.run([sys.executable, '-c', {spin!r}]).returncode, flush=True)"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert machine.stdin is not None and machine.stdout is not None
+    try:
+        waits = Waits(machine.pid)
+        waits.sample()
+        print("go", file=machine.stdin, flush=True)
+        machine.stdout.readline()
+        waits.sample()
+        lasted = waits.at[-1] - waits.at[0]
+        assert 0.09 < waits.unseen_share(waits.at[0], waits.at[-1]) * lasted < lasted + 0.02
+        # One that is looked at is not told of twice.
+        before = len(waits.at)
+        print("go", file=machine.stdin, flush=True)
+        while not contention.programs(machine.pid):
+            time.sleep(0.001)
+        while contention.programs(machine.pid):
+            waits.sample()
+            time.sleep(0.002)
+        machine.stdout.readline()
+        waits.sample()
+        unseen = waits.unseen_share(waits.at[before], waits.at[-1])
+        assert unseen * (waits.at[-1] - waits.at[before]) < 0.05
+    finally:
+        machine.kill()
+        machine.wait()
+        machine.stdin.close()
         machine.stdout.close()
