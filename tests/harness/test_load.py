@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from guest.processes import programs
 from harness.engine import contention
 from harness.engine.contention import Waits
 from studies.qop2007.metrics import STAGES
@@ -149,34 +150,39 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
         machine.stdout.close()
 
 
-def test_programs_that_come_and_go_between_looks_are_told_of() -> None:
-    """What they ran is known by their parent: a share of the time beside what was seen."""
-    spin = "import time; until = time.process_time() + 0.1\nwhile time.process_time() < until: pass"
+SPINS = """
+import signal, time
+while time.process_time() < 0.2: pass
+print("spun", flush=True)
+if {stays}: signal.pause()
+"""
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_programs_that_come_and_go_between_looks_are_told_of(stays: bool) -> None:
+    """What they ran their parent knows: it is told, but of one that was looked at before it went.
+
+    Real counters: a program that has spun for 0.2 s and is gone, and one that stays to be looked at.
+    """
     machine = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys\nfor _ in sys.stdin:\n"
-         f"    print(subprocess.run([sys.executable, '-c', {spin!r}]).returncode, flush=True)"],
+        [sys.executable, "-c", "import subprocess, sys\nfor line in sys.stdin:\n"
+         "    program = subprocess.Popen([sys.executable, '-c', line.replace(';', chr(10))])\n"
+         "    program.wait()\n    print('gone', flush=True)"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert machine.stdin is not None and machine.stdout is not None
     try:
         waits = Waits(machine.pid)
         waits.sample()
-        print("go", file=machine.stdin, flush=True)
-        machine.stdout.readline()
-        waits.sample()
-        lasted = waits.at[-1] - waits.at[0]
-        assert 0.09 < waits.unseen_share(waits.at[0], waits.at[-1]) * lasted < lasted + 0.02
-        # One that is looked at is not told of twice.
-        before = len(waits.at)
-        print("go", file=machine.stdin, flush=True)
-        while not contention.programs(machine.pid):
-            time.sleep(0.001)
-        while contention.programs(machine.pid):
+        begun = waits.at[-1]
+        print(SPINS.format(stays=stays).strip().replace("\n", ";"), file=machine.stdin, flush=True)
+        assert machine.stdout.readline() == "spun\n"
+        if stays:
             waits.sample()
-            time.sleep(0.002)
-        machine.stdout.readline()
+            os.kill(*programs(machine.pid), signal.SIGKILL)
+        assert machine.stdout.readline() == "gone\n"
         waits.sample()
-        unseen = waits.unseen_share(waits.at[before], waits.at[-1])
-        assert unseen * (waits.at[-1] - waits.at[before]) < 0.05
+        unseen_s = waits.unseen_share(begun, waits.at[-1]) * (waits.at[-1] - begun)
+        assert (unseen_s < 0.1) is stays
     finally:
         machine.kill()
         machine.wait()
