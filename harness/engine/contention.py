@@ -56,7 +56,10 @@ class Waits:
         if kernel is None:
             return
         if len(self.at) < _ALL_FIRST or len(self.at) % _ALL_EVERY == 0:
-            self._look_at(programs(self.pid))
+            there = programs(self.pid)
+            self._look_at(there)
+            for pid in self._seen.keys() - {self.pid, *there}:
+                self._retire(pid)
         else:
             self._look_at(self._active)
         self._seen[self.pid] = kernel
@@ -72,14 +75,18 @@ class Waits:
         for pid in tuple(programs):
             now = _schedstat(pid)
             if now is None:
-                before = self._seen.pop(pid, (0, 0))
-                self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
-                self._active.discard(pid)
+                self._retire(pid)
             elif now == self._seen.get(pid):
                 self._active.discard(pid)
             else:
                 self._seen[pid] = now
                 self._active.add(pid)
+
+    def _retire(self, pid: int) -> None:
+        """Keep what a program had that has ended: another one may get its number."""
+        before = self._seen.pop(pid, (0, 0))
+        self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
+        self._active.discard(pid)
 
     async def watch(self) -> None:
         """Sample until cancelled, and once more then."""
@@ -152,9 +159,10 @@ class Used:
 def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:
     """What a record keeps of a repetition's processor, by the stamps among its raw values.
 
-    `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time; `limits` are the stages whose share
-    passed theirs, `severity` the largest share as a multiple of its limit. A stage that took place
-    several times, in parts of the repetition, counts with the time that waited most.
+    `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time; `limits` are the
+    stages whose share passed theirs, `severity` the largest share as a multiple of its limit. A
+    stage that took place several times, in parts of the repetition, counts with the time that
+    waited most.
     """
     shares: dict[str, Any] = {}
     begun, ended = began(raw), raw["stamps"].get("end")

@@ -58,13 +58,13 @@ def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
               detail: Detail) -> Iterator[None]:
     """Captures of the streams; under a control that on the wire stands still, and has no room."""
     still = [point for point in points if fault == LOSSY and point.name == "wire"]
-    with captures([point for point in points if point not in still], detail, part=TRAFFIC):
-        with captures(still, _NO_ROOM, part=TRAFFIC):
-            _signal_captures(still, signal.SIGSTOP)
-            try:
-                yield
-            finally:
-                _signal_captures(still, signal.SIGCONT)
+    with (captures([point for point in points if point not in still], detail, part=TRAFFIC),
+          captures(still, _NO_ROOM, part=TRAFFIC)):
+        _signal_captures(still, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_captures(still, signal.SIGCONT)
 
 
 def _signal_captures(points: Sequence[Point], number: signal.Signals) -> None:

@@ -150,6 +150,12 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
         machine.stdout.close()
 
 
+MACHINE = """
+import subprocess, sys
+for line in sys.stdin:
+    subprocess.Popen([sys.executable, "-c", line.replace(";", chr(10))]).wait()
+    print("gone", flush=True)
+"""
 SPINS = """
 import signal, time
 while time.process_time() < 0.2: pass
@@ -162,13 +168,10 @@ if {stays}: signal.pause()
 def test_programs_that_come_and_go_between_looks_are_told_of(stays: bool) -> None:
     """What they ran their parent knows: it is told, but of one that was looked at before it went.
 
-    Real counters: a program that has spun for 0.2 s and is gone, and one that stays to be looked at.
+    Real counters: a program that has spun for 0.2 s and is gone, one that stays to be looked at.
     """
-    machine = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys\nfor line in sys.stdin:\n"
-         "    program = subprocess.Popen([sys.executable, '-c', line.replace(';', chr(10))])\n"
-         "    program.wait()\n    print('gone', flush=True)"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    machine = subprocess.Popen([sys.executable, "-c", MACHINE], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
     assert machine.stdin is not None and machine.stdout is not None
     try:
         waits = Waits(machine.pid)
