@@ -61,9 +61,6 @@ UNPROTECTED: Mapping[str, Fault] = {
     unprotected.DENIED: Fault(
         "the home agent denies every registration by its code, and carries it out",
         on=on("P1", "R1"), fails=["registered at home", "registered with the foreign agent"]),
-    unprotected.DENIED_AFTER: Fault(
-        "the home agent denies every registration by its code, and carries it out",
-        on=on("P1", "E1"), fails=["registered at home", "registered after the move"]),
     unprotected.UNTUNNELLED: Fault(
         "packets of the mobile node that visits cross between the agents without a tunnel",
         on=on("P1", "R1"), fails=["IP-in-IP between the agents"]),

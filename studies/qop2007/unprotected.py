@@ -27,11 +27,10 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 #: The controls that nobody verifies authenticators in, that nobody registers in, and that every
 #: registration is denied in, and the modules that run such programs.
 UNVERIFIED, UNREGISTERED = "unverified-registration", "unregistered"
-DENIED, DENIED_AFTER = "denied-abroad", "denied-after-move"
+DENIED = "denied-registration"
 RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
                               UNREGISTERED: "studies.qop2007.unregistered",
-                              DENIED: "studies.qop2007.denied",
-                              DENIED_AFTER: "studies.qop2007.denied"}
+                              DENIED: "studies.qop2007.denied"}
 #: Those that the capture on the wire loses packets in, that a companion is gone in once all has
 #: been sent, that one authentication fewer takes place in than was asked for, and that something is
 #: left of the one before.

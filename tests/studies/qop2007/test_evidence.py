@@ -512,6 +512,29 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
     assert failing(POLICIES["P1"], seen) == {CROSSING}
 
 
+def in_clear(packets: list[Packet], count: int) -> list[Packet]:
+    """The first so many of them as they would be without the agents' tunnel."""
+    return [replace(p, ip_proto=17, ip_src=ADDRESS, ip_dst="10.9.9.9") if at < count else p
+            for at, p in enumerate(packets)]
+
+
+def test_packets_past_the_tunnel_between_agents_fail_alone() -> None:
+    """To a peer at home all goes through it; to one elsewhere, each packet goes on from there.
+
+    Four packets in the tunnel, and hundreds beside it, were enough once.
+    """
+    for recording, is_home in (("P1-R1", True), ("P1-R2", False)):
+        seen = observed(recording)
+        assert seen.peer_is_home is is_home
+        core = seen.captures["traffic-core"]
+        tunnelled = [p for p in core if p.ip_proto == dissect.IP_IN_IP]
+        plain = [p for p in core if p.ip_proto != dissect.IP_IN_IP and p.ip_src]
+        assert len(plain) == (0 if is_home else len(tunnelled))
+        for stray in (1, len(core) // 2):
+            changed = {**seen.captures, "traffic-core": [*in_clear(tunnelled, stray), *plain]}
+            assert failing(POLICIES["P1"], replace(seen, captures=changed)) == {IPIP}
+
+
 OFFERED = "key management offered"
 
 
