@@ -55,12 +55,17 @@ class ControlOutcome:
         return bool(self.record.raw.get("failure")) or not self.record.evidence
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its machine died, which says nothing of the control."""
+        return _is_lost(self.record)
+
+    @property
     def is_as_declared(self) -> bool:
         """Whether exactly the control's own checks failed, or nothing flowed where it has none."""
         if not self.control:
             return self.record.status == "ok"
         if not self.fault.fails:
-            return self.record.status == "failed" and self.broke_off
+            return self.record.status == "failed" and self.broke_off and not self.is_lost
         return not self.broke_off and sorted(self.failed) == sorted(self.fault.fails)
 
     def line(self) -> str:
@@ -68,7 +73,8 @@ class ControlOutcome:
         said = f"breaks off: {self.record.reason}" if self.broke_off else \
             f"fails: {', '.join(self.failed) or 'nothing'}"
         name = self.control or _WITHOUT
-        wrong = "" if self.is_as_declared else " -- NOT AS DECLARED" + (
+        wrong = "" if self.is_as_declared else " -- LOST: give the command again" \
+            if self.is_lost else " -- NOT AS DECLARED" + (
             f" ({', '.join(self.fault.fails)})" if self.fault.fails else "")
         return f"{name} on {self.record.name}: {said}{wrong}"
 
@@ -160,7 +166,13 @@ def _done(plan: Plan, place: Path) -> Record | None:
     except RecordError:
         return None
     made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
-    return record if made_with == (plan.digest, code_digest(plan.study.id)) else None
+    return record if made_with == (plan.digest, code_digest(plan.study.id)) \
+        and not _is_lost(record) else None
+
+
+def _is_lost(record: Record) -> bool:
+    """Whether nothing of it was ever judged, not even that it broke off."""
+    return not (record.raw or record.evidence)
 
 
 def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:

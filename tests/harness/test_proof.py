@@ -51,6 +51,18 @@ def test_a_control_fails_its_own_checks_and_no_others(
     assert ("NOT AS DECLARED" in outcome.line()) is not is_right
 
 
+def test_a_machine_that_died_shows_nothing(tmp_path: Path) -> None:
+    """Nothing flowed, but for another reason than the control: it is measured again."""
+    study, name, fault = next(entry for entry in CONTROLS if not entry[2].fails)
+    plan = proof_bench._plan(study, fault, name)
+    lost = fabricated.make("P1", status="failed", evidence=[], raw={}, environment={
+        "plan": plan.digest, "code_sha256": code_digest(study.id)})
+    for declared in (fault, Fault("", fails=["A"])):
+        outcome = ControlOutcome(name, declared, lost)
+        assert not outcome.is_as_declared and "LOST: give the command again" in outcome.line()
+    assert proof_bench._done(plan, record.write(lost, tmp_path)) is None
+
+
 def test_a_cell_without_a_control_is_proven() -> None:
     """What a control shows is worth nothing where the cell fails by itself."""
     assert ControlOutcome("", Fault(""), repetition()).is_as_declared
