@@ -65,10 +65,12 @@ class Waits:
         self._seen[self.pid] = kernel
         ran, waited = (sum(values) / 1e9 for values in zip(
             self._gone, *self._seen.values(), strict=True))
+        # Their parent counts in hundredths of a second, and so may be behind.
+        unseen = max(0.0, *self.unseen[-1:], ended_s(self.pid) - self._gone[0] / 1e9)
         self.at.append(self._clock_s + time.monotonic())
-        self.ran.append(ran)
+        self.ran.append(ran + unseen)
         self.waited.append(waited)
-        self.unseen.append(ended_s(self.pid) - self._gone[0] / 1e9)
+        self.unseen.append(unseen)
 
     def _look_at(self, programs: Iterable[int]) -> None:
         """Read these programs; one that has ended keeps what it had."""
