@@ -423,7 +423,7 @@ async def test_slow_node_gives_the_rate_of_its_own_cost(cell):
     """
     *slowed, neutral = await measure(cell, CELL + """
 print(json.dumps([stream(STATION, 50, 1500, 0), stream(ACCESS_POINT, 300, 900, 1e-3),
-                  stream(AGENT, 80, 900, 1e-3), stream(ACCESS_POINT, 1, 900, 1e-3)]))
+                  stream(AGENT, 200, 900, 1e-3), stream(ACCESS_POINT, 1, 900, 1e-3)]))
 cell.close()
 """)
     for node, sent, received, took, busy in slowed:
