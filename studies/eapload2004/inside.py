@@ -136,7 +136,10 @@ class Workload:
         if not task["share"]:
             return float(task["load"])
         generator.calibrate(task["asked"], is_real=self._site.clock == "real")
-        return float(task["share"]) * capacity_per_s(out / SATURATED)
+        rate_per_s = float(task["share"]) * capacity_per_s(out / SATURATED)
+        if self._site.clock == "real":
+            generator.rest(1 / rate_per_s)
+        return rate_per_s
 
     # --- the supplicant ----------------------------------------------------------------------
 
