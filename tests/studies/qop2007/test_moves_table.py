@@ -75,6 +75,8 @@ def test_a_move_that_the_folder_does_not_describe_is_not_guessed() -> None:
         cells = Cells(results_of(*records, own=OWN, manifest=plan))
         table, *crossed = moves.tables(cells, from_run(cells))
         assert ("-", "-") in {(row[2].text, row[3].text) for row in table.rows}
+        assert {entry.note for row in table.rows for entry in row[2:4] if entry.text == "-"} == {
+            "the results folder does not say how the node moves"}
         assert [len(each.rows) for each in crossed] == ([1] if factor == "scenario" else [])
 
 
