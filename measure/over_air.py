@@ -6,14 +6,15 @@ the policy's layers from it (`in_force`). What runs meanwhile is the study's. St
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, kernel
+from measure import capture, kernel, precedence
 from measure.access import Access
 from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
@@ -37,15 +38,18 @@ def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) 
 class OverAir:
     """The policy of a testbed in the mobile world, for a workload with programs of its own.
 
-    With `advertises_s` 0, Mobile IP's agents advertise when asked only (RFC 5944, 2.3): what comes
-    at random times besides is different in two runs of a seed.
+    One that is `repeatable` is the same in two runs of a seed, which takes virtual time: Mobile
+    IP's agents advertise when asked only (RFC 5944, 2.3), not at random times besides, and nobody
+    who looks on goes before who is measured.
     """
 
-    def __init__(self, site: Site, *, advertises_s: float = 1.0) -> None:
+    def __init__(self, site: Site, *, repeatable: bool = False) -> None:
         keys = site.secrets["mobile_ip"]
         self._site = site
+        self._is_repeatable = repeatable
         self.access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
-                                            advertisement_interval_s=advertises_s))
+                                            advertisement_interval_s=0.0 if repeatable
+                                            else 1.0))
 
     def services(self) -> Sequence[Service]:
         """What the network is got onto by."""
@@ -74,7 +78,9 @@ class OverAir:
             with captures(auth_points(replace(scenario, roams_to=None)), capture.WHOLE, part=AUTH):
                 arrival.get_on(scenario.home)
             stay = Stay(self._site, arrival, session, captures)
-            with captures(points, _HEADS, part=TRAFFIC):
+            with captures(points, _HEADS, part=TRAFFIC), ExitStack() as stack:
+                if self._is_repeatable:
+                    stack.enter_context(precedence.given(os.getpid(), capture.PROGRAMS))
                 stay.note_keys()
                 yield stay
                 stay.note_keys()

@@ -67,7 +67,7 @@ class Workload:
         self._is_watched = site.clock == "real"
         #: The server's keys; its algorithm can be changed where there is somebody to do it.
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
-        self._air = OverAir(site, advertises_s=0.0 if site.clock == "virtual" else 1.0) \
+        self._air = OverAir(site, repeatable=site.clock == "virtual") \
             if site.network.has_radios else None
         if self._air is None:
             introduce(self._testbed)
