@@ -7,6 +7,7 @@ the policy's layers from it (`in_force`). What runs meanwhile is the study's. St
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -121,12 +122,16 @@ class Stay:
         """Whether the scenario has a move that did not take place yet."""
         return bool(self._arrival.scenario.roams_to) and not self.has_moved
 
-    def move(self) -> None:
-        """From home to the visited network, as ever; what runs goes on. Raises MeasureError."""
+    def move(self, at_s: float = 0.0) -> None:
+        """From home to the visited network, as ever; what runs goes on. Raises MeasureError.
+
+        It leaves at that time of the machine's clock, if captures of the move are ready by then.
+        """
         scenario = self._arrival.scenario
         assert scenario.roams_to is not None
         points = [point for point in auth_points(scenario) if point.name != "wire"]
         with self._captures(points, capture.WHOLE, part=MOVE):
+            time.sleep(max(0.0, at_s - time.monotonic()))
             self._arrival.move(scenario.roams_to)
         self.has_moved = True
 
