@@ -15,6 +15,8 @@ from pathlib import Path
 
 #: How a program that looks on is started by one that has precedence.
 LOOKING_ON = ("chrt", "--other", "0")
+#: The process that all of the kernel's threads are below.
+_KERNEL = 2
 #: Of each second, the part that programs with precedence may have; -1: all.
 _SHARE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
@@ -23,17 +25,25 @@ _SHARE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 def given(root: int, but: Sequence[str] = ()) -> Iterator[None]:
     """Precedence for a process and all below it, and what they start, while this lasts.
 
-    Processes whose command is one of `but` are left as they are.
+    Processes whose command is one of `but` are left as they are. The kernel's own work goes before
+    all: a station takes in that it is associated while its access point is busy.
     """
     before = _SHARE.read_text()
     # They compute in no time; the kernel would have them wait for the polls that they have made.
     _SHARE.write_text("-1")
+    _schedule(kernel_workers(), os.SCHED_FIFO, 2)
     _schedule(family(root, but), os.SCHED_FIFO, 1)
     try:
         yield
     finally:
-        _schedule(family(root), os.SCHED_OTHER, 0)
+        _schedule([*family(root), *kernel_workers()], os.SCHED_OTHER, 0)
         _SHARE.write_text(before)
+
+
+def kernel_workers(proc: Path = Path("/proc")) -> list[int]:
+    """The kernel's threads that do what packets and timers have left to be done."""
+    return [each for each in family(_KERNEL, proc=proc)
+            if (proc / str(each) / "comm").read_text().startswith(("kworker/", "ksoftirqd/"))]
 
 
 def family(root: int, but: Sequence[str] = (), proc: Path = Path("/proc")) -> list[int]:

@@ -52,7 +52,8 @@ class EventLines:
 
     def close(self) -> None:
         """Log what is left, and no more."""
-        self.forget()
+        if not self._log.closed:
+            self.forget()
         self._said.close()
         self._log.close()
 
@@ -113,6 +114,8 @@ class RegistrationDaemon:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._events.close()
 
     def _say(self, **command: str) -> None:

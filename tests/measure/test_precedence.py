@@ -30,6 +30,17 @@ def test_a_family_is_all_threads_of_all_below(proc: Path) -> None:
     assert precedence.family(2, proc=proc) == [2, 3]
 
 
+def test_the_kernels_workers_are_known_by_their_names(proc: Path) -> None:
+    """Below the one that starts all of its threads; what it does besides is left alone."""
+    for number, name in ((2, "kthreadd"), (31, "kworker/u4:2-wiphy"), (32, "ksoftirqd/0"),
+                         (33, "rcu_sched")):
+        (proc / str(number) / "task" / str(number)).mkdir(parents=True, exist_ok=True)
+        (proc / str(number) / "comm").write_text(f"{name}\n")
+        (proc / str(number) / "stat").write_text(f"{number} ({name}) S {2 if number > 2 else 0} 0")
+    (proc / "3" / "comm").write_text("child\n")
+    assert precedence.kernel_workers(proc) == [31, 32]
+
+
 def test_our_own_threads_are_found() -> None:
     """By the kernel's own tables."""
     over = threading.Event()
@@ -52,14 +63,16 @@ def test_it_is_taken_back(proc: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         calls.append((thread, policy, parameter.sched_priority))
 
     family = precedence.family
+    monkeypatch.setattr(precedence, "kernel_workers", lambda: [77])
     monkeypatch.setattr(precedence, "family", lambda root, but=(): family(root, but, proc))
     monkeypatch.setattr(os, "sched_setscheduler", schedule)
     monkeypatch.setattr(precedence, "_SHARE", tmp_path / "share")
     (tmp_path / "share").write_text("950000\n")
     with pytest.raises(KeyError), precedence.given(1, ["tcpdump"]):
-        assert calls == [(thread, os.SCHED_FIFO, 1) for thread in (1, 7, 2, 5)]
+        assert calls == [(77, os.SCHED_FIFO, 2)] + [
+            (thread, os.SCHED_FIFO, 1) for thread in (1, 7, 2, 5)]
         assert (tmp_path / "share").read_text() == "-1"
         calls.clear()
         raise KeyError
-    assert calls == [(thread, os.SCHED_OTHER, 0) for thread in (1, 7, 2, 4, 5)]
+    assert calls == [(thread, os.SCHED_OTHER, 0) for thread in (1, 7, 2, 4, 5, 77)]
     assert (tmp_path / "share").read_text() == "950000\n"

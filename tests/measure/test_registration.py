@@ -62,8 +62,9 @@ def _is_all_there(running: RegistrationDaemon, tmp_path: Path) -> bool:
     return (tmp_path / "log").read_text().count("\n") >= 4
 
 
-def test_who_is_not_answered_says_so(running: RegistrationDaemon) -> None:
+def test_who_is_not_answered_says_so(running: RegistrationDaemon, tmp_path: Path) -> None:
     """With the agent's last word, after as long as was to be waited."""
+    wait_until(lambda: _is_all_there(running, tmp_path))
     running.detached()
     running._wait({"denied"}, 60.0, "is not denied")
     with pytest.raises(MeasureError, match=r"^mn is not registered within 0\.05 s; denied with "

@@ -54,7 +54,7 @@ def test_nothing_is_shown_on_the_seeds_that_settings_were_chosen_on():
     seeds = {}
     for name in profiles.names(STUDY):
         made = plan(RunRequest(STUDY, profile=name), {})
-        first = made.asked["first_seed"]
+        first = made.asked.first_seed
         seeds[name] = set(range(first, first + made.settings.repetitions))
     chosen_on = seeds.pop("training")
     assert chosen_on == set(range(50, 55))
