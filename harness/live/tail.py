@@ -16,7 +16,6 @@ from measure.record import RecordError
 from studies import records
 from studies.study import LivePage
 
-
 #: After these the page goes on to whichever repetition begins next.
 _ENDS_REPETITION = frozenset({"repetition-measured", "repetition-recorded", "testbed-lost"})
 _ENDS_RUN = frozenset({"run-started", "run-ended"})

