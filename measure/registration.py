@@ -78,7 +78,7 @@ class RegistrationDaemon:
         ours, its = socket.socketpair()
         self._events = EventLines(ours, log)
         with its, log.open("ab") as errors:
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=its,
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=its.fileno(),
                                              stderr=errors)
 
     def __enter__(self) -> RegistrationDaemon:
