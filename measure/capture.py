@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measure.precedence import LOOKING_ON
 from measure.process import Daemon
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
+#: What captures run as.
+PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
 # Tcpdump takes what is in a block after a second at the latest.
 _SETTLE_S = 1.2
@@ -99,6 +102,7 @@ class Capture:
                 "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
         argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
+        argv = [*LOOKING_ON, *argv]
         argv = testbed.tool(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",

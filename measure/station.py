@@ -13,7 +13,7 @@ from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 from measure.visiting import VisitingAddress
-from measure.wpa_ctrl import ControlSocket, port_is_open
+from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
 from topologies.model import Node
 from topologies.visited import VisitedSubnet
 
@@ -80,10 +80,7 @@ class MeasuredStation:
 
     def give_up_link(self) -> None:
         """Off the air, and without what was found there; what goes over the link is not told."""
-        self.supplicant.command("DISABLE_NETWORK 0")
-        self.supplicant.command("BSS_FLUSH 0")
-        # Or the next authentication would be a four-way handshake with the keys of this one.
-        self.supplicant.command("PMKSA_FLUSH")
+        give_up_link(self.supplicant)
 
     def keep_neighbours(self) -> None:
         """Have the kernel know its subnet's addresses over a moment without link, as iwd has it.
