@@ -52,6 +52,14 @@ def processor_s(leader: int) -> float:
     return total_s
 
 
+def ended_s(leader: int) -> float:
+    """Processor time of the programs of a guest that have ended, in seconds; 0 if it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        words = (PROC / str(leader) / "stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, words[13:15])) * _TICK_S
+    return 0.0
+
+
 def programs(kernel: int) -> list[int]:
     """Processes of the programs on a guest, by its kernel's; none where that has ended."""
     try:

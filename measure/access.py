@@ -102,6 +102,11 @@ class Access:
             self.attach(name, scenario.home_of(name))
             self._at_home.add(name)
 
+    def send_away(self, name: str) -> None:
+        """Have a companion leave, who comes again for the next repetition."""
+        self.take_off(name)
+        self._at_home.discard(name)
+
     def take_off(self, name: str) -> None:
         """Off the air, forgotten by every access point, and its earlier events with it."""
         station = self.station(name)

@@ -17,7 +17,7 @@ from measure.dissect import Packet
 from measure.observed import Check, Observed
 
 #: A sampled count this many standard deviations below its mean comes once in thirty thousand.
-_DEVIATIONS = 4
+DEVIATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ def _datagrams(seen: Observed) -> Iterator[PacketCount]:
     sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
             and p.length >= size_bytes and p.time_s >= begun_s]
     yield PacketCount("frames of a datagram's size on the air", len(sent),
-                sampled_at_least(received, _one_in(seen, "traffic-air")))
+                sampled_at_least(received, one_in(seen, "traffic-air")))
 
 
 def sampled_at_least(total: int, one_in: int) -> int:
     """How many of `total` there are at the very least where 1 in so many is taken, by chance."""
     share = 1 / one_in
-    return max(0, math.ceil(total * share - _DEVIATIONS * math.sqrt(total * share * (1 - share))))
+    return max(0, math.ceil(total * share - DEVIATIONS * math.sqrt(total * share * (1 - share))))
 
 
 def _esp(seen: Observed) -> Iterator[PacketCount]:
@@ -80,7 +80,7 @@ def _esp(seen: Observed) -> Iterator[PacketCount]:
     for ends, counted in _received(seen.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and _ends(p, seen) == ends for p in packets)
                           for packets in (getting_on, stream))
-        rest = sampled_at_least(max(0, counted - before), _one_in(seen, name))
+        rest = sampled_at_least(max(0, counted - before), one_in(seen, name))
         yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                     min(before, counted) + rest)
 
@@ -117,7 +117,7 @@ def _received(states: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[tuple[s
     return {pair: min(counts) for pair, counts in totals.items()}
 
 
-def _one_in(seen: Observed, name: str) -> int:
+def one_in(seen: Observed, name: str) -> int:
     """Of how many expected packets a capture keeps one."""
     return max((entry.get("one_in", 1) for entry in seen.raw["captures"]
                 if entry["file"] == f"{name}.pcap"), default=1)

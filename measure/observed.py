@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,6 +68,8 @@ class Observed:
     #: The tunnel that follows it to another subnet, in the words of a policy's layers; "" where
     #: Mobile IP has packets find it.
     follows_by: str = ""
+    #: Whether its peer is where its home agent serves: nothing goes on from there as it is, then.
+    peer_is_home: bool = False
     #: MAC addresses of the access points.
     cells: frozenset[str] = frozenset()
     #: The other stations by name, and the home agents.
@@ -181,10 +184,15 @@ def captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
     return dict(zip(names, packets, strict=True))
 
 
+def _serves(agent: Node, node: Node) -> bool:
+    return agent.serves is not None and ip_address(node.address) in ip_network(agent.serves)
+
+
 def observe(scenario: Scenario, raw: Mapping[str, Any],
             packets: Mapping[str, Sequence[Packet]]) -> Observed:
     """What a repetition of a scenario left, with everybody's addresses."""
     nodes = scenario.network.nodes
+    home, peer = nodes[scenario.agent], nodes[scenario.peer]
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
     agents = [nodes[name] for name in scenario.network.of_duty(HOME_AGENT)]
     return Observed(
@@ -192,7 +200,8 @@ def observe(scenario: Scenario, raw: Mapping[str, Any],
         macs=frozenset(map(_mac, stations)), addresses=frozenset(s.address for s in stations),
         agents=frozenset(agent.outer_address for agent in agents),
         home_address=nodes[scenario.mobile_node].address,
-        home_agent=nodes[scenario.agent].address, moves=scenario.roams_to is not None,
+        home_agent=home.address, peer_is_home=_serves(home, peer),
+        moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         cells=frozenset(_mac(nodes[name]) for name in scenario.network.of_duty(ACCESS_POINT)),
         companions=tuple(scenario.companions))

@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+#: `environment.captures` of a repetition whose captures were not kept, as `--captures` asked.
+NOT_KEPT = "not kept"
 #: What words of `environment.flags` say of a repetition, which counts all the same.
 FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
 SCHEMA = 2
@@ -91,6 +93,11 @@ class Record(RecordPart):
     def cell_name(self) -> str:
         """The levels' ids, as the cell of a plan is called."""
         return "-".join(self.cell.values())
+
+    @property
+    def keeps_captures(self) -> bool:
+        """Whether its captures were to be kept when it was measured."""
+        return self.environment.get("captures") != NOT_KEPT
 
     @property
     def contradiction(self) -> str:

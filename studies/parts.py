@@ -201,7 +201,8 @@ class Fault:
 
     `on` is a cell that shows it, a level by factor (an id, or a file of the project's); `fails` are
     the checks that do not hold there, and all others do. Without any, nothing flows, and the
-    repetition breaks off. `./qop bench proof` runs those that have a cell.
+    repetition breaks off. `./qop bench proof` runs those that have a cell, with the study's
+    `proof_sets`, and `sets` before them.
     """
 
     title: str
@@ -210,6 +211,7 @@ class Fault:
     policy: Callable[[Policy], Policy] | None = None
     on: Mapping[str, str] = field(default_factory=dict)
     fails: Sequence[str] = ()
+    sets: Mapping[str, str] = field(default_factory=dict)
 
 
 #: What the harness leaves in a repetition's folder of the processor time that its machine took.

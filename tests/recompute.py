@@ -103,11 +103,12 @@ def udp_bps(path: Path, begin: float, end: float) -> float:
     return len(times) * size * 8 / lasted
 
 
-def tcp_bytes(folder: Path, begin: float, end: float, lasted: float) -> float:
+def tcp_bytes(folder: Path, begin: float, end: float, lasted: float) -> tuple[float, float]:
     """What reached the peer in as long as iperf3 counted: full segments on the path's last hop.
 
     A station's is the air, whose frames from the access point are captured when they arrive, in the
-    order of the wire before it.
+    order of the wire before it. At least and at most: what is past a gap no program can read, and
+    how much that is, encrypted numbers do not tell.
     """
     wire = folder / "traffic-far.pcap.gz"
     if not wire.exists():
@@ -128,12 +129,42 @@ def tcp_bytes(folder: Path, begin: float, end: float, lasted: float) -> float:
         times = long
     arrived = sum(at <= times[0] + lasted for at in times)
     if full[0][1].protocol == ESP:
-        return segment * arrived
+        unread = _past_the_gap(_acknowledgements(wire, begin, end, longest), times[0] + lasted)
+        return segment * (arrived - unread), segment * arrived
     numbers = [int.from_bytes(packet.payload[4:8], "big") for _, packet in full]
     # What was sent again had been lost behind the access point: its last copy arrived.
     last = {number: at for at, number in enumerate(numbers)}
-    return _readable([number for at, number in enumerate(numbers) if last[number] == at][:arrived],
+    size = _readable([number for at, number in enumerate(numbers) if last[number] == at][:arrived],
                      segment)
+    return size, size
+
+
+def _acknowledgements(wire: Path, begin: float, end: float,
+                      longest: int) -> list[tuple[float, int]]:
+    """When packets went the other way than full segments, and their lengths."""
+    there = [(at, frame[26:30], packet.length) for at, frame, _ in frames(wire)
+             if begin <= at <= end and (packet := datagram(frame)) and packet.protocol == ESP]
+    sender = next(source for _, source, length in there if length == longest)
+    return [(at, length) for at, source, length in there if source != sender]
+
+
+def _past_the_gap(acknowledgements: list[tuple[float, int]], stop: float) -> int:
+    """How many segments at most have arrived past a gap that is open when it ends.
+
+    Each has an acknowledgement of its own, which is longer, as it says what has arrived (RFC 2018).
+    Those of the last before the end may still be on their way.
+    """
+    usual = Counter(length for _, length in acknowledgements).most_common(1)[0][0]
+    run, has_ended = 0, False
+    for at, length in acknowledgements:
+        if length <= usual:
+            if has_ended:
+                break
+            run = 0
+        else:
+            run += 1
+        has_ended = at >= stop
+    return run
 
 
 def _readable(numbers: list[int], segment: float) -> float:
@@ -164,8 +195,9 @@ def deviations(record: dict[str, Any], folder: Path) -> dict[str, float]:
     udp, tcp = measured["udp"], measured["tcp"]
     rate = udp_bps(folder / "traffic-peer.pcap.gz", stamps["udp_start"], stamps["udp_end"])
     differ["udp"] = abs(udp["goodput_bps"] / rate - 1)
-    size = tcp_bytes(folder, stamps["tcp_start"], stamps["tcp_end"], tcp["duration_s"])
-    differ["tcp"] = abs(tcp["goodput_bps"] * tcp["duration_s"] / 8 / size - 1)
+    least, most = tcp_bytes(folder, stamps["tcp_start"], stamps["tcp_end"], tcp["duration_s"])
+    said = tcp["goodput_bps"] * tcp["duration_s"] / 8
+    differ["tcp"] = abs(said / min(max(said, least), most) - 1)
     return differ
 
 
@@ -174,7 +206,11 @@ def main(results: Path, share: float = 0.01) -> int:
     worst = 0.0
     files = sorted((results / "records").glob("*.json"))
     for file in files:
-        differ = deviations(json.loads(file.read_text()), results / "captures" / file.stem)
+        record = json.loads(file.read_text())
+        if record["status"] != "ok":
+            print(file.stem, record["reason"], sep="  ")
+            continue
+        differ = deviations(record, results / "captures" / file.stem)
         worst = max(worst, *differ.values())
         print(file.stem, *(f"{name} {part:.3%}" for name, part in differ.items()), sep="  ")
     print(f"{len(files)} records; the largest difference is {worst:.3%}")

@@ -36,6 +36,8 @@ def left(run: str) -> Iterator[tuple[ResultsFolder, str]]:
 def forget(run: str, worker: str) -> None:
     """Remove what a worker has finished: its run has it, or wants it no more."""
     shutil.rmtree(place(run, worker), ignore_errors=True)
+    with contextlib.suppress(OSError):  # nothing was there, or another worker's is
+        place(run).rmdir()
 
 
 def forget_run(run: str, _: str = "") -> None:

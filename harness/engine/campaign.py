@@ -241,7 +241,8 @@ class Campaign:
         self._testbeds.judged(self.plan.testbed_of(step.cell), measured.testbed,
                               is_good=entry.status == "ok")
         if verdict is not None:
-            entry = entry.model_copy(update={"sha256": await self._pack(entry, out)})
+            sums = await self._pack(entry, out)
+            entry = recording.packed(entry, sums, keeps=self.results.keeps_captures(entry))
         self._keep(step, entry, out, exclusive=measured.exclusive)
         shutil.rmtree(out, ignore_errors=True)
 

@@ -3,7 +3,8 @@
 Linux counts for every process how long it was ready to run and did not get to (/proc/PID/schedstat:
 time on the processor and time waiting for it, in ns). A guest is several: its kernel, and a process
 for each of its programs. One of them at a time is ready to run; while it waits, so does everything
-in the guest, the timers of its air too.
+in the guest, the timers of its air too. What a program had run and waited is gone with it: of one
+that nobody looked at in between, Linux tells its parent how long it ran, and nobody how it waited.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guest.processes import PROC, processor_s, programs
+from guest.processes import PROC, ended_s, processor_s, programs
 from harness.engine.testbed import Heard
 from studies.study import USED_FILE, Stage
 
@@ -40,6 +41,8 @@ class Waits:
     at: list[float] = field(default_factory=list)
     ran: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
+    #: What programs that have ended had run, of which nobody knows how they waited.
+    unseen: list[float] = field(default_factory=list)
     # Wall clock, as the stamps of a repetition are, but one that nobody sets while we look.
     _clock_s: float = field(default_factory=lambda: time.time() - time.monotonic())
     #: What each process had run and waited when last read; what those had that are gone; who ran.
@@ -53,29 +56,39 @@ class Waits:
         if kernel is None:
             return
         if len(self.at) < _ALL_FIRST or len(self.at) % _ALL_EVERY == 0:
-            self._look_at(programs(self.pid))
+            there = programs(self.pid)
+            self._look_at(there)
+            for pid in self._seen.keys() - {self.pid, *there}:
+                self._retire(pid)
         else:
             self._look_at(self._active)
         self._seen[self.pid] = kernel
         ran, waited = (sum(values) / 1e9 for values in zip(
             self._gone, *self._seen.values(), strict=True))
+        # Their parent counts in hundredths of a second, and so may be behind.
+        unseen = max(0.0, *self.unseen[-1:], ended_s(self.pid) - self._gone[0] / 1e9)
         self.at.append(self._clock_s + time.monotonic())
-        self.ran.append(ran)
+        self.ran.append(ran + unseen)
         self.waited.append(waited)
+        self.unseen.append(unseen)
 
     def _look_at(self, programs: Iterable[int]) -> None:
         """Read these programs; one that has ended keeps what it had."""
         for pid in tuple(programs):
             now = _schedstat(pid)
             if now is None:
-                before = self._seen.pop(pid, (0, 0))
-                self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
-                self._active.discard(pid)
+                self._retire(pid)
             elif now == self._seen.get(pid):
                 self._active.discard(pid)
             else:
                 self._seen[pid] = now
                 self._active.add(pid)
+
+    def _retire(self, pid: int) -> None:
+        """Keep what a program had that has ended: another one may get its number."""
+        before = self._seen.pop(pid, (0, 0))
+        self._gone = self._gone[0] + before[0], self._gone[1] + before[1]
+        self._active.discard(pid)
 
     async def watch(self) -> None:
         """Sample until cancelled, and once more then."""
@@ -92,14 +105,23 @@ class Waits:
         A kernel that has woken a program and not gone to sleep yet waits beside it, so that both
         together may come to more than the time there is: what did not run waited, then.
         """
-        first = max(0, bisect.bisect_right(self.at, begin) - 1)
-        last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
-        lasted = self.at[last] - self.at[first] if last > first else 0.0
+        first, last, lasted = self._between(begin, end)
         if lasted <= 0:
             return 0.0, 0.0
         ran = (self.ran[last] - self.ran[first]) / lasted
         waited = (self.waited[last] - self.waited[first]) / lasted
         return ran, min(waited, max(0.0, 1 - ran))
+
+    def unseen_share(self, begin: float, end: float) -> float:
+        """The share of this time that programs ran which came and went between two looks."""
+        first, last, lasted = self._between(begin, end)
+        return max(0.0, self.unseen[last] - self.unseen[first]) / lasted if lasted > 0 else 0.0
+
+    def _between(self, begin: float, end: float) -> tuple[int, int, float]:
+        """The samples around a time, and how long they are apart; not at all without any."""
+        first = max(0, bisect.bisect_right(self.at, begin) - 1)
+        last = min(len(self.at) - 1, bisect.bisect_left(self.at, end))
+        return first, last, self.at[last] - self.at[first] if last > first else 0.0
 
 
 def _schedstat(pid: int) -> tuple[int, int] | None:
@@ -139,14 +161,16 @@ class Used:
 def judge(waits: Waits, raw: Mapping[str, Any], stages: Sequence[Stage]) -> dict[str, Any]:
     """What a record keeps of a repetition's processor, by the stamps among its raw values.
 
-    `ran_share` and `NAME_wait_share` are shares of the time; `limits` are the stages whose share
-    passed theirs, `severity` the largest share as a multiple of its limit. A stage that took place
-    several times, in parts of the repetition, counts with the time that waited most.
+    `ran_share`, `unseen_share` and `NAME_wait_share` are shares of the time; `limits` are the
+    stages whose share passed theirs, `severity` the largest share as a multiple of its limit. A
+    stage that took place several times, in parts of the repetition, counts with the time that
+    waited most.
     """
     shares: dict[str, Any] = {}
     begun, ended = began(raw), raw["stamps"].get("end")
     if begun is not None and ended is not None:
         shares["ran_share"] = round(waits.shares(begun, ended)[0], 4)
+        shares["unseen_share"] = round(waits.unseen_share(begun, ended), 4)
     passed, severity = [], 0.0
     for stage in stages:
         if windows := windows_of(stage, raw):

@@ -13,7 +13,7 @@ from harness.engine.plan import Plan, Step
 from harness.engine.provenance import code_digest
 from harness.secrets import Secrets, look_up
 from measure.body import of_today
-from measure.record import SCHEMA, Record, StudyRecord
+from measure.record import NOT_KEPT, SCHEMA, Record, StudyRecord
 from studies.study import Judged, Repetition, Study
 
 
@@ -38,6 +38,12 @@ def judged(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str,
         files=[*verdict.files, PACKED_RAW], elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw),
         secrets={path: look_up(secrets, path, "the study's judge needs")
                  for path in plan.study.judged_with})
+
+
+def packed(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
+    """With the checksums of what was judged, and a word where its captures are not kept."""
+    said = {} if keeps or not entry.captures else {"captures": NOT_KEPT}
+    return entry.model_copy(update={"sha256": sums, "environment": entry.environment | said})
 
 
 def unmeasured(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],

@@ -38,7 +38,8 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
     """What a plan is measured on, with the packages that its testbeds name. Raises UserError.
 
     Where others do without, testbeds whose packages are not to be had are skipped. Images with
-    packages are built where there are none, unless it `builds` nothing.
+    packages are built where there are none, unless it `builds` nothing: so does a worker of a
+    cluster, which asks with every share, and whose run says what it lacks.
     """
     added = variants.named(plan)
     made = HostMachine() if plan.settings.on == "host" else embedded(plan.settings.builder)
@@ -51,9 +52,10 @@ def machine(plan: Plan, *, builds: bool = True) -> Machine:
             made.lacking[name] = _ADDRESS.sub("", said.partition(";")[0])
             if all(testbed.spec.packages in made.lacking for testbed in plan.testbeds.values()):
                 raise
-            skipped = ", ".join(key for key, testbed in plan.testbeds.items()
-                                if testbed.spec.packages == name)
-            click.echo(f"qop: skipping {skipped}: {said}", err=True)
+            if builds:
+                skipped = ", ".join(key for key, testbed in plan.testbeds.items()
+                                    if testbed.spec.packages == name)
+                click.echo(f"qop: skipping {skipped}: {said}", err=True)
     return made
 
 

@@ -109,13 +109,13 @@ def _judge_record(survey: Survey, name: str, entry: Record) -> None:
         survey.complain(f"{path}: says ok, but {entry.contradiction}; './qop run' measures it "
                         "again once it is moved away")
     for capture in entry.captures:
-        _judge_capture(survey, name, capture.get("file"))
+        _judge_capture(survey, name, capture.get("file"), kept=entry.keeps_captures)
     for file in entry.files:
         if f"files/{name}/{file}" not in survey.files:
             survey.complain(f"files/{name}/{file}: is missing; {path} names it")
 
 
-def _judge_capture(survey: Survey, name: str, file: object) -> None:
+def _judge_capture(survey: Survey, name: str, file: object, *, kept: bool) -> None:
     path = record_path(name)
     if not isinstance(file, str) or "/" in file:
         survey.complain(f"{path}: names a capture that cannot be one ({file!r})")
@@ -125,7 +125,7 @@ def _judge_capture(survey: Survey, name: str, file: object) -> None:
     # What is listed and gone has its line already.
     if any(choice in survey.files or choice in (survey.sums or {}) for choice in choices):
         return
-    if not survey.pruned.covers(name, survey.files[path].sha256, packed):
+    if kept and not survey.pruned.covers(name, survey.files[path].sha256, packed):
         survey.complain(f"captures/{name}/{packed}: is missing; {path} names it")
 
 

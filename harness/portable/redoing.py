@@ -13,7 +13,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,21 @@ _MAX_DIFFERENCES = 20
 #: No file of a repetition is larger, unpacked; somebody's bomb may be.
 _MAX_BYTES = 1 << 30
 _PIECE_BYTES = 1 << 20
+_NO_CAPTURES = "its captures were left out or removed by choice"
 #: What is compared of a record; all else is about how it came to be measured.
 _COMPARED = ("status", "reason", "measured", "evidence", "captures", "elapsed_s", "raw")
 
 
 class NotRedoneError(Exception):
-    """A record that nobody can judge anew; the text says why, without naming the record."""
+    """A record that nobody can judge anew; the text says why, without naming the record.
+
+    It `is_excused` where that is somebody's choice, or its study's. What says ok, and has nothing
+    to show for it, is not.
+    """
+
+    def __init__(self, reason: str, *, is_excused: bool = False) -> None:
+        super().__init__(reason)
+        self.is_excused = is_excused
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,11 @@ class Redone:
     name: str
     differences: Sequence[str] = ()
     not_redone: str = ""
+
+    @property
+    def kept_no_captures(self) -> bool:
+        """Whether it was not judged because its captures are absent by choice."""
+        return self.not_redone == _NO_CAPTURES
 
 
 def redo(folder: Path, survey: Survey) -> list[Redone]:
@@ -67,24 +81,32 @@ def redo(folder: Path, survey: Survey) -> list[Redone]:
     async def judge_anew(dissectors: Dissectors, name: str) -> Redone:
         if survey.plan is None:
             return Redone(name, not_redone="nobody knows what its levels say without a plan.json")
+        removed = survey.pruned.current(survey.record_digests()).captures.get(name)
         try:
             return await dissectors.run(functools.partial(
-                redo_record, folder, survey.plan, name, survey.records[name]))
+                redo_record, folder, survey.plan, name, survey.records[name],
+                removed.files if removed else ()))
         except DissectorLost as loss:
             return Redone(name, [f"{record_path(name)}: cannot be judged anew: {loss}"])
 
     return asyncio.run(all_of_them())
 
 
-def redo_record(folder: Path, plan: Manifest, name: str, record: Record) -> Redone:
-    """Judge one record anew; `name` is that of its file."""
+def redo_record(folder: Path, plan: Manifest, name: str, record: Record,
+                removed: Collection[str] = ()) -> Redone:
+    """Judge one record anew; `name` is that of its file.
+
+    `removed` are captures of it that are absent by choice, as they are called in the folder.
+    """
     try:
         study = _study(record)
         with tempfile.TemporaryDirectory(prefix="qop-redo-") as unpacked:
-            altered = list(_unpack(folder, name, record, Path(unpacked)))
+            altered = list(_unpack(folder, name, record, Path(unpacked), removed))
             differences = [*altered, *_judged(study, plan, record, Path(unpacked))]
     except NotRedoneError as reason:
-        return Redone(name, not_redone=str(reason))
+        if reason.is_excused or record.status != "ok":
+            return Redone(name, not_redone=str(reason))
+        return Redone(name, [f"{record_path(name)}: says ok, and cannot be judged anew: {reason}"])
     return Redone(name, list(_shortened(name, differences)))
 
 
@@ -100,19 +122,20 @@ def _study(record: Record) -> Study:
     try:
         study = studies.load(record.study.id)
     except StudyError as error:
-        raise NotRedoneError(str(error)) from None
+        raise NotRedoneError(str(error), is_excused=True) from None
     if study.version != record.study.version:
         raise NotRedoneError(f"is of version {record.study.version} of {study.id}, which is of "
-                             f"version {study.version} here")
+                             f"version {study.version} here", is_excused=True)
     if study.not_redone:
-        raise NotRedoneError(study.not_redone)
+        raise NotRedoneError(study.not_redone, is_excused=True)
     if PACKED_RAW not in record.files:
         raise NotRedoneError("came to no judgement" if not record.evidence and not record.captures
                              else f"was measured before {PACKED_RAW} was kept")
     return study
 
 
-def _unpack(folder: Path, name: str, record: Record, target: Path) -> Iterator[str]:
+def _unpack(folder: Path, name: str, record: Record, target: Path,
+            removed: Collection[str]) -> Iterator[str]:
     """Lay out what the judge was given; what is not as it was then, by its checksum."""
     places = {RAW: folder / "files" / name / PACKED_RAW}
     places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
@@ -122,6 +145,10 @@ def _unpack(folder: Path, name: str, record: Record, target: Path) -> Iterator[s
     for file, place in places.items():
         if "/" in file or not is_safe(file):
             raise NotRedoneError(f"names a file that cannot be one ({file!r})")
+        is_capture = place.is_relative_to(folder / "captures")
+        if is_capture and not place.exists() and (not record.keeps_captures
+                                                  or place.name in removed):
+            raise NotRedoneError(_NO_CAPTURES, is_excused=True)
         if not place.is_file() or place.resolve() != folder.resolve() / place.relative_to(folder):
             raise NotRedoneError(f"needs {place.relative_to(folder)}, which is not there")
         unpacked = target / file

@@ -55,6 +55,7 @@ class IntegrityVerdict:
         captures = sum(kind_of(path) is FileKind.CAPTURE for path in self.survey.files)
         absent = sum(len(removed.files) for removed in self.survey.pruned.current(
             self.survey.record_digests()).captures.values())
+        absent += sum(len(entry.captures) for entry in records if not entry.keeps_captures)
         without = f", {absent} removed or left out by choice" if absent else ""
         if self.sealed:
             checked = f"{SUMS} written for {self.sealed} files"
@@ -70,7 +71,9 @@ class IntegrityVerdict:
             return ""
         count = sum(not entry.not_redone for entry in self.redone)
         others = f" of {len(self.redone)}" if count < len(self.redone) else ""
-        return f"; {count}{others} records judged anew say the same"
+        lacking = sum(entry.kept_no_captures for entry in self.redone)
+        without = f", not redone: {lacking} records kept no captures" if lacking else ""
+        return f"; {count}{others} records judged anew say the same{without}"
 
 
 def verify(place: Path, *, write: bool = False, redo: bool = False) -> IntegrityVerdict:

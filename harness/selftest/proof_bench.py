@@ -55,12 +55,17 @@ class ControlOutcome:
         return bool(self.record.raw.get("failure")) or not self.record.evidence
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its machine died, which says nothing of the control."""
+        return _is_lost(self.record)
+
+    @property
     def is_as_declared(self) -> bool:
         """Whether exactly the control's own checks failed, or nothing flowed where it has none."""
         if not self.control:
             return self.record.status == "ok"
         if not self.fault.fails:
-            return self.record.status == "failed" and self.broke_off
+            return self.record.status == "failed" and self.broke_off and not self.is_lost
         return not self.broke_off and sorted(self.failed) == sorted(self.fault.fails)
 
     def line(self) -> str:
@@ -68,7 +73,8 @@ class ControlOutcome:
         said = f"breaks off: {self.record.reason}" if self.broke_off else \
             f"fails: {', '.join(self.failed) or 'nothing'}"
         name = self.control or _WITHOUT
-        wrong = "" if self.is_as_declared else " -- NOT AS DECLARED" + (
+        wrong = "" if self.is_as_declared else " -- LOST: give the command again" \
+            if self.is_lost else " -- NOT AS DECLARED" + (
             f" ({', '.join(self.fault.fails)})" if self.fault.fails else "")
         return f"{name} on {self.record.name}: {said}{wrong}"
 
@@ -112,23 +118,29 @@ def chosen(controls: Sequence[str] = ()) -> list[tuple[Study, dict[str, Fault]]]
 
 def _outcomes(study: Study, faults: Mapping[str, Fault], folder: Path) -> Iterator[ControlOutcome]:
     """Each cell without a control, and then every control."""
-    cells = {tuple(sorted(fault.on.items())): fault.on for fault in faults.values()}
-    for on in cells.values():
-        made = _plan(study, on, None)
-        yield ControlOutcome("", Fault(""), _measured(
-            made, folder / f"{_WITHOUT}-{made.cells[0].name}"))
+    cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
+             for fault in faults.values()}
+    for fault in cells.values():
+        made = _plan(study, fault, None)
+        name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
+        yield ControlOutcome("", Fault(""), _measured(made, folder / name))
     for name, fault in faults.items():
-        yield ControlOutcome(name, fault, _measured(_plan(study, fault.on, name), folder / name))
+        yield ControlOutcome(name, fault, _measured(_plan(study, fault, name), folder / name))
 
 
-def _plan(study: Study, on: Mapping[str, str], fault: str | None) -> Plan:
-    """One repetition of the cell, without a warm-up, in virtual time."""
-    files = {factor: [ROOT / level] for factor, level in on.items() if level.endswith(".yml")}
+def _plan(study: Study, fault: Fault, name: str | None) -> Plan:
+    """One repetition of a control's cell, without a warm-up, in virtual time.
+
+    Under the control of that name, or without one.
+    """
+    files = {factor: [ROOT / level] for factor, level in fault.on.items()
+             if level.endswith(".yml")}
     made = request.plan(
-        RunRequest(study, levels={factor: [level] for factor, level in on.items()
+        RunRequest(study, levels={factor: [level] for factor, level in fault.on.items()
                                   if factor not in files},
-                   files=files, repetitions=1, is_single=True, sets=dict(study.proof_sets)),
-        {"fault": fault, "clock": "virtual", "builder": MININET})
+                   files=files, repetitions=1, is_single=True,
+                   sets={**study.proof_sets, **fault.sets}),
+        {"fault": name, "clock": "virtual", "builder": MININET})
     return dataclasses.replace(made, settings=dataclasses.replace(made.settings, warm_up=0))
 
 
@@ -154,7 +166,13 @@ def _done(plan: Plan, place: Path) -> Record | None:
     except RecordError:
         return None
     made_with = (record.environment.get("plan"), record.environment.get("code_sha256"))
-    return record if made_with == (plan.digest, code_digest(plan.study.id)) else None
+    return record if made_with == (plan.digest, code_digest(plan.study.id)) \
+        and not _is_lost(record) else None
+
+
+def _is_lost(record: Record) -> bool:
+    """Whether nothing of it was ever judged, not even that it broke off."""
+    return not (record.raw or record.evidence)
 
 
 def failed_by(outcomes: Sequence[ControlOutcome]) -> dict[str, list[str]]:

@@ -42,6 +42,7 @@ from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
 
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
+_SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
 _CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
 _STATION_CONNECTED, _STATION_GONE = "AP-STA-CONNECTED", "AP-STA-DISCONNECTED"
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -94,13 +95,16 @@ class Workload:
                 generator.do("prime", stations=asked["stations"])
             rate = self._rate(generator, task, out)
             with ExitStack() as stack:
-                self._capture(stack, out, raw)
+                is_late = self._site.fault == "late-sample"
+                self._capture(stack, out, raw, self._points(with_sample=not is_late))
                 charged = self._charged()
                 session.stamp("begin")
                 if rate:
                     generator.begin(task, seed, rate_per_s=rate,
                                     **_OFF_SCHEDULE.get(self._site.fault, {}))
                     time.sleep(asked["steady_s"])
+                if is_late:
+                    self._capture(stack, out, raw, [_SAMPLED])
                 session.stamp("steady")
                 loaded = self._charged()
                 raw["refused"] = self._authenticate_all(
@@ -149,6 +153,7 @@ class Workload:
         """So often as asked; of an overloaded server as long as asked, and who was refused."""
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
         count, refused = task["asked"]["authentications"], []
+        count -= self._site.fault == "one-fewer"
         ends_s = time.monotonic() + task["asked"]["overload_s"]
         for number in range(count):
             if task["overloads"] and time.monotonic() >= ends_s:
@@ -217,24 +222,26 @@ class Workload:
 
     # --- around it ---------------------------------------------------------------------------
 
-    def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any]) -> None:
-        radius = f"udp port {PORT}"
+    def _capture(self, stack: ExitStack, out: Path, raw: dict[str, Any],
+                 points: Sequence[tuple[Point, Detail]]) -> None:
         if not self._shows_radio_side:
             radio_side.show(self._site)
             self._shows_radio_side = True
-        points = [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
-                   capture.WHOLE),
-                  (Point("radio", network.AP, radio_side.DEVICE), capture.WHOLE),
-                  (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
-                  (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
-                  *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
-                    for node in self._subscribers.nodes()),
-                  (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"),
-                   _SAMPLE)]
         for point, detail in points:
             stack.enter_context(capturing(self._site.testbed, [point], detail, part="auth",
                                           out=out, logs=self._site.logs,
                                           summaries=raw["captures"]))
+
+    def _points(self, *, with_sample: bool) -> list[tuple[Point, Detail]]:
+        radius = f"udp port {PORT}"
+        return [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
+                 capture.WHOLE),
+                (Point("radio", network.AP, radio_side.DEVICE), capture.WHOLE),
+                (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
+                (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
+                *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
+                  for node in self._subscribers.nodes()),
+                *([_SAMPLED] if with_sample else ())]
 
     def _ping(self) -> list[float]:
         """Round trips from the access point to the other network: first ones look for neighbours.

@@ -35,11 +35,35 @@ SPOILT: Mapping[str, Fault] = {
                               {"gateway.peers": "unknown"}, on=on("P3")),
     "wrong-mobile-ip-key": Fault("the mobile node has another Mobile IP key than its home agent",
                                  {"mobile_ip.node_key_hex": ""}, on=on("P1")),
-    "second-in-clear": Fault("the second of several authentications builds no IPsec tunnel, and "
-                             "nothing holds its packets back"),
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"], on=on("P8")),
 }
+_SEVERAL = {"authentications": "4"}
+_EARLIER = "{} (earlier authentications)"
 UNPROTECTED: Mapping[str, Fault] = {
+    "second-in-clear": Fault(
+        "the second of several authentications builds no IPsec tunnel, and nothing holds its "
+        "packets back", on=on("P3"), sets=_SEVERAL,
+        fails=[_EARLIER.format(name) for name in (
+            "ISAKMP packets", "IKE proposal", "ESP transforms in the kernel",
+            "no clear inner packet")]),
+    unprotected.FEWER: Fault(
+        "an authentication fewer takes place than was asked for", on=on("P3"), sets=_SEVERAL,
+        fails=["authentications"]),
+    unprotected.LEFT_OVER: Fault(
+        "an IPsec SA is left when authentications begin", on=on("P3"), sets=_SEVERAL,
+        fails=["each authentication from nothing"]),
+    unprotected.LOSSY: Fault(
+        "the capture on the wire stands still during the streams, and has no room",
+        on=on("P1"), fails=["captures are complete"]),
+    unprotected.LEAVES: Fault(
+        "the other mobile node is gone once all has been sent", on=on("P1", "N3"),
+        fails=["station is associated"]),
+    unprotected.DENIED: Fault(
+        "the home agent denies every registration by its code, and carries it out",
+        on=on("P1", "R1"), fails=["registered at home", "registered with the foreign agent"]),
+    unprotected.UNTUNNELLED: Fault(
+        "packets of the mobile node that visits cross between the agents without a tunnel",
+        on=on("P1", "R1"), fails=["IP-in-IP between the agents"]),
     "no-wep": mobile.without_wep("neither end has WEP", on("P2")),
     "static-keys": Fault(
         "WEP keys are static, not EAP's", policy=changed("link", keys="static"), on=on("P8"),

@@ -73,7 +73,8 @@ class Workload:
         arrival.note_wires(out)
         try:
             self._refuse_control(task["authentications"])
-            for number in range(1, task["authentications"]):
+            fewer = self._site.fault == unprotected.FEWER
+            for number in range(1, task["authentications"] - fewer):
                 in_clear = self._site.fault == _SECOND_IN_CLEAR and number == _SECOND
                 name = f"auth{number}"
                 self._authenticate(scenario, partial(captures, part=name), session.part(name),
@@ -85,12 +86,14 @@ class Workload:
                 arrival.get_on(scenario.home)
                 if scenario.roams_to:
                     self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
-            with captures(self._traffic_points(scenario, streams), self._detail, part="traffic"):
+            with unprotected.capturing(self._site.fault, captures, self._traffic_points(
+                    scenario, streams), self._detail):
                 session.shareable()
                 unprotected.apply(self._site, scenario)
                 raw["attack"] = self._site.fault
                 self._stream(arrival, streams, session)
                 arrival.ipsec_state("after_traffic")
+                unprotected.afterwards(self._site.fault, self._access, scenario)
                 arrival.rest_of_the_path()
                 capture.settle()
         finally:
@@ -113,7 +116,8 @@ class Workload:
         at_home = replace(scenario, roams_to=None)
         arrival = Arrival(self._access, at_home, session)
         try:
-            arrival.begin()
+            with unprotected.left_over(self._site.fault, self._site.testbed, at_home):
+                arrival.begin()
             with (captures(auth_points(at_home), capture.WHOLE),
                   self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)

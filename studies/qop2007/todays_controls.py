@@ -65,6 +65,13 @@ TODAYS: Mapping[str, Fault] = {
     "older-tls": Fault(
         "TLS 1.2, which shows certificates to listeners",
         policy=changed("dot1x", tls=TlsSettings()), on=on("M5"), fails=["TLS 1.3", "TLS group"]),
+    "newer-tls": Fault(
+        "TLS 1.3 in place of 1.2", policy=changed("dot1x", tls=TlsSettings(version="1.3")),
+        on=on("examples/wpa2-eap-tls.yml"), fails=["TLS 1.2"]),
+    "leaves-in-clear": Fault(
+        "management frames are not protected, that with which the mobile node leaves among them",
+        policy=changed("link", pmf=0), on=on("M5", "R1"),
+        fails=["management frames are protected", _AGREED, "nobody leaves in clear"]),
     "other-tls-group": Fault(
         "TLS in the group that FreeRADIUS has by itself",
         policy=changed("dot1x", tls=TlsSettings(version="1.3")), on=on("M5"),

@@ -1,28 +1,48 @@
 """Negative controls inside the machine: protection is taken away, and the streams go on without it.
 
-Each is done before the streams begin, while they are captured. Standard library only.
+Most are done before the streams begin, while they are captured. Standard library only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from measure import injection, iperf
+from measure.capture import Detail, Point
+from measure.points import TRAFFIC
 from measure.workload import Site
 from studies.qop2007 import attempts
-from topologies.model import HOME_AGENT, Node, Scenario
+from topologies.mobile_ip import kernel
+from topologies.model import HOME_AGENT, ROUTER, Node, Scenario
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from measure.access import Access
     from topologies.builder import Testbed
 
-#: The controls that nobody verifies authenticators in, and that nobody registers in, and the
-#: modules that run such programs.
+#: The controls that nobody verifies authenticators in, that nobody registers in, and that every
+#: registration is denied in, and the modules that run such programs.
 UNVERIFIED, UNREGISTERED = "unverified-registration", "unregistered"
+DENIED = "denied-registration"
 RUNNERS: Mapping[str, str] = {UNVERIFIED: "studies.qop2007.credulous",
-                              UNREGISTERED: "studies.qop2007.unregistered"}
-#: Before every policy of charon's.
+                              UNREGISTERED: "studies.qop2007.unregistered",
+                              DENIED: "studies.qop2007.denied"}
+#: Those that the capture on the wire loses packets in, that a companion is gone in once all has
+#: been sent, that one authentication fewer takes place in than was asked for, and that something is
+#: left of the one before.
+LOSSY, LEAVES, FEWER, LEFT_OVER = "lossy-capture", "companion-leaves", "one-fewer", "left-over"
+#: That the agents' tunnel is passed by in.
+UNTUNNELLED = "agents-untunnelled"
+#: Room for two dozen headers.
+_NO_ROOM = Detail(snap_bytes=192, buffer_kib=8)
+_CAPTURING = b"tcpdump"
+#: Before every policy of charon's, and every rule of Mobile IP's.
 _FIRST = "1"
+_TABLE = "1"
 _ALL_SYSTEMS = "01:00:5e:00:00:01"
 
 
@@ -30,6 +50,61 @@ def apply(site: Site, scenario: Scenario) -> None:
     """What the control that was asked for does in the machine; nothing without one."""
     if site.fault in _CONTROLS:
         _CONTROLS[site.fault](site.testbed, scenario)
+
+
+@contextmanager
+def capturing(fault: str, captures: Callable[..., Any], points: Sequence[Point],
+              detail: Detail) -> Iterator[None]:
+    """Captures of the streams; under a control that on the wire stands still, and has no room."""
+    still = [point for point in points if fault == LOSSY and point.name == "wire"]
+    with (captures([point for point in points if point not in still], detail, part=TRAFFIC),
+          captures(still, _NO_ROOM, part=TRAFFIC)):
+        _signal_captures(still, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_captures(still, signal.SIGCONT)
+
+
+def _signal_captures(points: Sequence[Point], number: signal.Signals) -> None:
+    """Send a signal to the captures at these points."""
+    for place in Path("/proc").glob("[0-9]*") if points else ():
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            if words[0] == _CAPTURING and any(point.interface.encode() in words
+                                              for point in points):
+                os.kill(int(place.name), number)
+
+
+def afterwards(fault: str, access: Access, scenario: Scenario) -> None:
+    """What a control does once all has been sent, and what it takes back for the next time."""
+    if fault == LEAVES:
+        for name in scenario.companions:
+            access.send_away(name)
+    elif fault == UNTUNNELLED:
+        testbed, away = access.site.testbed, scenario.foreign_agent or ""
+        for name in (scenario.agent, away, away):
+            testbed.run(name, ["ip", "rule", "del", "priority", _FIRST])
+        [router] = scenario.network.of_duty(ROUTER)
+        testbed.run(router, ["ip", "route", "del",
+                             scenario.network.nodes[scenario.mobile_node].address])
+
+
+@contextmanager
+def left_over(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[None]:
+    """Under a control, an IPsec SA of nobody's between mobile node and agent while this lasts."""
+    if fault != LEFT_OVER:
+        yield
+        return
+    nodes = scenario.network.nodes
+    ends = ["src", nodes[scenario.agent].address, "dst", nodes[scenario.mobile_node].address,
+            "proto", "esp", "spi", "0x1"]
+    testbed.run(scenario.agent, ["ip", "xfrm", "state", "add", *ends, "mode", "tunnel", "auth",
+                                 "hmac(sha1)", f"0x{'00' * 20}", "enc", "ecb(cipher_null)", ""])
+    try:
+        yield
+    finally:
+        testbed.run(scenario.agent, ["ip", "xfrm", "state", "delete", *ends])
 
 
 def _bypass(testbed: Testbed, scenario: Scenario) -> None:
@@ -65,6 +140,28 @@ def _agents_outside(testbed: Testbed, scenario: Scenario) -> None:
     outer = {scenario.network.nodes[name].outer_address for name in agents}
     for name in agents:
         _delete_policies(testbed, name, outer, both=True)
+
+
+def _untunnelled(testbed: Testbed, scenario: Scenario) -> None:
+    """The visiting mobile node's packets cross between the agents as they are, both ways."""
+    network = scenario.network
+    home, away = scenario.agent, scenario.foreign_agent or ""
+    node, [router] = network.nodes[scenario.mobile_node].address, network.of_duty(ROUTER)
+    outer = {name: network.nodes[name].outer_address for name in (home, away)}
+    next_hop = _next_hop(testbed.run(home, ["ip", "route", "get", outer[away]]))
+    for name, command in (
+            (home, ["route", "replace", node, "via", next_hop, "table", _TABLE]),
+            (home, ["rule", "add", "priority", _FIRST, "to", node, "lookup", _TABLE]),
+            (router, ["route", "replace", node, "via", outer[away]]),
+            (away, ["rule", "add", "priority", _FIRST, "to", node, "lookup",
+                    str(kernel.TO_VISITOR)]),
+            (away, ["rule", "add", "priority", _FIRST, "from", node, "lookup", "main"])):
+        testbed.run(name, ["ip", *command])
+
+
+def _next_hop(route: str) -> str:
+    words = route.split()
+    return words[words.index("via") + 1]
 
 
 def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
@@ -153,4 +250,4 @@ _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "clear-under-gcmp": _clear_frame,
     "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
     attempts.FORGED: _forged_deauthentication,
-    "past-the-agent": _past_the_agent}
+    "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnelled}

@@ -135,7 +135,9 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         in_the_machine = {*unprotected._CONTROLS, *attacking.ATTACKS, "second-in-clear",
-                          attempts.GUESSING, unprotected.UNREGISTERED}
+                          attempts.GUESSING, unprotected.UNREGISTERED, unprotected.DENIED,
+                          unprotected.LOSSY, unprotected.LEAVES,
+                          unprotected.FEWER, unprotected.LEFT_OVER}
         others = (fault.policy is not None) + (name in in_the_machine)
         assert len(spoilt) + len(fault.withhold) + others == 1, name
     assert unprotected._CONTROLS.keys() < FAULTS.keys()

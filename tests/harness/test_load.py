@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from guest.processes import programs
 from harness.engine import contention
 from harness.engine.contention import Waits
 from studies.qop2007.metrics import STAGES
@@ -38,6 +39,7 @@ def waits_of(waited_until_s: dict[float, float]) -> Waits:
         at = 99 + step / 10
         total = waited_until_s.get(round(at, 1), total)
         waits.at.append(at)
+        waits.unseen.append((at - 99) * 0.01)
         waits.ran.append((at - 99) * 0.2)
         waits.waited.append(total)
     return waits
@@ -49,6 +51,7 @@ def test_shares_are_of_the_time_asked_for() -> None:
     assert judged["udp_wait_share"] == pytest.approx(0.5, abs=0.06)
     assert judged["tcp_wait_share"] == judged["authentication_wait_share"] == 0
     assert judged["ran_share"] == pytest.approx(0.2, abs=0.01)
+    assert judged["unseen_share"] == pytest.approx(0.01, abs=0.001)
     assert judged["limits"] == ["udp"]
 
 
@@ -77,7 +80,7 @@ def test_what_stays_below_its_limit_is_not_flagged(name: str) -> None:
 def test_a_repetition_that_broke_off_is_judged_as_far_as_it_got() -> None:
     """No stream, no verdict on it."""
     judged = judge(waits_of({}), {"start": 100.0, "end": 100.5})
-    assert set(judged) == {"ran_share", "limits", "severity"}
+    assert set(judged) == {"ran_share", "unseen_share", "limits", "severity"}
 
 
 def test_roaming_counts_the_second_stay_as_getting_on() -> None:
@@ -144,4 +147,47 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
         for process in (*others, machine):
             process.send_signal(signal.SIGKILL)
             process.wait()
+        machine.stdout.close()
+
+
+MACHINE = """
+import subprocess, sys
+for line in sys.stdin:
+    subprocess.Popen([sys.executable, "-c", line.replace(";", chr(10))]).wait()
+    print("gone", flush=True)
+"""
+SPINS = """
+import signal, time
+while time.process_time() < 0.2: pass
+print("spun", flush=True)
+if {stays}: signal.pause()
+"""
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_programs_that_come_and_go_between_looks_are_told_of(stays: bool) -> None:
+    """What they ran their parent knows: it is told, but of one that was looked at before it went.
+
+    Real counters: a program that has spun for 0.2 s and is gone, one that stays to be looked at.
+    """
+    machine = subprocess.Popen([sys.executable, "-c", MACHINE], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert machine.stdin is not None and machine.stdout is not None
+    try:
+        waits = Waits(machine.pid)
+        waits.sample()
+        begun = waits.at[-1]
+        print(SPINS.format(stays=stays).strip().replace("\n", ";"), file=machine.stdin, flush=True)
+        assert machine.stdout.readline() == "spun\n"
+        if stays:
+            waits.sample()
+            os.kill(*programs(machine.pid), signal.SIGKILL)
+        assert machine.stdout.readline() == "gone\n"
+        waits.sample()
+        unseen_s = waits.unseen_share(begun, waits.at[-1]) * (waits.at[-1] - begun)
+        assert (unseen_s < 0.1) is stays
+    finally:
+        machine.kill()
+        machine.wait()
+        machine.stdin.close()
         machine.stdout.close()

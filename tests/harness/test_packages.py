@@ -306,6 +306,9 @@ def test_testbeds_whose_packages_cannot_be_built_are_skipped(
     assert capsys.readouterr().err == (
         "qop: skipping P2: strongSwan cannot be fetched from http://a.test/b; log: /x\n")
     assert (made.image_key(), made.image_key("hello")) == ("key-", "")
+    # A worker of a cluster asks twice for a share, and its run says what it lacks.
+    assert setup.machine(plan, builds=False).lacking.keys() == {"hello"}
+    assert capsys.readouterr().err == ""
     with pytest.raises(Lacking, match="cannot be fetched"):
         asyncio.run(made.start(tmp_path, 0, 2, study="qop2007", packages="hello"))
     step = next(step for step in plan.steps() if step.cell.ids["policy"] == "P2")

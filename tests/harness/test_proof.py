@@ -51,6 +51,18 @@ def test_a_control_fails_its_own_checks_and_no_others(
     assert ("NOT AS DECLARED" in outcome.line()) is not is_right
 
 
+def test_a_machine_that_died_shows_nothing(tmp_path: Path) -> None:
+    """Nothing flowed, but for another reason than the control: it is measured again."""
+    study, name, fault = next(entry for entry in CONTROLS if not entry[2].fails)
+    plan = proof_bench._plan(study, fault, name)
+    lost = fabricated.make("P1", status="failed", evidence=[], raw={}, environment={
+        "plan": plan.digest, "code_sha256": code_digest(study.id)})
+    for declared in (fault, Fault("", fails=["A"])):
+        outcome = ControlOutcome(name, declared, lost)
+        assert not outcome.is_as_declared and "LOST: give the command again" in outcome.line()
+    assert proof_bench._done(plan, record.write(lost, tmp_path)) is None
+
+
 def test_a_cell_without_a_control_is_proven() -> None:
     """What a control shows is worth nothing where the cell fails by itself."""
     assert ControlOutcome("", Fault(""), repetition()).is_as_declared
@@ -76,13 +88,13 @@ def test_both_tables_say_the_same() -> None:
 def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:
     """An interrupted bench goes on; another version of the code or of the plan begins anew."""
     study, name, fault = CONTROLS[0]
-    plan = proof_bench._plan(study, fault.on, name)
+    plan = proof_bench._plan(study, fault, name)
     assert (plan.settings.warm_up, plan.settings.clock, len(plan.steps())) == (0, "virtual", 1)
     made = fabricated.make("P1", environment={
         "plan": plan.digest, "code_sha256": code_digest(study.id)})
     place = record.write(made, tmp_path)
     assert proof_bench._done(plan, place) == made
-    assert proof_bench._done(proof_bench._plan(study, fault.on, None), place) is None
+    assert proof_bench._done(proof_bench._plan(study, fault, None), place) is None
     record.write(fabricated.changed(made, environment={"plan": plan.digest, "code_sha256": "x"}),
                  tmp_path)
     assert proof_bench._done(plan, place) is None
@@ -94,7 +106,7 @@ def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> No
 def test_the_page_has_each_control_as_it_is_declared(
         study: studies.Study, name: str, fault: Fault) -> None:
     """The table that the bench made names the control, its cell, and exactly its checks."""
-    cell = proof_bench._plan(study, fault.on, name).cells[0]
+    cell = proof_bench._plan(study, fault, name).cells[0]
     _, _, rest = PAGE.read_text().partition(f"### {study.id}: what each control fails")
     [row] = [line for line in rest.partition("\n###")[0].splitlines()
              if line.startswith(f"| `{name}` |")]
@@ -112,7 +124,7 @@ def test_some_controls_can_be_chosen() -> None:
     some = proof_bench.chosen(["bypass", "unheeded-range"])
     assert {study.id: list(faults) for study, faults in some} == {
         "authenticast1998": ["unheeded-range"], "qop2007": ["bypass"]}
-    for name in ("nonsense", "second-in-clear"):  # the latter has no cell
+    for name in ("nonsense", "beside-tunnel"):  # the latter has no cell
         with pytest.raises(UserError, match=f"--control {name}: no study has a cell for it"):
             proof_bench.chosen([name])
 
@@ -122,7 +134,7 @@ def test_a_policy_in_force_is_not_the_one_that_is_judged_by() -> None:
     for study, name, fault in CONTROLS:
         if fault.policy is not None:
             policy, without = (study.testbed(made.cells[0], made.asked).policy for made in (
-                proof_bench._plan(study, fault.on, control) for control in (name, None)))
+                proof_bench._plan(study, fault, control) for control in (name, None)))
             assert policy is not None
             in_force = fault.policy(policy)
             assert in_force.id == policy.id and in_force.layers != policy.layers

@@ -182,22 +182,74 @@ def test_what_differs_is_a_bad_end(copied: Path) -> None:
     assert f"{RECORD}: measured.udp.goodput_bps is 7000000.0, and " in done.output
 
 
+UNJUDGED = {"status": "failed", "evidence": [], "captures": [], "files": [], "measured": None}
+
+
 @pytest.mark.parametrize(("alter", "reason"), [
-    (lambda entry: entry.update(files=[]), "was measured before raw.json.gz was kept"),
-    (lambda entry: entry.update(evidence=[], captures=[], files=[], measured=None),
-     "came to no judgement"),
+    (lambda entry: entry.update(UNJUDGED), "came to no judgement"),
+    (lambda entry: entry.update(UNJUDGED | {"captures": [{"file": "auth-mn.pcap"}]}),
+     "was measured before raw.json.gz was kept"),
     (lambda entry: entry["study"].update(version=7), "is of version 7 of qop2007, which is of"),
-    (lambda entry: entry["files"].append("../../x"), "names a file that cannot be one"),
-    (lambda entry: entry["asked"].update(new=1), "of its cell too little is kept"),
 ])
 def test_what_cannot_be_judged_anew_says_why(
         copied: Path, alter: Callable[[Any], Any], reason: str) -> None:
-    """A line with the reason, and no agreement."""
+    """A line with the reason, and no agreement, where nothing is claimed or nobody here can."""
     survey = verifying.verify(copied).survey
     change(copied / RECORD, alter)
     entry = redoing.redo_record(copied, survey.plan, NAME, record.read(copied / RECORD))
     assert reason in entry.not_redone
     assert not entry.differences
+
+
+@pytest.mark.parametrize(("alter", "reason"), [
+    (lambda entry: entry.update(files=[]), "was measured before raw.json.gz was kept"),
+    (lambda entry: entry.update(captures=[], files=[], sha256={}),
+     "was measured before raw.json.gz was kept"),
+    (lambda entry: entry["captures"].append({"file": "more.pcap"}),
+     f"needs captures/{NAME}/more.pcap.gz, which is not there"),
+    (lambda entry: entry["files"].append("../../x"), "names a file that cannot be one"),
+    (lambda entry: entry["asked"].update(new=1), "of its cell too little is kept"),
+])
+def test_a_record_that_says_ok_has_to_have_something_to_show_for_it(
+        copied: Path, alter: Callable[[Any], Any], reason: str) -> None:
+    """Whoever takes away what it can be judged by gets a finding, not a note."""
+    survey = verifying.verify(copied).survey
+    change(copied / RECORD, alter)
+    entry = redoing.redo_record(copied, survey.plan, NAME, record.read(copied / RECORD))
+    [difference] = entry.differences
+    assert difference.startswith(f"{RECORD}: says ok, and cannot be judged anew: {reason}")
+
+
+def test_one_doctored_record_among_good_ones_is_a_bad_end(copied: Path) -> None:
+    """A second record, whose files are nowhere and which names none, fails the whole command."""
+    document = json.loads((copied / RECORD).read_text())
+    document.update(repetition=2, captures=[], files=[], sha256={})
+    (copied / RECORD).with_name(f"{OWN}-N2-002.json").write_text(json.dumps(document))
+    assert verifying.verify(copied).ok
+    done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
+    assert done.return_value == 1
+    assert f"{OWN}-N2-002.json: says ok, and cannot be judged anew: was measured" in done.output
+    assert "say the same" not in done.output
+
+
+def test_captures_that_a_run_did_not_keep_are_no_damage_and_no_proof(copied: Path) -> None:
+    """As after `qop run --captures none`: whole, to be exported, and not verified anew."""
+    second = f"{OWN}-N2-002"
+    entry = record.read(copied / RECORD).model_copy(update={"repetition": 2})
+    record.write(recording.packed(entry, entry.sha256, keeps=False), copied / "records")
+    shutil.copytree(copied / "files" / NAME, copied / "files" / second)
+    verdict = verifying.verify(copied, redo=True)
+    assert verdict.ok
+    assert verdict.summary().endswith(
+        "; 1 of 2 records judged anew say the same, not redone: 1 records kept no captures")
+    [note] = verdict.notes
+    assert note == (f"records/{second}.json: not judged anew: its captures were left out or "
+                    "removed by choice")
+    assert f"{len(entry.captures)} removed or left out by choice" in verdict.summary()
+    exporting.export(copied, copied.parent / "run.tar.gz", "all")
+    (copied / RECORD).unlink()
+    shutil.rmtree(copied / "captures")
+    assert not verifying.verify(copied, redo=True).ok
 
 
 def test_what_a_folder_refers_to_outside_is_not_read(copied: Path, tmp_path: Path) -> None:
@@ -207,13 +259,13 @@ def test_what_a_folder_refers_to_outside_is_not_read(copied: Path, tmp_path: Pat
     away = tmp_path / "away"
     captures.rename(away)
     captures.symlink_to(away)
-    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).differences[0]
     captures.unlink()
     away.rename(captures)
     capture = next(iter(captures.iterdir()))
     capture.unlink()
     capture.symlink_to(__file__)
-    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+    assert "which is not there" in redoing.redo_record(copied, plan, NAME, entry).differences[0]
 
 
 def test_a_capture_that_unpacks_without_end_is_not_unpacked(
@@ -222,7 +274,7 @@ def test_a_capture_that_unpacks_without_end_is_not_unpacked(
     monkeypatch.setattr(redoing, "_MAX_BYTES", 0)
     monkeypatch.setattr(redoing, "_PIECE_BYTES", 16)
     plan, entry = verifying.verify(copied).survey.plan, record.read(copied / RECORD)
-    assert "unpacks to more than" in redoing.redo_record(copied, plan, NAME, entry).not_redone
+    assert "unpacks to more than" in redoing.redo_record(copied, plan, NAME, entry).differences[0]
 
 
 def test_pruned_captures_and_studies_that_cannot_are_notes(
@@ -236,11 +288,12 @@ def test_pruned_captures_and_studies_that_cannot_are_notes(
     CliRunner().invoke(prune.command, [str(copied), "--captures", "none"])
     done = CliRunner().invoke(command, ["--redo", str(copied)], standalone_mode=False)
     assert done.return_value == 1
-    assert f"{RECORD}: not judged anew: needs captures/{NAME}/" in done.output
+    assert f"{RECORD}: not judged anew: its captures were left out or removed" in done.output
 
 
 def test_a_level_that_is_not_what_its_digest_says_is_refused(copied: Path) -> None:
     """The plan's own word on a policy is compared with its digest, which every record bears."""
     change(copied / "plan.json",
            lambda plan: plan["levels"]["policy"][OWN]["content"].update(layers={}))
-    assert "policy OWN-WEP is not what its digest says" in redone(copied).not_redone
+    [difference] = redone(copied).differences
+    assert "policy OWN-WEP is not what its digest says" in difference

@@ -1,0 +1,34 @@
+"""Program: runs a Mobile IP program in whose world a denial is as good as an acceptance.
+
+A negative control: the home agent denies every registration by its reply's own code, and carries it
+out all the same; whoever reads the reply takes it for accepted.
+`python3 -m studies.qop2007.denied MODULE CONFIG.json`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from topologies.mobile_ip import packets
+from topologies.mobile_ip.effects import SendMessage
+from topologies.mobile_ip.home_agent import HomeAgent
+from topologies.mobile_ip.packets import Code
+
+
+def main(module: str, *arguments: str) -> int:
+    """Run the module's program until it ends."""
+    reply = HomeAgent._reply  # noqa: SLF001 - what it is for
+
+    def denying(agent: HomeAgent, datagram: Any, request: Any, _: int, *rest: Any) -> SendMessage:
+        return reply(agent, datagram, request, Code.HA_UNSPECIFIED, *rest)
+
+    HomeAgent._reply = denying  # type: ignore[assignment, method-assign]  # noqa: SLF001
+    packets.ACCEPTED |= {Code.HA_UNSPECIFIED}
+    status: int = importlib.import_module(module).main(list(arguments))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
