@@ -101,8 +101,10 @@ class Capture:
         argv += [point.expression] if point.expression else []
         argv = testbed.tool(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
+        # On the machine itself all that is computed is nobody's.
+        env = testbed.tool_environment if point.node else None
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
-                              stop_signal=signal.SIGINT, data=file)
+                              stop_signal=signal.SIGINT, data=file, env=env)
 
     def wait_ready(self) -> None:
         """Block until packets are being captured."""
