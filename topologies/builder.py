@@ -62,6 +62,8 @@ class Testbed:
         self.preloaded: dict[str, str] = {}
         #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
         self.for_tools = ""
+        #: One that has captures in blocks hand over soon what has come; "" where none does.
+        self.for_captures = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()

@@ -92,7 +92,7 @@ class Workload:
                 self._stream(arrival, streams, session)
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
-                capture.settle()
+                capture.settle(self._site.testbed)
         finally:
             session.stamp("end")
             arrival.finish()
