@@ -87,7 +87,7 @@ class OverAir:
                 stay.note_keys()
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
-                capture.settle()
+                capture.settle(self._site.testbed)
             if scenario.roams_to and not stay.has_moved:
                 raise MeasureError("testbed", f"{scenario.mobile_node} did not move while it was "
                                    "measured; have the study's workload move it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -174,9 +173,7 @@ class MeasuredStation:
     def ping(self, address: str, seconds: int) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""
         argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]
-        done = subprocess.run(self.testbed.tool(self.name, argv), capture_output=True,
-                              timeout=seconds + 10, check=False)
-        return done.returncode == 0
+        return self.testbed.attempt(self.name, argv, seconds + 10).returncode == 0
 
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""

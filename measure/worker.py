@@ -100,6 +100,8 @@ class Worker:
             library = str(processors.preload(self.job["kinds_library"], mount))
             self.testbed.for_tools = library
             self.testbed.preloaded = dict.fromkeys(slowed, library)
+        if promptly := self.job.get("captures_library"):
+            self.testbed.for_captures = str(processors.place(promptly, mount / "prompt.so"))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.

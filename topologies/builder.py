@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import resource
 import subprocess
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ class Testbed:
         self.preloaded: dict[str, str] = {}
         #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
         self.for_tools = ""
+        #: One that has captures in blocks hand over soon what has come; "" where none does.
+        self.for_captures = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -89,18 +92,36 @@ class Testbed:
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
     def tool(self, name: str, argv: Sequence[str]) -> list[str]:
-        """The same for a program of ours: what it computes is nobody's, however slow the node."""
-        argv = ["mnexec", "-a", str(self.node(name).pid), *argv]
-        if self.for_tools:
-            # Before it enters the node: starting it is not the node's work, either.
-            argv = ["env", f"LD_PRELOAD={self.for_tools}", "QOP_WORK=nobody", *argv]
-        return ["setpriv", "--pdeathsig", "KILL", *argv]
+        """The same for a program of ours, to be started with `tool_environment`.
+
+        What it computes is nobody's then, however slow the node.
+        """
+        return ["setpriv", "--pdeathsig", "KILL", *self._on(name, argv)]
+
+    @property
+    def tool_environment(self) -> dict[str, str] | None:
+        """What a program of ours is started with, before it enters a node; None: what there is."""
+        library = self.for_tools
+        return {**os.environ, "LD_PRELOAD": library, "QOP_WORK": "nobody"} if library else None
+
+    def attempt(self, name: str, argv: Sequence[str],
+                timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
+        """Run a short command of ours on a node; whatever becomes of it.
+
+        It ends by itself, so it need not die with this process: that would be one program more to
+        start, which takes as long in a guest as most commands do.
+        """
+        return subprocess.run(self._on(name, argv), capture_output=True, text=True,
+                              timeout=timeout_s, env=self.tool_environment, check=False)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
-        """Run a short command of ours on a node; its standard output. Raises CalledProcessError."""
-        done = subprocess.run(self.tool(name, argv), capture_output=True, text=True,
-                              timeout=timeout_s, check=True)
+        """The same; its standard output. Raises CalledProcessError."""
+        done = self.attempt(name, argv, timeout_s)
+        done.check_returncode()
         return done.stdout
+
+    def _on(self, name: str, argv: Sequence[str]) -> list[str]:
+        return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
     def draw_anew(self, what: str, repetition: int | None = None) -> None:
         """Have every channel draw its backoffs as in any testbed that says the same of this seed.

@@ -207,6 +207,9 @@ class TestbedClient:
             # What tools and programs on devices load first, to say whose and which their work is.
             "kinds_library": (library.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
+            # What captures load first where they are waited for; a host may confine its tcpdump.
+            "captures_library": (library.to_send(library.PROMPT)
+                                 if plan.settings.waits and plan.settings.on == "guest" else ""),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
             "secrets": made, "withhold": list(fault.withhold) if fault else [],

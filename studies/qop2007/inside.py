@@ -95,7 +95,7 @@ class Workload:
                 arrival.ipsec_state("after_traffic")
                 unprotected.afterwards(self._site.fault, self._access, scenario)
                 arrival.rest_of_the_path()
-                capture.settle()
+                capture.settle(self._site.testbed)
         finally:
             session.stamp("end")
             arrival.finish()
