@@ -436,7 +436,7 @@ cell.close()
 
 @undisturbed
 async def test_slow_access_point_forwards_while_frames_wait(cell):
-    """It hands on what it has opened before it opens the next, and drops what finds no room unopened.
+    """It hands on what it has opened before it opens the next, and drops unopened what has no room.
 
     So those come through that it can do while they are sent, and the 1000 that wait then; and all
     its work is for frames that come through.

@@ -235,8 +235,8 @@ async def test_parent_killed(bench, tmp_path):
 def test_killed_while_it_begins_a_program(bench, tmp_path):
     """A kernel that is killed as it has just forked leaves no process of that program either.
 
-    It is held where it forks: the new process goes on when nobody is its parent any more, and either
-    ends, or waits in its filter of system calls, for good.
+    It is held where it forks: the new process goes on when nobody is its parent any more, and
+    either ends, or waits in its filter of system calls, for good.
     """
     with booting(tmp_path) as parent:
         assert parent.stdout is not None and parent.stdin is not None
