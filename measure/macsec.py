@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from measure import mka, pcap
 from measure.mka import HandedKey
 from measure.observed import MACSEC, Check, Observed
 from measure.pcap import CapturedFrame
-from measure.points import AUTH, BELOW, TRAFFIC
+from measure.points import BELOW, TRAFFIC
 from policies.layers import WireLayer
 
 _ETHERTYPE = 0x88E5
@@ -35,7 +36,10 @@ _IPV4, _ARP = b"\x08\x00", b"\x08\x06"
 _ARP_BYTES = 28
 #: Above MACsec, what is below: behind the first access point in use, and behind the second.
 _ABOVE = dict(zip(BELOW, ("wire", "foreign"), strict=True))
-_SUITE, _CHECK_VALUE_BYTES = "GCM-AES-128", 16
+#: The kernel's counts of frames that it took for invalid.
+_REFUSED = ("InPktsInvalid", "InPktsNotValid", "InPktsNotUsingSA", "InPktsUnusedSA")
+#: Of a key in its identifier, behind who made it.
+_NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,8 @@ class ProtectedFrame:
             first = self.channel + self.data[16:20] + (2).to_bytes(4, "big")
             rest = Cipher(AES(key), CTR(first)).decryptor().update(rest)
         size = self.wire_bytes - _HEAD_BYTES - _ICV_BYTES - len(_IPV4)
-        return (rest[:2] == _IPV4 and int.from_bytes(rest[4:6], "big") == size
-                or rest[:2] == _ARP and size == _ARP_BYTES)
+        return ((rest[:2] == _IPV4 and int.from_bytes(rest[4:6], "big") == size)
+                or (rest[:2] == _ARP and size == _ARP_BYTES))
 
 
 @dataclass(frozen=True)
@@ -185,8 +189,9 @@ def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[Handed
             else:
                 closed += 1
     yield Check("MACsec frames open", bool(whole) and not closed and not unknown,
-                f"with {len(keys)} keys handed out under the network's, {whole} frames open, {heads} "
-                f"begin as they should, {closed} do not; {unknown} messages with keys under another")
+                f"with {len(keys)} keys handed out under the network's {whole} frames open and "
+                f"{heads} begin as they should, {closed} do not; {unknown} messages have keys "
+                "under another")
     begun_s = float(seen.raw["stamps"].get("start", float("inf")))
     above, lacking = 0, 0
     for (part, point), carried in inside.items():
@@ -209,7 +214,7 @@ def _numbered(files: Sequence[BelowCapture]) -> Check:
             numbers[frame.channel, frame.association].append(frame.number)
         channels += len(numbers)
         gaps += sum(after - before != each.one_in for sequence in numbers.values()
-                    for before, after in zip(sequence, sequence[1:], strict=False))
+                    for before, after in pairwise(sequence))
     return Check("MACsec packet numbers", bool(channels) and not gaps,
                  f"{gaps} gaps or repetitions in {channels} sequences")
 
@@ -223,3 +228,25 @@ def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> 
                  f"{len(states) - len(wrong)} of {len(states)} ends have {layer.macsec}"
                  f"{', and encrypt' if layer.is_encrypted else ''}; suites: "
                  f"{', '.join(suites) or 'none'}{'; not ' + ', '.join(wrong) if wrong else ''}")
+
+
+def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKey]) -> bool:
+    """Whether an end's kernel does as a policy says, and has taken every frame for valid."""
+    settings = (state.get("cipher_suite"), state.get("icv_length"), state.get("validate"),
+                state.get("protect"), state.get("replay"), state.get("encrypt"))
+    channels = state.get("rx_sc") or [{}]
+    used = [*state.get("sa_list", ()), *(each for channel in channels
+                                         for each in channel.get("sa_list", ()))]
+    identifiers = {_in_kernel(handed.identifier) for handed in keys}
+    sent = state.get("OutPktsEncrypted" if layer.is_encrypted else "OutPktsProtected", 0)
+    return (settings == (layer.macsec, _ICV_BYTES, "strict", True, True,
+                         layer.is_encrypted)
+            and bool(used) and {each.get("key") for each in used} <= identifiers and sent > 0
+            and all(channel.get("InPktsOK", 0) > 0 and not any(
+                channel.get(name) for name in _REFUSED) for channel in channels))
+
+
+def _in_kernel(identifier: bytes) -> str:
+    """A key's identifier as the daemon tells it to the kernel: its number is the processor's."""
+    number = int.from_bytes(identifier[-_NUMBER_BYTES:], "big")
+    return (identifier[:-_NUMBER_BYTES] + number.to_bytes(_NUMBER_BYTES, "little")).hex()

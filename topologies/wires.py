@@ -18,6 +18,8 @@ MACSEC_BYTES = 32
 #: Linux's IFNAMSIZ, without the end.
 _NAME = 15
 _BELOW = "-sec"
+#: Below 2346, which means none to 802.11.
+_LONGER_THAN_ANY = 2344
 
 
 def below(port: str) -> str:
@@ -30,13 +32,24 @@ def macsec(port: str, mtu_bytes: int, *, encrypts: bool) -> list[str]:
 
     Frames are as long as without: what MACsec adds, the wire has room for.
     """
+    settings = (f"cipher gcm-aes-128 protect on encrypt {'on' if encrypts else 'off'} "
+                "validate strict send_sci on replay on window 0")
     return [f"ip link set dev {below(port)} mtu {mtu_bytes + MACSEC_BYTES} up",
-            f"ip link add link {below(port)} name {port} type macsec port 1 cipher gcm-aes-128 "
-            f"protect on encrypt {'on' if encrypts else 'off'} validate strict send_sci on "
-            "replay on window 0",
+            f"ip link add link {below(port)} name {port} type macsec port 1 {settings}",
             f"ip link set dev {port} gso_max_segs 1 mtu {mtu_bytes}",
             # Nor may packets be put together on their way in.
             f"ethtool -K {port} gro off"]
+
+
+def with_room(radio: str) -> str:
+    """What has an access point's radio make room for ciphers in every frame that it sends.
+
+    Frames that come out of MACsec have none in front: a switch asks for it of wires that are its
+    ports, and MACsec in between does not pass that on. On its quick path mac80211 does not look, and
+    mac80211_hwsim drops such frames. A radio that may have to fragment does not take that path;
+    no frame is as long as this.
+    """
+    return f"iw phy $(cat /sys/class/net/{radio}/phy80211/name) set frag {_LONGER_THAN_ANY}"
 
 
 def commands(link: Link, port: str) -> list[str]:

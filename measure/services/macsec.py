@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from measure import mka, pcap
-from measure.capture import WHOLE, Capture
+from measure.capture import WHOLE, Capture, Point
 from measure.errors import MeasureError
-from measure.points import Point
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.workload import Site

@@ -146,7 +146,7 @@ def kernels(**said: Any) -> Callable[[Path, dict[str, Any]], None]:
 def test_what_is_no_proof_fails_its_check(
         tmp_path: Path, spoil_it: Callable[[Path, dict[str, Any]], object],
         fails: set[str]) -> None:
-    """A frame in clear, lost, altered or not inside; keys of nobody's; kernels that do otherwise."""
+    """A frame in clear, lost, altered or not inside; keys of nobody's; kernels that differ."""
     raw = raw_values()
     spoil_it(copied(tmp_path), raw)
     assert failing(tmp_path, raw) == fails
