@@ -1,4 +1,4 @@
-"""MACsec Key Agreement is read (IEEE 802.1X-2010, 9 and 11.11): the keys that its messages hand out.
+"""MACsec Key Agreement is read (IEEE 802.1X-2010, 9 and 11.11): the keys that it hands out.
 
 They are wrapped under a key that comes of the network's (CAK), as their check values do: messages
 under another one hand out nothing.

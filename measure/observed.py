@@ -3,7 +3,8 @@
 Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`;
 those of a part that has raw values of its own, as another authentication has, by its name. The
 points are `air`, `mn` (the mobile node's interface), `wire` (behind its access point), `foreign`
-(behind the visited one), `macsec` and `macsecforeign` (the same below MACsec), `core` (between the subnets) and `peer` (where streams arrive).
+(behind the visited one), `macsec` and `macsecforeign` (the same below MACsec), `core` (between
+the subnets) and `peer` (where streams arrive).
 """
 
 from __future__ import annotations

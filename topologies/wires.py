@@ -45,9 +45,9 @@ def with_room(radio: str) -> str:
     """What has an access point's radio make room for ciphers in every frame that it sends.
 
     Frames that come out of MACsec have none in front: a switch asks for it of wires that are its
-    ports, and MACsec in between does not pass that on. On its quick path mac80211 does not look, and
-    mac80211_hwsim drops such frames. A radio that may have to fragment does not take that path;
-    no frame is as long as this.
+    ports, and MACsec in between does not pass that on. On its quick path mac80211 does not look,
+    and mac80211_hwsim drops such frames. A radio that may have to fragment does not take that
+    path; no frame is as long as this.
     """
     return f"iw phy $(cat /sys/class/net/{radio}/phy80211/name) set frag {_LONGER_THAN_ANY}"
 

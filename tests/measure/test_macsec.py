@@ -33,7 +33,7 @@ def frame(number: int = 1, inside: bytes = PACKET, *, encrypted: bool = True,
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
-def test_a_frame_opens_with_its_key_alone(encrypted: bool) -> None:  # noqa: FBT001
+def test_a_frame_opens_with_its_key_alone(encrypted: bool) -> None:
     """Encrypted or only authenticated; no other key, and no frame with one bit changed."""
     made = frame(encrypted=encrypted)
     assert made.opened(KEY) == ADDRESSES + PACKET
@@ -48,7 +48,7 @@ def test_a_frame_opens_with_its_key_alone(encrypted: bool) -> None:  # noqa: FBT
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
-def test_the_head_of_a_frame_tells_its_key(encrypted: bool) -> None:  # noqa: FBT001
+def test_the_head_of_a_frame_tells_its_key(encrypted: bool) -> None:
     """Of a packet that is as long as the frame says; with another key it is encrypted noise."""
     made = frame(encrypted=encrypted)
     head = ProtectedFrame(0.0, made.data[:60], made.wire_bytes)
