@@ -235,13 +235,13 @@ def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKe
     settings = (state.get("cipher_suite"), state.get("icv_length"), state.get("validate"),
                 state.get("protect"), state.get("replay"), state.get("encrypt"))
     channels = state.get("rx_sc") or [{}]
-    used = [*state.get("sa_list", ()), *(each for channel in channels
-                                         for each in channel.get("sa_list", ()))]
+    lists = [each.get("sa_list", ()) for each in (state, *channels)]
     identifiers = {_in_kernel(handed.identifier) for handed in keys}
     sent = state.get("OutPktsEncrypted" if layer.is_encrypted else "OutPktsProtected", 0)
     return (settings == (layer.macsec, _ICV_BYTES, "strict", True, True,
                          layer.is_encrypted)
-            and bool(used) and {each.get("key") for each in used} <= identifiers and sent > 0
+            and all(lists) and sent > 0
+            and {each.get("key") for used in lists for each in used} <= identifiers
             and all(channel.get("InPktsOK", 0) > 0 and not any(
                 channel.get(name) for name in _REFUSED) for channel in channels))
 
