@@ -13,7 +13,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from measure import macsec, pcap
 from measure.macsec import ProtectedFrame
 from measure.observed import Observed
+from measure.points import auth_points
+from measure.services.macsec import is_secured
 from policies.layers import WireLayer
+from topologies.loader import load_scenario
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "macsec"
 SCI, KEY = bytes.fromhex("0200000000a00001"), bytes(range(16))
@@ -57,6 +60,26 @@ def test_the_head_of_a_frame_tells_its_key(encrypted: bool) -> None:
     assert head.begins(bytes(16)) is not encrypted
     question = frame(inside=b"\x08\x06" + bytes(28), encrypted=encrypted)
     assert question.begins(KEY)
+
+
+def test_wires_are_captured_below_what_they_carry() -> None:
+    """Those captures come first: they begin before the others, and end after them."""
+    points = auth_points(load_scenario("E1"), has_macsec=True)
+    assert [(point.name, point.node, point.interface) for point in points[:2]] == [
+        ("macsec", "ap-a", "eth-a-sec"), ("macsecforeign", "ap-c", "eth-c-sec")]
+    assert [point.name for point in points[2:]] == [
+        point.name for point in auth_points(load_scenario("E1"))]
+
+
+def test_a_wire_has_keys_once_both_ways_have() -> None:
+    """As its kernel says: one to send by, and one for each channel that it receives."""
+    for state in raw_values()["kernel"]["wires"].values():
+        assert is_secured(state)
+        [channel] = state["rx_sc"]
+        for lacking in ({**state, "sa_list": []}, {**state, "rx_sc": []},
+                        {**state, "rx_sc": [{**channel, "sa_list": []}]},
+                        {**state, "rx_sc": [channel, {**channel, "sa_list": [{"active": False}]}]}):
+            assert not is_secured(lacking)
 
 
 # Of a repetition ------------------------------------------------------------------------------
