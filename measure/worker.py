@@ -58,7 +58,8 @@ class Worker:
             medium = self.job.get("medium")
             self.testbed = self._stack.enter_context(Testbed(
                 self.network, model.from_json(model.Medium, medium) if medium else None,
-                self.job.get("cipher_bytes", 0), self.builder, seed=self.job.get("seed", 0)))
+                self.job.get("cipher_bytes", 0), self.builder, seed=self.job.get("seed", 0),
+                macsec=self.job.get("macsec", "")))
             say("ready", environment={**versions(self.job.get("packages", {})),
                                       **builders.version(self.builder)})
             for command in self._inbox:

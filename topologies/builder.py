@@ -52,12 +52,14 @@ class Testbed:
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
-                 seed: int = 0) -> None:
+                 seed: int = 0, macsec: str = "") -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
+        #: What MACsec does to frames of the wires that it can protect, see `wires`; "" without it.
+        self.macsec = macsec
         #: A library that programs of a node load first, by the node.
         self.preloaded: dict[str, str] = {}
         #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
@@ -167,15 +169,31 @@ class Testbed:
     def _wire(self, link: model.Link) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
         assert self._net is not None
+        is_protected = bool(self.macsec) and link in self.network.protectable
+        own = [wires.below(port) if is_protected else port for port in (left_port, right_port)]
         self._net.addLink(self.node(left), self.node(right), cls=Link,
-                          intfName1=left_port, intfName2=right_port)
-        for name, port in ((left, left_port), (right, right_port)):
+                          intfName1=own[0], intfName2=own[1])
+        for name, port in ((left, own[0]), (right, own[1])):
             # The medium charges for every frame: no packet may be many in disguise.
-            self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1 "
-                                f"mtu {link.mtu_bytes}")
-            for step in wires.commands(link, port):
-                if said := self.node(name).cmd(step).strip():
-                    raise RuntimeError(f"{name}: {step}: {said}")
+            self._do(name, [f"ip link set dev {port} gso_max_segs 1 mtu {link.mtu_bytes}",
+                            *wires.commands(link, port)])
+        if is_protected:
+            for name, port in ((left, left_port), (right, right_port)):
+                self._protect(name, port, link)
+
+    def _protect(self, name: str, port: str, link: model.Link) -> None:
+        """MACsec at one end of a wire."""
+        self._do(name, wires.macsec(port, link.mtu_bytes,
+                                    encrypts=self.macsec == wires.ENCRYPTS))
+        node = self.network.nodes[name]
+        if node.has(model.ACCESS_POINT):
+            self._do(name, [wires.with_room(node.radio_interface)])
+
+    def _do(self, name: str, steps: Sequence[str]) -> None:
+        """Commands on a node that say nothing unless they fail. Raises RuntimeError."""
+        for step in steps:
+            if said := self.node(name).cmd(step).strip():
+                raise RuntimeError(f"{name}: {step}: {said}")
 
     def _configure(self, name: str, node: model.Node) -> None:
         machine = self.node(name)

@@ -150,6 +150,7 @@ def todays_policies() -> Iterator[Policy]:
         yield policy_of("X", dot1x={"eap": "TLS"}, link={
             "cipher": "CCMP", "keys": "eap", "roaming": roaming})
     yield policy_of("X", wireguard={})
+    yield policy_of("X", wire={"macsec": "GCM-AES-128"})
     yield policy_of("X", dot1x={"eap": "TLS"}, link={
         "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
         "group_mgmt": "BIP-GMAC-256"})
@@ -176,8 +177,8 @@ def test_every_word_that_a_policy_can_say_is_known() -> None:
     said = {(key, word) for policy in every_policy() for key, word in facts(policy).items()}
     assert said == {(key, word) for key, words in KNOWN.items() for word in words}
     later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
-             "link.roaming", "link.keys owe", "dot1x.", "wireguard.", "ipsec.ike", "ipsec.group",
-             "ipsec.pfs", "ipsec.additional")
+             "link.roaming", "link.keys owe", "dot1x.", "wireguard.", "wire.",
+             "ipsec.ike", "ipsec.group", "ipsec.pfs", "ipsec.additional")
     assert [text for policy in every_policy() for text in WEIGHTS.unweighted(policy)
             if not text.startswith(later)] == []
 
