@@ -111,7 +111,7 @@ GONE = {
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "tkip", "wep-40"], ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary"], ("station", "home_agent")),
-               "many-nodes": ("home_agent",)}
+               "many-nodes": ("home_agent",), "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
 STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
           "P6": {"authority", "server-ha-a", "client-a2"}}
@@ -995,7 +995,8 @@ def fetch(folder: Path, sources: dict[str, tuple[str, str]]) -> str:
          str(folder / "inventory.json"), str(folder / "play.yml")], capture_output=True, text=True,
         check=False, timeout=PATIENCE_S,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-                                       "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
+             "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles"), "ANSIBLE_STRATEGY": "in_process",
+             "ANSIBLE_STRATEGY_PLUGINS": str(ANSIBLE / "strategy_plugins")})
     assert done.returncode == 0, done.stdout
     return done.stdout
 
