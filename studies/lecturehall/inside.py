@@ -138,6 +138,7 @@ class Workload:
                 control.command("ENABLE_NETWORK 0")
             while end_s is None or time.monotonic() < end_s:
                 time.sleep(_TICK_S)
+                self._hostapd.overhear()
                 for name in self._now_on(waiting):
                     del waiting[name]
                     on_s[name], due_s[name] = time.time(), time.monotonic()

@@ -138,7 +138,7 @@ def test_only_what_was_lost_is_sent_again(program: Path) -> None:
 def test_saturation_is_the_models(program: Path, name: str, stations: int) -> None:
     """Throughput and transmissions in vain within 1 % of Bianchi's model, of two of the exact one.
 
-    The model takes stations for independent, which few are least: of ten, 1.2 % are in vain more.
+    The model takes stations for independent, which few are least; five are off by 2 %.
     """
     medium = load_medium(name)
     for payload_bytes in (64, 1470):
@@ -147,8 +147,7 @@ def test_saturation_is_the_models(program: Path, name: str, stations: int) -> No
         seconds = min(100, 1e5 / model.delivered_per_s) * (4 if stations == 2 else 1)
         measured = run(program, medium, payload_bytes, stations=stations, seconds=seconds)
         assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=0.01)
-        assert measured["collision_share"] == pytest.approx(
-            model.collision_share, rel=0.015 if stations == 10 else 0.011)
+        assert measured["collision_share"] == pytest.approx(model.collision_share, rel=0.011)
 
 
 def test_two_are_not_independent() -> None:
