@@ -21,10 +21,14 @@ def make(fault: Fault | None = None) -> Secrets:
                "radius_secret": secrets.token_hex(16),
                # A subscriber by number, as it is for good and as it is for now; whom to deny.
                "imsi": _IMSI, "p_tmsi": f"c0{secrets.token_hex(3)}", "denied": ""}
+    # MACsec's; what nodes are told of it a control may spoil.
+    wires = {"cak": secrets.token_hex(16)}
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
-                     "gateway": {"peers": "known", "cross": "known", "proxies": "known"},
+                     "gateway": {"peers": "known", "cross": "known", "proxies": "known",
+                                 **wires},
+                     "wires": wires,
                      "subscriber": subscriber, "card": {**subscriber, "sqn": "0"},
                      "mobile_ip": dict.fromkeys(("key_hex", "node_key_hex"),
                                                 secrets.token_hex(16)),

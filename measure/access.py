@@ -15,6 +15,7 @@ from measure.services import evil_twin
 from measure.services.charon import Charon, IpsecTunnels
 from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
+from measure.services.macsec import WireKeys
 from measure.services.mobile_ip import Agents, MobileIp, Registrations
 from measure.services.mobile_wireguard import MobileWireGuard
 from measure.services.radius_proxy import Connected, RadiusProxies
@@ -34,6 +35,8 @@ class Access:
     def __init__(self, site: Site, settings: MobileIp) -> None:
         self.site = site
         self._freeradius = FreeRadius(site, tells_keys=True)
+        #: Of wires that MACsec protects; none without it.
+        self.wire_keys = WireKeys(site)
         self._proxies = RadiusProxies(site, self._freeradius)
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
@@ -50,7 +53,7 @@ class Access:
     def services(self) -> list[Service]:
         """All that must run; slow starters first."""
         mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
-        return [self._freeradius, self._charon, *mobile_ip, self._supplicants,
+        return [self._freeradius, self.wire_keys, self._charon, *mobile_ip, self._supplicants,
                 self._hostapd, self._wireguard, self._proxies,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 

@@ -15,6 +15,7 @@ from measure.access import Access
 from measure.errors import MeasureError
 from measure.moves import BACK
 from measure.port import PortCheck
+from measure.services import macsec
 from measure.station import LINK_S
 from measure.workload import Session
 from topologies.model import ACCESS_POINT, HOME_AGENT, Scenario
@@ -43,7 +44,14 @@ class Arrival:
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
         self._keys_before: dict[str, int] = {}
+        #: Captures of key agreements on wires, by the file, with the access point.
+        self._agreements: dict[Path, str] = {}
         session.raw.update(events=[], kernel={}, roaming=roaming)
+
+    @property
+    def _used(self) -> list[str]:
+        """The access points that the mobile node gets on at."""
+        return [name for name in (self.scenario.home, self.scenario.roams_to) if name]
 
     @property
     def peer(self) -> str:
@@ -156,13 +164,28 @@ class Arrival:
 
         Once in a testbed; every repetition gets the captures of those that it uses.
         """
-        raw, used = self._session.raw, (self.scenario.home, self.scenario.roams_to)
+        raw, used = self._session.raw, self._used
         known = [made for name, made in self.access.proxies.items() if name in used]
         for connected in known:
             (out / str(connected.summary["file"])).write_bytes(connected.octets)
             raw["captures"].append(connected.summary)
         if known:
             raw["radsec_keys"] = [line for connected in known for line in connected.keys]
+        if self._testbed.macsec:
+            self._agreements = {out / f"{macsec.PART}-{name}.pcap": name for name in used}
+        for file in self._agreements:
+            raw["captures"].append({"point": macsec.PART, "file": file.name, "captured": 0,
+                                    "dropped": 0, "one_in": 1})
+        self._note_agreements()
+
+    def _note_agreements(self) -> None:
+        """Keep the messages of MKA that have handed out keys up to now."""
+        raw = self._session.raw
+        for file, access_point in self._agreements.items():
+            kept = self.access.wire_keys.keep(access_point, file)
+            for entry in raw["captures"]:
+                if entry["file"] == file.name:
+                    entry["captured"] = kept
 
     def ipsec_state(self, moment: str) -> None:
         """Note the SAs between the mobile node and its agent, or their sessions, at both ends."""
@@ -179,6 +202,8 @@ class Arrival:
                    "sas": self._pair(name, self._nodes[name].agent or "")
                    if self.access.has_ipsec else {}}
             for name in self.scenario.companions}
+        if self._testbed.macsec:
+            of_nodes["wires"] = self.access.wire_keys.states(self._used)
         if self.access.has_ipsec and len(agents) > 1:
             of_nodes["agents"] = self._between(
                 agents, {self._nodes[agent].outer_address for agent in agents})
@@ -198,6 +223,7 @@ class Arrival:
     def finish(self) -> None:
         """Note what is only complete when the repetition ends."""
         self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
+        self._note_agreements()
         self._session.raw["ike_sas"] = self.station.ike_sas
         self._session.raw["tls_keys"] = [
             line for node, keys in self.access.tls_keys().items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -11,14 +12,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measure.precedence import LOOKING_ON
 from measure.process import Daemon
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
+#: What captures run as.
+PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
-# Tcpdump takes what is in a block after a second at the latest.
-_SETTLE_S = 1.2
+# Tcpdump takes what is in a block after a second at the latest, promptly after a tenth (prompt.c).
+_SETTLE_S, _PROMPTLY_S = 1.2, 0.3
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
     return {match[2]: int(match[1]) for match in matches if match}
 
 
-def settle() -> None:
-    """Wait until captures in blocks have what was sent so far."""
-    time.sleep(_SETTLE_S)
+def settle(testbed: Testbed | None = None) -> None:
+    """Wait until captures in blocks have what was sent so far; shortly where a testbed's can."""
+    time.sleep(_PROMPTLY_S if testbed is not None and testbed.for_captures else _SETTLE_S)
 
 
 class Capture:
@@ -99,10 +103,15 @@ class Capture:
                 "-B", str(detail.buffer_kib), "-s", str(detail.snap_bytes)]
         argv += [] if detail.in_blocks else ["-U", "--immediate-mode"]
         argv += [point.expression] if point.expression else []
+        argv = [*LOOKING_ON, *argv]
         argv = testbed.tool(point.node, argv) if point.node else \
             ["setpriv", "--pdeathsig", "KILL", *argv]
+        # On the machine itself all that is computed is nobody's.
+        env = testbed.tool_environment if point.node else None
+        if testbed.for_captures and detail.in_blocks:
+            env = {**os.environ, "LD_PRELOAD": testbed.for_captures}
         self._daemon = Daemon(f"tcpdump ({point.name})", argv, log, r"listening on",
-                              stop_signal=signal.SIGINT, data=file)
+                              stop_signal=signal.SIGINT, data=file, env=env)
 
     def wait_ready(self) -> None:
         """Block until packets are being captured."""

@@ -38,7 +38,8 @@ def verify(policy: Policy, seen: Observed) -> list[Check]:
     """Every check that a policy calls for, at home and away."""
     tunnel = wireguard_in_force.verify(seen) if policy.uses_wireguard else ()
     server = _radsec(seen) if policy.uses_radsec else ()
-    return [*evidence.layers(policy, seen), *server, *tunnel, *counting.verify(seen),
+    wires = _macsec(policy, seen) if policy.uses_macsec else ()
+    return [*evidence.layers(policy, seen), *server, *wires, *tunnel, *counting.verify(seen),
             *(following.verify(seen) if seen.tunnel_follows else
               mobility.verify(policy.layers.ipsec is not None, seen))]
 
@@ -48,6 +49,14 @@ def _radsec(seen: Observed) -> Iterable[Check]:
     from measure import radsec
 
     return radsec.verify(seen)
+
+
+def _macsec(policy: Policy, seen: Observed) -> Iterable[Check]:
+    # As there: it is opened by the same library.
+    from measure import macsec
+
+    assert policy.layers.wire is not None
+    return macsec.verify(policy.layers.wire, seen)
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Dissected:
         """What was seen, with the run's keys to judge it by."""
         seen = replace(
             seen, has_link_keys=self.keys is not None,
+            wires_key=bytes.fromhex(self.secrets.get("wires", {}).get("cak", "")),
             roaming=seen.raw.get("roaming", ""), folder=self.out,
             management=self._management(parts), inside=self._inside(seen, parts))
         if self.layers.mobility != MOBILE_IP:

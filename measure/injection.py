@@ -31,6 +31,25 @@ _SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_R
          "to.bind((sys.argv[1], 0)); "
          "to.send(bytes.fromhex('0000080000000000' + sys.argv[2]))")
 
+_SEND_AS_IT_IS = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
+                  "to.bind((sys.argv[1], 0)); to.send(bytes.fromhex(sys.argv[2]))")
+# Packet numbers stand in bytes 16 to 19; samples take those whose last four bits are 0.
+_REPEAT = """
+import socket, subprocess, sys
+port, source, target = sys.argv[1:]
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+wire.bind((port, 0))
+wire.settimeout(5)
+asking = subprocess.Popen(["ping", "-q", "-c", "40", "-i", "0.01", "-I", source, target],
+                          stdout=subprocess.DEVNULL)
+while True:
+    frame, (_, _, kind, *_) = wire.recvfrom(4096)
+    if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\x88\xe5" and not frame[19] & 15:
+        break
+wire.send(frame)
+asking.wait()
+"""
+
 
 def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
     """Send a frame, 802.11 header and all, on a node's radio.
@@ -44,6 +63,24 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
         testbed.run(name, [sys.executable, "-c", _SEND, _MONITOR, frame.hex()])
     finally:
         testbed.run(name, ["iw", "dev", _MONITOR, "del"])
+
+
+def on_wire(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
+    """Send a frame, Ethernet header and all, by a node's interface."""
+    testbed.run(name, [sys.executable, "-c", _SEND_AS_IT_IS, port, frame.hex()])
+
+
+def repeat(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:
+    """Have a frame of MACsec's that a node sends by an interface sent once more.
+
+    It asks `target` for echoes from `source` until there is one that samples take, too.
+    """
+    testbed.run(name, [sys.executable, "-c", _REPEAT, port, source, target])
+
+
+def spoken_to_all(station: str) -> bytes:
+    """A frame of Ethernet from a station to everybody that says nothing."""
+    return octets(BROADCAST) + octets(station) + ARP[-2:] + READABLE[len(ARP):]
 
 
 def from_station(station: str, cell: str, to: str, payload: bytes, *, flags: int = 0) -> bytes:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from measure.errors import MeasureError
 from measure.process import Daemon
+from topologies.timing import QUEUE_FRAMES
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 PORT = 5201
 # How often UDP's sender looks whether more is due, and how many datagrams it sends before it looks
-# again. Iperf3's own, one after a millisecond, is less than a datagram takes on the air, and costs
-# more system calls than all else that a stream does. The queue to the air is far longer.
-_PACING_US = 10_000
+# again. Iperf3's own, one after a millisecond, is less than a datagram of 802.11b takes on the air,
+# and costs more system calls than all else that a stream does.
+_PACING_US, _LEAST_PACING_US = 10_000, 1_000
 _BURST = 3
 
 
@@ -39,7 +40,7 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
             str(size_bytes)]
     if protocol == "udp":
         argv += ["--udp", "--bitrate", f"{round(rate_bps)}/{_BURST}", "--length",
-                 str(payload_bytes), "--pacing-timer", str(_PACING_US)]
+                 str(payload_bytes), "--pacing-timer", str(pacing_us(rate_bps, payload_bytes))]
     try:
         done = subprocess.run(testbed.command(node, argv), capture_output=True, text=True,
                               timeout=timeout_s, check=False)
@@ -47,6 +48,15 @@ def stream(testbed: Testbed, node: str, address: str, *, protocol: str, size_byt
         raise MeasureError("stream", f"{protocol.upper()} stream of {size_bytes} bytes from {node} "
                            f"did not end within {timeout_s:g} s") from None
     return check(done.stdout, protocol)
+
+
+def pacing_us(rate_bps: float, payload_bytes: int) -> int:
+    """How often a sender has to look, for what is due then to fit half of a station's queue (us).
+
+    The other half is on the air, where frames go together; what does not fit is lost.
+    """
+    half_us = QUEUE_FRAMES / 2 * payload_bytes * 8 / rate_bps * 1e6
+    return round(min(max(half_us, _LEAST_PACING_US), _PACING_US))
 
 
 def check(text: str, protocol: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Captures are called by the part of the repetition and the point, `auth-air` or `traffic-wire`;
 those of a part that has raw values of its own, as another authentication has, by its name. The
 points are `air`, `mn` (the mobile node's interface), `wire` (behind its access point), `foreign`
-(behind the visited one), `core` (between the subnets) and `peer` (where streams arrive).
+(behind the visited one), `macsec` and `macsecforeign` (the same below MACsec), `core` (between
+the subnets) and `peer` (where streams arrive).
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Node, Scenario
 Stay = TypeVar("Stay")
 #: Raw values that are found once a testbed, or are the same for all of it.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys"})
-#: And so are captures of these parts: of a port that is closed, and of connections being made.
-_PORT, RADSEC = "port-", "radsec-"
+#: And so are captures of these parts: of a port that is closed, of connections being made, and of
+#: keys that are handed out.
+_PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
 
 
 def listed(values: Sequence[object]) -> str:
@@ -83,6 +85,8 @@ class Observed:
     #: The run's key for registrations, and each message with its time, if they are known.
     registration_key: bytes = b""
     registrations: Sequence[tuple[float, bytes]] = ()
+    #: The network's key of its wires (CAK); none where it is not told.
+    wires_key: bytes = b""
     #: Where its captures are, for what is read of them besides.
     folder: Path = Path()
     #: The capture behind the access point that shows what was sent in the end.
@@ -217,10 +221,10 @@ def observe_part(scenario: Scenario, raw: Mapping[str, Any], name: str,
     own = {called + capture.removeprefix(name): seen for capture, seen in packets.items()
            if capture.rpartition("-")[0] == name}
     own |= {capture: seen for capture, seen in packets.items()
-            if capture.startswith((_PORT, RADSEC))}
+            if capture.startswith((_PORT, RADSEC, MACSEC))}
     shared = {key: value for key, value in raw.items() if key in _OF_THE_TESTBED}
     taken = [entry for entry in raw["captures"] if entry["file"].rpartition("-")[0] == name
-             or entry["file"].startswith(RADSEC)]
+             or entry["file"].startswith((RADSEC, MACSEC))]
     return replace(observe(scenario, {**shared, **raw["parts"][name], "captures": taken}, own),
                    carried=f"{called}-wire")
 

@@ -6,14 +6,16 @@ the policy's layers from it (`in_force`). What runs meanwhile is the study's. St
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measure import capture, kernel
+from measure import capture, kernel, precedence
 from measure.access import Access
 from measure.arrival import Arrival
 from measure.capture import Detail, Point, capturing
@@ -37,15 +39,18 @@ def asked_points(client: str, hosts: Sequence[str], interface: str, shown: str) 
 class OverAir:
     """The policy of a testbed in the mobile world, for a workload with programs of its own.
 
-    With `advertises_s` 0, Mobile IP's agents advertise when asked only (RFC 5944, 2.3): what comes
-    at random times besides is different in two runs of a seed.
+    One that is `repeatable` is the same in two runs of a seed, which takes virtual time: Mobile
+    IP's agents advertise when asked only (RFC 5944, 2.3), not at random times besides, and nobody
+    who looks on goes before who is measured.
     """
 
-    def __init__(self, site: Site, *, advertises_s: float = 1.0) -> None:
+    def __init__(self, site: Site, *, repeatable: bool = False) -> None:
         keys = site.secrets["mobile_ip"]
         self._site = site
+        self._is_repeatable = repeatable
         self.access = Access(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
-                                            advertisement_interval_s=advertises_s))
+                                            advertisement_interval_s=0.0 if repeatable
+                                            else 1.0))
 
     def services(self) -> Sequence[Service]:
         """What the network is got onto by."""
@@ -74,13 +79,15 @@ class OverAir:
             with captures(auth_points(replace(scenario, roams_to=None)), capture.WHOLE, part=AUTH):
                 arrival.get_on(scenario.home)
             stay = Stay(self._site, arrival, session, captures)
-            with captures(points, _HEADS, part=TRAFFIC):
+            with captures(points, _HEADS, part=TRAFFIC), ExitStack() as stack:
+                if self._is_repeatable:
+                    stack.enter_context(precedence.given(os.getpid(), capture.PROGRAMS))
                 stay.note_keys()
                 yield stay
                 stay.note_keys()
                 arrival.ipsec_state("after_traffic")
                 arrival.rest_of_the_path()
-                capture.settle()
+                capture.settle(self._site.testbed)
             if scenario.roams_to and not stay.has_moved:
                 raise MeasureError("testbed", f"{scenario.mobile_node} did not move while it was "
                                    "measured; have the study's workload move it")
@@ -115,12 +122,16 @@ class Stay:
         """Whether the scenario has a move that did not take place yet."""
         return bool(self._arrival.scenario.roams_to) and not self.has_moved
 
-    def move(self) -> None:
-        """From home to the visited network, as ever; what runs goes on. Raises MeasureError."""
+    def move(self, at_s: float = 0.0) -> None:
+        """From home to the visited network, as ever; what runs goes on. Raises MeasureError.
+
+        It leaves at that time of the machine's clock, if captures of the move are ready by then.
+        """
         scenario = self._arrival.scenario
         assert scenario.roams_to is not None
         points = [point for point in auth_points(scenario) if point.name != "wire"]
         with self._captures(points, capture.WHOLE, part=MOVE):
+            time.sleep(max(0.0, at_s - time.monotonic()))
             self._arrival.move(scenario.roams_to)
         self.has_moved = True
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from measure.errors import MeasureError
 
 _HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
+_FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
 _IPV4, _EAPOL = 0x0800, 0x888E
 _IP_BYTES = 20
@@ -63,6 +64,14 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
             return  # what wrote it was cut off
         yield CapturedFrame(seconds + micros / 1e6, data[place:place + size], wire_bytes)
         place += size
+
+
+def write(file: Path, captured: Iterable[CapturedFrame]) -> None:
+    """Have frames as a capture of their own."""
+    records = (_RECORD.pack(int(frame.at_s), round(frame.at_s % 1 * 1e6) % 1_000_000,
+                            len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
+    file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, _ETHERNET)
+                     + b"".join(records))
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,13 @@ def preload(library: str, folder: Path) -> Path:
     if not library:
         raise MeasureError("testbed", "devices need a C compiler where the run was started; "
                            "install gcc and libc6-dev")
-    place = folder / "kinds.so"
-    place.write_bytes(base64.b64decode(library))
-    return place
+    return place(library, folder / "kinds.so")
+
+
+def place(library: str, file: Path) -> Path:
+    """A library as it was sent, in a file of this machine's."""
+    file.write_bytes(base64.b64decode(library))
+    return file
 
 
 def _worked_s(work: Callable[[], object]) -> float:

@@ -3,18 +3,70 @@
 from __future__ import annotations
 
 import json
-import queue
+import socket
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from measure.deadlines import wait_at_most
 from measure.errors import MeasureError
 
 _READY_S = 30.0
 _STOP_S = 2.0
+_ENDED = {"event": "failed", "reason": "Mobile IP has ended"}
+
+
+class EventLines:
+    """What a program says, a JSON object a line, read when somebody wants to know; all is logged.
+
+    No thread reads beside: in virtual time it would be in the way of those that are measured.
+    """
+
+    def __init__(self, said: socket.socket, log: Path) -> None:
+        self._said = said
+        self._log = log.open("ab", buffering=0)
+        self._half = b""
+        self._waiting: list[dict[str, Any]] = []
+
+    def next(self, limit_s: float) -> dict[str, Any] | None:
+        """The next event, or None if none comes for so long; an ended program says so for ever."""
+        wait_at_most(self._said, limit_s)
+        while not self._waiting:
+            try:
+                self._take(self._said.recv(65536))
+            except BlockingIOError:
+                return None
+        return self._waiting.pop(0)
+
+    def forget(self) -> None:
+        """Log what was said so far, and know nothing of it."""
+        self._said.settimeout(0)
+        try:
+            while data := self._said.recv(65536):
+                self._take(data)
+        except BlockingIOError:
+            pass
+        self._waiting = []
+
+    def close(self) -> None:
+        """Log what is left, and no more."""
+        if not self._log.closed:
+            self.forget()
+        self._said.close()
+        self._log.close()
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            self._waiting.append(_ENDED)
+        self._log.write(data)
+        *lines, self._half = (self._half + data).split(b"\n")
+        for line in lines:
+            try:
+                self._waiting.append(json.loads(line))
+            except ValueError:
+                continue
 
 
 class RegistrationDaemon:
@@ -23,12 +75,11 @@ class RegistrationDaemon:
     def __init__(self, name: str, argv: Sequence[str], log: Path) -> None:
         self.name = name
         self.history: list[dict[str, Any]] = []
-        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._log = log.open("ab")
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._log)
-        self._reader = threading.Thread(target=self._read, daemon=True, name=f"events {name}")
-        self._reader.start()
+        ours, its = socket.socketpair()
+        self._events = EventLines(ours, log)
+        with its, log.open("ab") as errors:
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=its.fileno(),
+                                             stderr=errors)
 
     def __enter__(self) -> RegistrationDaemon:
         return self
@@ -46,8 +97,7 @@ class RegistrationDaemon:
         What was said of an earlier link, such as a renewal, says nothing of this one.
         """
         self.history = []
-        while not self._events.empty():
-            self._events.get()
+        self._events.forget()
         self._say(do="attached")
         self._wait({"registered"}, deadline_s, "is not registered")
 
@@ -64,8 +114,9 @@ class RegistrationDaemon:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._reader.join(_STOP_S)
-        self._log.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._events.close()
 
     def _say(self, **command: str) -> None:
         assert self._process.stdin is not None
@@ -78,9 +129,8 @@ class RegistrationDaemon:
     def _wait(self, names: set[str], deadline_s: float, goal: str) -> None:
         until = time.monotonic() + deadline_s
         while (left_s := until - time.monotonic()) > 0:
-            try:
-                event = self._events.get(timeout=left_s)
-            except queue.Empty:
+            event = self._events.next(left_s)
+            if event is None:
                 break
             self.history.append(event)
             if event["event"] in names:
@@ -90,13 +140,3 @@ class RegistrationDaemon:
         denied = [event for event in self.history if event["event"] == "denied"]
         clue = f"; denied with code {denied[-1]['code']}" if denied else ""
         raise MeasureError("registration", f"{self.name} {goal} within {deadline_s:g} s{clue}")
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._log.write(line)
-            try:
-                self._events.put(json.loads(line))
-            except ValueError:
-                continue
-        self._events.put({"event": "failed", "reason": "Mobile IP has ended"})

@@ -17,6 +17,7 @@ NO_CONTROL = "not type ctl"
 _STREAM = f"port {iperf.PORT}"
 _SEQUENCE_CONTROL = "wlan[22] & 0xf0 = 0"
 _ESP_SEQUENCE = "ip[27] & 0x0f = 0"
+_MACSEC, _MACSEC_NUMBER = "ether proto 0x88e5", "ether[19] & 0x0f = 0"
 _IP_IDENTIFICATION = "ip[5] & 0x0f = 0"
 
 
@@ -37,3 +38,8 @@ def wire(one_in: int, *, has_ipsec: bool) -> str:
     if has_ipsec:
         return f"not esp or {_ESP_SEQUENCE}"
     return f"not (ip proto 4 or {_STREAM}) or {_IP_IDENTIFICATION}"
+
+
+def macsec(one_in: int) -> str:
+    """The filter for wires below MACsec."""
+    return "" if one_in == 1 else f"not {_MACSEC} or {_MACSEC_NUMBER}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from measure import ike, kernel
 from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 from measure.visiting import VisitingAddress
-from measure.wpa_ctrl import ControlSocket, port_is_open
+from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
 from topologies.model import Node
 from topologies.visited import VisitedSubnet
 
@@ -80,10 +79,7 @@ class MeasuredStation:
 
     def give_up_link(self) -> None:
         """Off the air, and without what was found there; what goes over the link is not told."""
-        self.supplicant.command("DISABLE_NETWORK 0")
-        self.supplicant.command("BSS_FLUSH 0")
-        # Or the next authentication would be a four-way handshake with the keys of this one.
-        self.supplicant.command("PMKSA_FLUSH")
+        give_up_link(self.supplicant)
 
     def keep_neighbours(self) -> None:
         """Have the kernel know its subnet's addresses over a moment without link, as iwd has it.
@@ -177,9 +173,7 @@ class MeasuredStation:
     def ping(self, address: str, seconds: int) -> bool:
         """Whether one echo is answered; asked again every 0.2 s."""
         argv = ["ping", "-n", "-q", "-c", "1", "-i", "0.2", "-w", str(seconds), address]
-        done = subprocess.run(self.testbed.tool(self.name, argv), capture_output=True,
-                              timeout=seconds + 10, check=False)
-        return done.returncode == 0
+        return self.testbed.attempt(self.name, argv, seconds + 10).returncode == 0
 
     def left_over(self) -> list[dict[str, Any]]:
         """IPsec SAs that the kernel still has."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from measure import pcap
+from measure import pcap, tls_messages
 
 HANDSHAKE, APPLICATION_DATA = 22, 23
 _CHANGE_CIPHER_SPEC = 20
@@ -69,13 +69,8 @@ def read(file: Path, port: int, keys: Iterable[str]) -> list[TlsRecord]:
 
 def handshakes(records: Iterable[TlsRecord]) -> list[tuple[int, bytes]]:
     """Type and body of each handshake message, of one side's records in their order."""
-    data = b"".join(record.content for record in records if record.kind == HANDSHAKE)
-    messages = []
-    while len(data) >= 4:
-        size = int.from_bytes(data[1:4], "big")
-        messages.append((data[0], data[4:4 + size]))
-        data = data[4 + size:]
-    return messages
+    return list(tls_messages.messages(
+        b"".join(record.content for record in records if record.kind == HANDSHAKE)))
 
 
 def _secret(line: str) -> tuple[str, bytes]:

@@ -58,7 +58,8 @@ class Worker:
             medium = self.job.get("medium")
             self.testbed = self._stack.enter_context(Testbed(
                 self.network, model.from_json(model.Medium, medium) if medium else None,
-                self.job.get("cipher_bytes", 0), self.builder, seed=self.job.get("seed", 0)))
+                self.job.get("cipher_bytes", 0), self.builder, seed=self.job.get("seed", 0),
+                macsec=self.job.get("macsec", "")))
             say("ready", environment={**versions(self.job.get("packages", {})),
                                       **builders.version(self.builder)})
             for command in self._inbox:
@@ -100,6 +101,8 @@ class Worker:
             library = str(processors.preload(self.job["kinds_library"], mount))
             self.testbed.for_tools = library
             self.testbed.preloaded = dict.fromkeys(slowed, library)
+        if promptly := self.job.get("captures_library"):
+            self.testbed.for_captures = str(processors.place(promptly, mount / "prompt.so"))
         made = self._workload_class(site)
         self._stack.enter_context(Starter(made.services(), site.withhold))
         # Not before: services start within deadlines that are this machine's.

@@ -162,6 +162,14 @@ class ControlSocket:
         return MeasureError("testbed", f"{self.name}: no reply to {_verb(command)} ({why})")
 
 
+def give_up_link(supplicant: ControlSocket) -> None:
+    """Off the air, and without what was found there; what goes over the link is not told."""
+    supplicant.command("DISABLE_NETWORK 0")
+    supplicant.command("BSS_FLUSH 0")
+    # Or the next authentication would be a four-way handshake with the keys of this one.
+    supplicant.command("PMKSA_FLUSH")
+
+
 def port_is_open(status: Mapping[str, str]) -> bool:
     """Whether anything but EAPOL passes, by a supplicant's STATUS; only 802.1X has such a port."""
     has_port = "802.1X" in status.get("key_mgmt", "802.1X")

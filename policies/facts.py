@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from policies.dot1x import EapMethod, Identity, Inner, Transport
-from policies.layers import IpsecLayer
+from policies.layers import IpsecLayer, Macsec
 from policies.link import Akm, Cipher, GroupManagement, Keys, Roaming, Sae
 from policies.policy import Policy
 from policies.proposals import ADDITIONAL, AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS
@@ -33,6 +33,8 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "dot1x.tls": ("1.2", "1.3"),
     "dot1x.key": ("rsa-1024", "rsa-2048", "p-256", "p-384"),
     "wireguard.authentication": ("pubkey",),
+    "wire.macsec": get_args(Macsec),
+    "wire.encrypts": ("1",),
     "ipsec.ike": ("1", "2"),
     "ipsec.group": (*GROUPS, *KEMS),
     "ipsec.additional": ADDITIONAL,
@@ -61,6 +63,9 @@ def facts(policy: Policy) -> dict[str, str]:
         facts |= _of_ipsec(layers.ipsec)
     if layers.wireguard is not None:
         facts |= _of("wireguard", layers.wireguard, ("authentication",))
+    if layers.wire is not None:
+        facts["wire.macsec"] = layers.wire.macsec
+        facts |= {"wire.encrypts": "1"} if layers.wire.is_encrypted else {}
     return facts
 
 

@@ -34,6 +34,8 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 #: What makes packets find a node in another subnet: registrations with agents, or its own tunnel.
 MOBILE_IP, MOBIKE, WIREGUARD = "mobile-ip", "mobike", "wireguard"
+#: Cipher suites of MACsec that both ends' daemons agree on.
+Macsec = Literal["GCM-AES-128"]
 
 
 class IpsecLayer(SparseLayer):
@@ -94,6 +96,21 @@ class WireGuardLayer(SparseLayer):
         "place of Mobile IP. Left out: 0.")
 
 
+class WireLayer(SparseLayer):
+    """What protects frames between access points, and from them to agents: MACsec (802.1AE)."""
+
+    macsec: Macsec = Field(
+        description="Cipher suite; keys are agreed by MKA (802.1X) under a key of the network's.")
+    encrypts: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether frames are encrypted as well as authenticated. Left "
+        "out: 1.")
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether frames are encrypted as well as authenticated."""
+        return self.encrypts != 0
+
+
 class Layers(UpperLayers):
     """The layers of a policy; one that is absent or null is switched off."""
 
@@ -110,6 +127,8 @@ class Layers(UpperLayers):
     wireguard: WireGuardLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent by WireGuard; absent: "
         "none.")
+    wire: WireLayer | None = Field(
+        default=None, description="Frames on wires between access points and agents; absent: open.")
 
     @property
     def mobility(self) -> str:

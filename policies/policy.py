@@ -78,6 +78,11 @@ class Policy(BaseModel):
         return self.layers.wireguard is not None
 
     @property
+    def uses_macsec(self) -> bool:
+        """Whether frames between access points and agents are protected (MACsec)."""
+        return self.layers.wire is not None
+
+    @property
     def lower(self) -> Policy:
         """The same without the layers above the network's: what daemons are rendered from."""
         above = dict.fromkeys(self.layers.upper)

@@ -33,7 +33,7 @@ AIR, OF_POLICY = "air", "of-policy"
 NO_POLICY = "no-policy"
 #: Secrets of a run that a policy on the air is proven with.
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
-               "mobile_ip.key_hex")
+               "mobile_ip.key_hex", "wires.cak")
 _FILES = (".yml", ".yaml")
 
 
@@ -48,12 +48,13 @@ class Policies:
     `own` are those that it takes where none are asked for, `beside` the ones that files alone are
     compared to. `runs` are the layers above the network's that its programs run: a policy with
     others is refused, and one for which `refusal` has words. `has_mlkem` says that the study brings
-    the strongSwan that takes.
+    the strongSwan that takes, `has_macsec` that it captures wires below MACsec.
     """
 
     own: Sequence[str]
     beside: Sequence[str] = ()
     has_mlkem: bool = False
+    has_macsec: bool = False
     runs: Collection[str] = frozenset()
     refusal: Callable[[Policy], str] = lambda _: ""
 
@@ -90,6 +91,10 @@ class Policies:
             raise StudyError(f"policy {policy.id}: IKE with ML-KEM takes a strongSwan that this "
                              "study does not bring; leave mlkem768 out of ike_proposal, or choose "
                              "the study qop2007")
+        if policy.uses_macsec and not self.has_macsec:
+            raise StudyError(f"policy {policy.id}: layers.wire is proven by what is below MACsec, "
+                             "which this study does not capture; leave it out, or choose the study "
+                             "qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
 

@@ -78,7 +78,7 @@ def secrets() -> dict[str, dict[str, Any]]:
     return {
         "network": dict(NETWORK_SECRETS),
         "station": {**NETWORK_SECRETS, "trust": "ca"},
-        "gateway": {"peers": "known"},
+        "gateway": {"peers": "known", "cak": "ca" * 16},
         "kerberos": {"user": "alice", "user_password": "aa", "service_password": "bb",
                      "cross_realm_password": "cc"},
     }

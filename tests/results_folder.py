@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import struct
 from pathlib import Path
 
 import fabricated
+import made_up_captures
 import plans
 from harness.engine.plan import Plan
 from harness.portable import exporting, verifying
 from measure import record
 
 CAPTURES = ("auth-air.pcap", "traffic-air.pcap")
-PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+PCAP = made_up_captures.pcap([])
 
 
 def plan_of(*names: str, repetitions: int = 2) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import resource
 import subprocess
 from collections.abc import Sequence
@@ -51,16 +52,20 @@ class Testbed:
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
-                 seed: int = 0) -> None:
+                 seed: int = 0, macsec: str = "") -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
         self.builder = builder
         self._seed = seed
+        #: What MACsec does to frames of the wires that it can protect, see `wires`; "" without it.
+        self.macsec = macsec
         #: A library that programs of a node load first, by the node.
         self.preloaded: dict[str, str] = {}
         #: One that has what a tool computes be nobody's, where computing is counted; "" elsewhere.
         self.for_tools = ""
+        #: One that has captures in blocks hand over soon what has come; "" where none does.
+        self.for_captures = ""
         self._airs: dict[int, Air] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -89,18 +94,36 @@ class Testbed:
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
     def tool(self, name: str, argv: Sequence[str]) -> list[str]:
-        """The same for a program of ours: what it computes is nobody's, however slow the node."""
-        argv = ["mnexec", "-a", str(self.node(name).pid), *argv]
-        if self.for_tools:
-            # Before it enters the node: starting it is not the node's work, either.
-            argv = ["env", f"LD_PRELOAD={self.for_tools}", "QOP_WORK=nobody", *argv]
-        return ["setpriv", "--pdeathsig", "KILL", *argv]
+        """The same for a program of ours, to be started with `tool_environment`.
+
+        What it computes is nobody's then, however slow the node.
+        """
+        return ["setpriv", "--pdeathsig", "KILL", *self._on(name, argv)]
+
+    @property
+    def tool_environment(self) -> dict[str, str] | None:
+        """What a program of ours is started with, before it enters a node; None: what there is."""
+        library = self.for_tools
+        return {**os.environ, "LD_PRELOAD": library, "QOP_WORK": "nobody"} if library else None
+
+    def attempt(self, name: str, argv: Sequence[str],
+                timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
+        """Run a short command of ours on a node; whatever becomes of it.
+
+        It ends by itself, so it need not die with this process: that would be one program more to
+        start, which takes as long in a guest as most commands do.
+        """
+        return subprocess.run(self._on(name, argv), capture_output=True, text=True,
+                              timeout=timeout_s, env=self.tool_environment, check=False)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float = 10.0) -> str:
-        """Run a short command of ours on a node; its standard output. Raises CalledProcessError."""
-        done = subprocess.run(self.tool(name, argv), capture_output=True, text=True,
-                              timeout=timeout_s, check=True)
+        """The same; its standard output. Raises CalledProcessError."""
+        done = self.attempt(name, argv, timeout_s)
+        done.check_returncode()
         return done.stdout
+
+    def _on(self, name: str, argv: Sequence[str]) -> list[str]:
+        return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
     def draw_anew(self, what: str, repetition: int | None = None) -> None:
         """Have every channel draw its backoffs as in any testbed that says the same of this seed.
@@ -146,15 +169,31 @@ class Testbed:
     def _wire(self, link: model.Link) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
         assert self._net is not None
+        is_protected = bool(self.macsec) and link in self.network.protectable
+        own = [wires.below(port) if is_protected else port for port in (left_port, right_port)]
         self._net.addLink(self.node(left), self.node(right), cls=Link,
-                          intfName1=left_port, intfName2=right_port)
-        for name, port in ((left, left_port), (right, right_port)):
+                          intfName1=own[0], intfName2=own[1])
+        for name, port in ((left, own[0]), (right, own[1])):
             # The medium charges for every frame: no packet may be many in disguise.
-            self.node(name).cmd(f"ip link set dev {port} gso_max_segs 1 "
-                                f"mtu {link.mtu_bytes}")
-            for step in wires.commands(link, port):
-                if said := self.node(name).cmd(step).strip():
-                    raise RuntimeError(f"{name}: {step}: {said}")
+            self._do(name, [f"ip link set dev {port} gso_max_segs 1 mtu {link.mtu_bytes}",
+                            *wires.commands(link, port)])
+        if is_protected:
+            for name, port in ((left, left_port), (right, right_port)):
+                self._protect(name, port, link)
+
+    def _protect(self, name: str, port: str, link: model.Link) -> None:
+        """MACsec at one end of a wire."""
+        self._do(name, wires.macsec(port, link.mtu_bytes,
+                                    encrypts=self.macsec == wires.ENCRYPTS))
+        node = self.network.nodes[name]
+        if node.has(model.ACCESS_POINT):
+            self._do(name, [wires.with_room(node.radio_interface)])
+
+    def _do(self, name: str, steps: Sequence[str]) -> None:
+        """Commands on a node that say nothing unless they fail. Raises RuntimeError."""
+        for step in steps:
+            if said := self.node(name).cmd(step).strip():
+                raise RuntimeError(f"{name}: {step}: {said}")
 
     def _configure(self, name: str, node: model.Node) -> None:
         machine = self.node(name)

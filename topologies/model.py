@@ -171,6 +171,14 @@ class Network(Strict):
         """The devices of the nodes that have one, by the node's name."""
         return {name: node.device for name, node in self.nodes.items() if node.device}
 
+    @property
+    def protectable(self) -> list[Link]:
+        """The wires that MACsec can protect: between access points, and from them to agents."""
+        def ends(link: Link) -> list[Node]:
+            return [self.nodes[end.partition("/")[0]] for end in link.ends]
+        return [link for link in self.links if any(n.has(ACCESS_POINT) for n in ends(link))
+                and all(n.has(ACCESS_POINT) or n.has(HOME_AGENT) for n in ends(link))]
+
     def link_of(self, node: str) -> tuple[str, Link]:
         """A node's first link, and the interface that it has there. Raises LookupError."""
         for link in self.links:

@@ -39,6 +39,7 @@ class _StationEntry(_Strict):
     servers: Count = 1
     scv: NotNegative | None = None
     direction: Direction | None = None
+    warm_up_s: NotNegative = 0.0
 
 
 class _VisitEntry(_Strict):
@@ -101,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _model(parsed: _File) -> Model:
     stations = tuple(QueueingStation(name, entry.discipline, entry.servers, entry.scv,
-                                     entry.direction)
+                                     entry.direction, entry.warm_up_s)
                      for name, entry in parsed.stations.items())
     network = QueueingNetwork(stations,
                               tuple(_chain(name, entry) for name, entry in parsed.chains.items()))

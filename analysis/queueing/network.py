@@ -32,7 +32,9 @@ class QueueingStation:
     `servers` counts equal processors (ignored for delay). `scv` is the squared coefficient of
     variation of service times, which only simulation and the check for a product form use: None
     means 1 (exponential), and 0 (constant) for delay. `direction` says what a visit of a network
-    stands for, so that a round-trip time can be asked for.
+    stands for, so that a round-trip time can be asked for. `warm_up_s` seconds of work more has who
+    finds nobody there, as where caches are cold by then: exceptional first service (Welch 1964),
+    which only simulation knows.
     """
 
     name: str
@@ -40,6 +42,7 @@ class QueueingStation:
     servers: int = 1
     scv: float | None = None
     direction: Direction | None = None
+    warm_up_s: float = 0.0
 
     def __post_init__(self) -> None:
         where = f"station {self.name!r}"
@@ -54,6 +57,11 @@ class QueueingStation:
         if self.scv is not None and not (self.scv >= 0 and math.isfinite(self.scv)):
             raise QueueingError(where, f"scv {self.scv} is not a squared coefficient of variation",
                                 "give 0 for constant, 1 for exponential service")
+        if not (self.warm_up_s >= 0 and math.isfinite(self.warm_up_s)):
+            raise QueueingError(where, f"warm_up_s is {self.warm_up_s}",
+                                "give a finite number, 0 or more")
+        if self.warm_up_s and self.discipline == "delay":
+            raise QueueingError(where, "a delay is never cold", "leave warm_up_s out")
 
     @property
     def variation(self) -> float:

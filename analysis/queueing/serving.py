@@ -82,8 +82,8 @@ class Delay:
 class Queue:
     """Serves in order of arrival, each of its servers one customer at a time."""
 
-    def __init__(self, calendar: Calendar, servers: int) -> None:
-        self.calendar, self.servers = calendar, servers
+    def __init__(self, calendar: Calendar, servers: int, warm_up_s: float) -> None:
+        self.calendar, self.servers, self.warm_up_s = calendar, servers, warm_up_s
         self.waiting: deque[tuple[Customer, float]] = deque()
         self.serving, self.last = 0, 0.0
         self.busy_s = self.present_s = 0.0
@@ -91,6 +91,8 @@ class Queue:
     def arrive(self, now: float, customer: Customer, work_s: float) -> None:
         """Serves at once if a server is free."""
         self.account(now)
+        if not self.serving:
+            work_s += self.warm_up_s
         if self.serving < self.servers:
             self.serving += 1
             self.calendar.enter(now + work_s, self, 0, customer)
@@ -118,8 +120,8 @@ class Queue:
 class Sharing:
     """Serves all at once, at the same rate: n customers share c servers, each at most one."""
 
-    def __init__(self, calendar: Calendar, servers: int) -> None:
-        self.calendar, self.servers = calendar, servers
+    def __init__(self, calendar: Calendar, servers: int, warm_up_s: float) -> None:
+        self.calendar, self.servers, self.warm_up_s = calendar, servers, warm_up_s
         self.present: list[tuple[float, int, Customer]] = []
         self.attained = self.last = 0.0
         self.token = 0
@@ -128,6 +130,8 @@ class Sharing:
     def arrive(self, now: float, customer: Customer, work_s: float) -> None:
         """Takes a customer in; everybody else slows down."""
         self.account(now)
+        if not self.present:
+            work_s += self.warm_up_s
         self.token += 1
         heapq.heappush(self.present, (self.attained + work_s, self.token, customer))
         self._announce(now)

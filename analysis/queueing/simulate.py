@@ -22,7 +22,7 @@ from analysis.queueing import intervals
 from analysis.queueing.demands import demands_of
 from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.intervals import Interval
-from analysis.queueing.network import Chain, QueueingNetwork
+from analysis.queueing.network import Chain, QueueingNetwork, QueueingStation
 from analysis.queueing.serving import Calendar, Customer, Delay, Queue, Sharing, StationServer
 
 _BLOCK = 4096  # random numbers drawn at once
@@ -115,8 +115,7 @@ class _Run:
                  arrivals_s: dict[str, NDArray[np.float64]]) -> None:
         self.network, self.calendar, self.now = network, Calendar(), 0.0
         self.draw = _Numbers(rng)
-        self.servers = [_server(station.discipline, station.servers, self.calendar)
-                        for station in network.stations]
+        self.servers = [_server(station, self.calendar) for station in network.stations]
         self.routes = [_Route(chain, network, self.draw) for chain in network.chains]
         self.responses: list[list[float]] = [[] for _ in network.chains]
         self.done, self.start = 0, 0.0
@@ -202,10 +201,11 @@ class _Run:
                 for station, server in zip(self.network.stations, self.servers, strict=True)))
 
 
-def _server(discipline: str, servers: int, calendar: Calendar) -> StationServer:
-    if discipline == "delay":
+def _server(station: QueueingStation, calendar: Calendar) -> StationServer:
+    if station.discipline == "delay":
         return Delay(calendar)
-    return Sharing(calendar, servers) if discipline == "ps" else Queue(calendar, servers)
+    kind = Sharing if station.discipline == "ps" else Queue
+    return kind(calendar, station.servers, station.warm_up_s)
 
 
 class _Numbers:

@@ -46,6 +46,7 @@ EAP_SERVER = ["radius_server_clients", "eap_user_file", "ca_cert", "server_cert"
               "eap_sim_db"]
 CERTIFICATE = ["private_key_file", "certificate_file", "ca_file"]
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
+MKA_NUMBERS = ["macsec_policy", "macsec_integ_only", "macsec_replay_protect", "mka_priority"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
 #: For which nothing means all that the library has.
@@ -151,6 +152,23 @@ def check_wpa(values: Mapping[str, str]) -> None:
 
 def check_wpa_supplicant(text: str) -> None:
     """wpa_supplicant.conf with exactly one network."""
+    outside, network = with_network(text)
+    need(outside, ["ctrl_interface", "ap_scan"], "wpa_supplicant")
+    check_network(network)
+
+
+def check_macsec(text: str) -> None:
+    """macsec.conf: wpa_supplicant's, whose network has what MKA takes."""
+    outside, network = with_network(text)
+    need(outside, ["ctrl_interface", "ap_scan", "eapol_version"], "macsec")
+    need(network, ["key_mgmt", "mka_cak", "mka_ckn", *MKA_NUMBERS], "network")
+    need_numbers(network, MKA_NUMBERS)
+    if not re.fullmatch(r"[0-9a-f]{32}", network["mka_cak"]):
+        raise ConfigError(0, "mka_cak must be 32 hexadecimal digits")
+
+
+def with_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Parse what stands before wpa_supplicant's one network, and what in it."""
     outside: list[tuple[int, str]] = []
     networks: list[list[tuple[int, str]]] = []
     opened = 0
@@ -170,8 +188,7 @@ def check_wpa_supplicant(text: str) -> None:
         raise ConfigError(opened, "the block is never closed")
     if len(networks) != 1:
         raise ConfigError(0, f"needs one network, has {len(networks)}")
-    need(settings(outside), ["ctrl_interface", "ap_scan"], "wpa_supplicant")
-    check_network(settings(networks[0]))
+    return settings(outside), settings(networks[0])
 
 
 def check_network(network: Mapping[str, str]) -> None:
@@ -406,6 +423,7 @@ def check_unknown(_text: str) -> None:
 CHECKS: dict[str, Callable[[str], None]] = {
     "hostapd.conf": check_hostapd,
     "wpa_supplicant.conf": check_wpa_supplicant,
+    "macsec.conf": check_macsec,
     "strongswan.conf": check_strongswan,
     "swanctl.conf": check_swanctl,
     "radiusd.conf": check_radiusd,

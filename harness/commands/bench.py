@@ -11,6 +11,7 @@ import click
 
 import studies
 from guest.boot import Clock
+from harness.commands.options import SEED
 
 #: Whose yardsticks are printed first: of a guest, or of a core where no guest has to do with it.
 #: Counts need none.
@@ -49,7 +50,7 @@ _BENCHES = {
               help="How many faults to inject (with `faults`).")
 @click.option("--clock", type=click.Choice(get_args(Clock)), default="processor",
               show_default=True, help="What time passes by (with `quick`).")
-@click.option("--seed", default=1, show_default=True,
+@click.option("--seed", default=1, show_default=True, type=SEED,
               help="Decides which faults come when (with `faults`).")
 @click.option("--study", default=studies.DEFAULT, show_default=True,
               type=click.Choice(studies.names()), help="Whose runs to disturb (with `faults`).")

@@ -18,6 +18,8 @@ from studies.study import Study, StudyError
 
 #: What a study's own options are called among a command's parameters.
 _LEVELS, _FILES, _SETTING = "levels_of_", "files_of_", "setting_"
+#: Where random numbers begin; the kernel's own, of a channel, are told it beside the channel's.
+SEED = click.IntRange(0, 2**32 - 1)
 
 
 class StudyCommand(click.Command):
@@ -214,7 +216,7 @@ def _about_the_run(study: Study) -> list[click.Parameter]:
                      help="Virtual time skips what waits, and computing takes none of it; by the "
                      "processor clock computing takes as long as the work that was done, whatever "
                      "else the host does."),
-        click.Option(["--seed"], default=1, show_default=True,
+        click.Option(["--seed"], default=1, show_default=True, type=SEED,
                      help="Decides the order of repetitions."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", show_default=True,
                      help="Which repetitions' captures to keep."),

@@ -21,7 +21,7 @@ from harness.engine.plan import Plan, PlannedTestbed, devices
 from harness.secrets import Secrets
 from measure.charging import library
 from policies import Policy
-from topologies import loader
+from topologies import loader, wires
 
 READY_S = 60.0
 #: More for each node, whose daemons a busy machine starts one after the other.
@@ -190,6 +190,14 @@ class TestbedClient:
     def _skips_waiting(self) -> bool:
         return not self._plan.settings.waits
 
+    @property
+    def _macsec(self) -> str:
+        """What MACsec does to frames on wires; "" where the policy in force has none."""
+        wire = self._in_force.layers.wire if self._in_force else None
+        if wire is None:
+            return ""
+        return wires.ENCRYPTS if wire.is_encrypted else wires.AUTHENTICATES
+
     def _job(self, mount: str, made: Secrets) -> dict[str, Any]:
         """What the worker is told of its testbed."""
         plan, spec = self._plan, self.spec
@@ -207,8 +215,12 @@ class TestbedClient:
             # What tools and programs on devices load first, to say whose and which their work is.
             "kinds_library": (library.to_send(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
+            # What captures load first where they are waited for; a host may confine its tcpdump.
+            "captures_library": (library.to_send(library.PROMPT)
+                                 if plan.settings.waits and plan.settings.on == "guest" else ""),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "macsec": self._macsec,
             "secrets": made, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
 

@@ -16,6 +16,10 @@ from measure.record import RecordError
 from studies import records
 from studies.study import LivePage
 
+#: After these the page goes on to whichever repetition begins next.
+_ENDS_REPETITION = frozenset({"repetition-measured", "repetition-recorded", "testbed-lost"})
+_ENDS_RUN = frozenset({"run-started", "run-ended"})
+
 
 class GrowingFile:
     """Whole lines of a JSON file that grows; one that is not there yet has none."""
@@ -46,6 +50,8 @@ class Tail:
         self._reports: GrowingFile | None = None
         #: The repetition that is shown, also once it is over; "" before there is one.
         self.repetition = ""
+        #: Where it is being measured; None once nothing more of it is to come.
+        self._testbed: tuple[Any, Any] | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -63,19 +69,33 @@ class Tail:
             self.look()
 
     def look(self) -> None:
-        """Feed what is new."""
+        """Feed what is new of the repetition that is shown; others may be measured beside it."""
         for event in self._run.lines():
-            if event["event"] == "repetition-started":
+            kind = event["event"]
+            if kind in _ENDS_RUN:
+                self._testbed = None
+            if kind == "repetition-started" and (
+                    self._testbed is None or event.get("name") == self.repetition):
                 self._begin(event)
-            else:
+            elif not self._is_of_another(event):
                 self._pass_on()  # what a repetition said comes before what became of it
+            else:
+                continue
             self._feed.say(event)
-            if event["event"] == "repetition-recorded" and event.get("name") == self.repetition:
+            if kind in _ENDS_REPETITION:
+                self._testbed = None
+            if kind == "repetition-recorded":
                 self._feed.say(evidence(self._folder, self.repetition))
         self._pass_on()
 
+    def _is_of_another(self, event: Mapping[str, Any]) -> bool:
+        """Whether it says something of a repetition, or a testbed's loss, that is not shown."""
+        if event["event"] == "testbed-lost":
+            return self._testbed != _testbed(event)
+        return event["event"].startswith("repetition-") and event.get("name") != self.repetition
+
     def _begin(self, event: Mapping[str, Any]) -> None:
-        self.repetition = str(event["name"])
+        self.repetition, self._testbed = str(event["name"]), _testbed(event)
         self._reports = GrowingFile(self._folder / REPORTS / f"{self.repetition}.jsonl")
         self._feed.begin()
         self._feed.say(about(self._folder, self.repetition, self._page))
@@ -86,6 +106,11 @@ class Tail:
                 self._feed.begin()
                 self._feed.say(about(self._folder, self.repetition, self._page))
             self._feed.say(report)
+
+
+def _testbed(event: Mapping[str, Any]) -> tuple[Any, Any]:
+    """A testbed, and the worker that has it where there are several."""
+    return event.get("worker"), event.get("testbed")
 
 
 def about(folder: Path, repetition: str, page: LivePage) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """`qop bench clock`: what the processor clock says beside real time, and whether it hears the host.
 
-Four runs of the same plan, each in a results folder of its own that goes on where it was
-interrupted: real time on an undisturbed core; the processor clock alone, beside seven other guests
-on two cores, and beside three programs that only want the processor.
+Runs of the same plan, each in a results folder of its own that goes on where it was interrupted:
+real time on an undisturbed core; the processor clock alone, beside seven other guests on two cores,
+and beside three programs that only want the processor. The eight guests share the cells among them,
+so that each cell is measured once beside seven others; the programs are there for some policies.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import click
 
-from harness.engine import setup
+from guest.boot import Clock
+from harness.engine import request, setup
 from harness.engine.machine import ROOT
 from harness.engine.recording import shown
+from harness.engine.request import RunRequest
 from harness.engine.results import RESULTS
 from harness.selftest import small
 from harness.selftest.yardsticks import Yardsticks
@@ -29,8 +32,9 @@ from topologies.builders import MININET
 #: The study's profile that says which cells are compared.
 PROFILE = "clock"
 TABLE = "clock.md"
-#: Runs that are under way at once make so many guests on two cores.
-_AT_ONCE, _HOGS = 4, 3
+#: Runs that are under way at once make so many guests on two cores. One in so many policies, the
+#: last among them, is measured beside the programs: on two cores they take half of the time.
+_AT_ONCE, _HOGS, _ONE_IN = 4, 3, 4
 _LEAST_REPETITIONS = 3
 REAL, ALONE, GUESTS, HOGS = "real", "alone", "guests", "hogs"
 #: Bounds in shares: of times and goodput against real time; of the host, in the median and at most.
@@ -38,6 +42,15 @@ TIMES, GOODPUT, MEDIAN, WORST, VARIATION = 0.05, 0.005, 0.03, 0.07, 0.05
 
 #: Values in SI units by metric, of each repetition, by cell.
 Values = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class ClockRun:
+    """A run of the bench: where to, by which clock, and some levels of the first factor, or all."""
+
+    folder: Path
+    clock: Clock = "processor"
+    levels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,15 +77,15 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     """Measure what is missing, print and keep the table; 1 where a bound is not kept."""
     machine = setup.embedded()
     folder = out or RESULTS / "clock"
-    one = machine.processors[-1:]
+    one, all_of_them = machine.processors[-1:], machine.processors
     repetitions = max(runs, _LEAST_REPETITIONS)
-    _run([folder / REAL], "real", one, repetitions)
-    _run([folder / ALONE], "processor", one, repetitions)
+    levels = _levels()
+    _run([ClockRun(folder / REAL, "real")], one, repetitions)
+    _run([ClockRun(folder / ALONE)], one, repetitions)
     # On all processors; each run has one guest on each of them, and a second.
-    _run([folder / GUESTS / str(number) for number in range(_AT_ONCE)], "processor",
-         machine.processors, repetitions)
+    _run(shares(folder / GUESTS, levels), all_of_them, repetitions)
     with _hogs():
-        _run([folder / HOGS], "processor", one, repetitions)
+        _run([ClockRun(folder / HOGS, levels=tuple(beside_hogs(levels)))], all_of_them, repetitions)
     cells = compared({condition: values(folder / condition)
                       for condition in (REAL, ALONE, GUESTS, HOGS)})
     bounds = verdicts(cells)
@@ -82,22 +95,43 @@ def bench(runs: int, out: Path | None, scales: Yardsticks) -> int:
     return 0 if all(holds for _, holds in bounds) else 1
 
 
-def _run(folders: Sequence[Path], clock: str, processors: Sequence[int], repetitions: int) -> None:
-    """A run into each of these folders, at once and on the same processors, to their ends."""
+def _levels() -> list[str]:
+    """Those of the study's first factor that the profile has."""
+    study = small.of().study
+    made = request.plan(RunRequest(study, profile=PROFILE), {"builder": MININET})
+    return list(dict.fromkeys(cell.ids[study.factors[0].name] for cell in made.cells))
+
+
+def shares(folder: Path, levels: Sequence[str]) -> list[ClockRun]:
+    """As many runs as are under way at once, with all levels among them."""
+    dealt = [tuple(levels[number::_AT_ONCE]) for number in range(_AT_ONCE)]
+    return [ClockRun(folder / str(number), levels=share)
+            for number, share in enumerate(dealt) if share]
+
+
+def beside_hogs(levels: Sequence[str]) -> list[str]:
+    """One in `_ONE_IN` levels, the last among them."""
+    return list(levels[::-_ONE_IN])[::-1]
+
+
+def _run(runs: Sequence[ClockRun], processors: Sequence[int], repetitions: int) -> None:
+    """Measure all of these, at once and on the same processors, to their ends."""
     with contextlib.ExitStack() as stack:
-        under_way = [stack.enter_context(_started(folder, clock, processors, repetitions))
-                     for folder in folders]
+        under_way = [stack.enter_context(_started(each, processors, repetitions))
+                     for each in runs]
         for process in under_way:
             process.wait()
 
 
 @contextlib.contextmanager
-def _started(folder: Path, clock: str, processors: Sequence[int],
+def _started(run: ClockRun, processors: Sequence[int],
              repetitions: int) -> Iterator[subprocess.Popen[bytes]]:
     """A run on some processors; it is ended with this."""
-    argv = [sys.executable, "-P", "-m", "harness", "run", small.of().study.id, "--clock", clock,
-            "--profile", PROFILE, "--builder", MININET, "--captures", "failed",
-            "--repetitions", str(repetitions), "--out", str(folder)]
+    study = small.of().study
+    only = ["--only", f"{study.factors[0].name}={','.join(run.levels)}"] if run.levels else []
+    argv = [sys.executable, "-P", "-m", "harness", "run", study.id, "--clock", run.clock,
+            "--profile", PROFILE, *only, "--builder", MININET, "--captures", "failed",
+            "--repetitions", str(repetitions), "--out", str(run.folder)]
     with subprocess.Popen(["taskset", "-c", ",".join(map(str, processors)), *argv], cwd=ROOT,
                           stdout=subprocess.DEVNULL) as process:
         try:

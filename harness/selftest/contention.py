@@ -67,12 +67,12 @@ def bianchi(medium: Medium, payload_bytes: int, stations: int) -> Saturation:
     """What stations that always have a frame get in the mean, by the model."""
     own = cell(medium, payload_bytes)
     collides = _fixed_point(own, stations)
-    sends = _sends(own, collides)
+    sends, alone_later = _sends(own, collides)
     some = 1 - (1 - sends)**stations
     alone = stations * sends * (1 - sends)**(stations - 1)
     # Who drew no slots after its frame sends the next one at once, and nobody can collide with it.
     again = 1 / (own["cw_min"] + 1)
-    frames = alone / (1 - again)
+    frames = (alone + stations * alone_later) / (1 - again)
     busy_ns = own["frame_ns"] + own["difs_ns"]
     mean_ns = ((1 - some) * own["slot_ns"] + frames * (busy_ns + own["after_frame_ns"])
                + (some - alone) * (busy_ns + own["after_garbled_ns"]) + some * own["slot_ns"])
@@ -85,24 +85,35 @@ def _fixed_point(own: Mapping[str, int], stations: int) -> float:
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if 1 - (1 - _sends(own, middle))**(stations - 1) > middle:
+        if 1 - (1 - _sends(own, middle)[0])**(stations - 1) > middle:
             low = middle
         else:
             high = middle
     return low
 
 
-def _sends(own: Mapping[str, int], collides: float) -> float:
-    """How probably a station sends in a slot, by how probably it collides if it does."""
-    attempts = waits = 0.0
-    for attempt in range(own["retries"] + 1):
+def _sends(own: Mapping[str, int], collides: float) -> tuple[float, float]:
+    """How probably a station sends in a slot, by how probably it collides if it does.
+
+    And how probably, beside that, right after another's frame, where nobody can collide with it:
+    that frame has ended its ACKTimeout (IEEE 802.11-2007, 9.2.8), and it has drawn no slots.
+    """
+    silent = 1 - collides
+    # The first slot belongs to the collision; others may begin in the rest.
+    timeout = [silent**slot for slot in range(1, own["timeout_slots"])]
+    ended = 1 - silent ** len(timeout)
+    attempts, alone = 1.0, 0.0
+    # Of a window after a success, no slots at all is the case of its own above.
+    waits, reached = (own["cw_min"] + 1) / 2 - 1, 1.0
+    for attempt in range(1, own["retries"] + 1):
         window = min((own["cw_min"] + 1) << attempt, own["cw_max"] + 1)
-        reached = collides**attempt
+        reached *= collides
+        waits += reached * ((window - 1) / 2 + ended / window
+                            + (sum(timeout) if own["timeout_slots"] else -1))
+        alone += reached * ended / window
+        reached *= 1 - ended / window
         attempts += reached
-        # Of a window after a success, no slots at all is the case of its own above.
-        waits += reached * ((window - 1) / 2 - 1 + own["timeout_slots"] if attempt
-                            else window / 2 - 1)
-    return attempts / (attempts + waits)
+    return attempts / (attempts + waits), alone / (attempts + waits)
 
 
 def ns3_answers() -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ collision, both draw. Nothing is assumed, and no chance is in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,75 +39,85 @@ class _Round:
 def saturated(medium: Medium, payload_bytes: int) -> Saturation:
     """What two stations that always have a frame get together."""
     own = cell(medium, payload_bytes)
-    chain = _Chain(own)
+    last = own["retries"]
+    slots, collides = _settled(tuple(min((own["cw_min"] + 1) << stage, own["cw_max"] + 1)
+                                     for stage in range(last + 1)), own["timeout_slots"])
+    through = 1 - collides
+    mean_ns = (own["difs_ns"] + own["frame_ns"] + slots * own["slot_ns"]
+               + through * own["after_frame_ns"] + collides * own["after_garbled_ns"])
+    return Saturation(through / mean_ns * 1e9, 2 * collides / (through + 2 * collides))
+
+
+@functools.cache
+def _settled(windows: tuple[int, ...], timeout_slots: int) -> tuple[float, float]:
+    """The mean slots of a round, and how probably it collides: the same whatever frames last."""
+    chain = _Chain(windows, timeout_slots)
     now = chain.start()
     for _ in range(_ROUNDS):
         after = chain.follow(now)
         moved = np.abs(after.left - now.left).sum() + np.abs(after.both - now.both).sum()
         now = after
         if moved < _CLOSE:
-            break
-    else:
-        raise ArithmeticError("two stations: the chain does not settle")
-    through = 1 - now.collides
-    mean_ns = (own["difs_ns"] + own["frame_ns"] + now.slots * own["slot_ns"]
-               + through * own["after_frame_ns"] + now.collides * own["after_garbled_ns"])
-    return Saturation(float(through / mean_ns * 1e9),
-                      float(2 * now.collides / (through + 2 * now.collides)))
+            return float(now.slots), float(now.collides)
+    raise ArithmeticError("two stations: the chain does not settle")
 
 
 class _Chain:
     """Rounds of two stations, each of which ends with a transmission, or with two at once."""
 
-    def __init__(self, own: Mapping[str, int]) -> None:
-        last = own["retries"]
-        self._windows = [min((own["cw_min"] + 1) << stage, own["cw_max"] + 1)
-                         for stage in range(last + 1)]
-        self._next = [stage + 1 if stage < last else 0 for stage in range(last + 1)]
+    def __init__(self, windows: tuple[int, ...], timeout_slots: int) -> None:
+        self._first, self._longest = windows[0], max(windows)
         # Both wait so much longer after a collision, so nothing is left of it.
-        self._timeout_slots = own["timeout_slots"]
+        self._timeout_slots = timeout_slots
+        # Of all pairs of draws by stages of one and other, counted by their difference: the share
+        # of those in which the other has so many slots left, of equal ones, and the mean earlier.
+        one, other = np.array(windows)[:, None], np.array(windows)[None, :]
+        pairs, less = one * other, np.minimum(one, other)
+        apart = np.arange(1, self._longest)
+        self._apart = np.clip(other[..., None] - apart, 0, one[..., None]) / pairs[..., None]
+        self._equal = less / pairs
+        earlier = np.arange(self._longest)
+        self._earlier = (np.where(earlier < less[..., None], earlier * (
+            (one + other - 1)[..., None] - 2 * earlier), 0)).sum(axis=2) / pairs
 
     def start(self) -> _Round:
         """Both draw."""
-        stages = len(self._windows)
+        stages = len(self._equal)
         both = np.zeros((stages, stages))
         both[0, 0] = 1.0
-        return _Round(np.zeros((stages, max(self._windows))), both)
+        return _Round(np.zeros((stages, self._longest)), both)
 
     def follow(self, before: _Round) -> _Round:
         """A round later."""
         after = _Round(np.zeros_like(before.left), np.zeros_like(before.both))
         self._one_drew(before.left, after)
-        for one, other in np.argwhere(before.both):
-            self._both_drew(int(one), int(other), before.both[one, other], after)
+        self._both_drew(before.both, after)
         return after
 
     def _one_drew(self, left: _Floats, after: _Round) -> None:
         """Who got through draws from the first window, beside slots that the other has left."""
-        window = self._windows[0]
+        window = self._first
+        # It comes first, and the other has so many slots less; or both come at once.
+        until = np.cumsum(np.pad(left, ((0, 0), (1, window))), axis=1)
+        after.left[:, 1:] += (until[:, window + 1:-1] - until[:, 1:-1 - window]) / window
+        self._collide(np.pad(until[None, :, window] / window,
+                             ((0, len(left) - 1), (0, 0))), after)
+        # The other comes first, and draws in its turn: then this one has slots left.
         slots = left.sum(axis=0) / window
-        for drawn in range(window):
-            # It comes first, and the other has so many slots less; or both come at once.
-            after.left[:, 1:left.shape[1] - drawn] += left[:, drawn + 1:] / window
-            after.slots += drawn * slots[drawn:].sum()
-            for stage, probability in enumerate(left[:, drawn] / window):
-                self._collide(0, stage, probability, after)
-            # The other comes first, and draws in its turn: then this one has slots left.
-            after.left[0, 1:drawn + 1] += slots[:drawn][::-1]
-            after.slots += (np.arange(drawn) * slots[:drawn]).sum()
+        drawn = np.arange(window)
+        after.left[0, 1:window] += np.cumsum(slots[:window - 1])[::-1]
+        # Whoever comes first, so many slots have passed.
+        after.slots += (drawn * (slots.sum() - np.cumsum(slots[:window]) + slots[:window])).sum()
+        after.slots += (drawn * slots[:window] * (window - 1 - drawn)).sum()
 
-    def _both_drew(self, one: int, other: int, probability: float, after: _Round) -> None:
-        """Both draw, each from its window; the pairs of draws are counted by their difference."""
-        first, second = self._windows[one], self._windows[other]
-        share, less = probability / (first * second), min(first, second)
-        apart = np.arange(1, after.left.shape[1])
-        after.left[other, 1:] += share * np.clip(second - apart, 0, first)
-        after.left[one, 1:] += share * np.clip(first - apart, 0, second)
-        self._collide(one, other, share * less, after)
-        earlier = np.arange(less)
-        after.slots += share * (earlier * (first + second - 2 * earlier - 1)).sum()
-        after.slots += probability * self._timeout_slots
+    def _both_drew(self, both: _Floats, after: _Round) -> None:
+        """Both draw, each from its window."""
+        after.left[:, 1:] += np.einsum("ij,ijk->jk", both + both.T, self._apart)
+        self._collide(both * self._equal, after)
+        after.slots += (both * self._earlier).sum() + both.sum() * self._timeout_slots
 
-    def _collide(self, one: int, other: int, probability: float, after: _Round) -> None:
-        after.both[self._next[one], self._next[other]] += probability
-        after.collides += probability
+    @staticmethod
+    def _collide(both: _Floats, after: _Round) -> None:
+        """Each goes to its next stage; after the last one, its frame is given up."""
+        after.both += np.roll(both, (1, 1), axis=(0, 1))
+        after.collides += both.sum()

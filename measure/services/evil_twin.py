@@ -6,6 +6,7 @@ made itself. Where EAP gives no keys and shows no certificate (MD5), it says yes
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -55,10 +56,11 @@ def in_place_of(site: Site, hostapd: Hostapd, access_point: str,
         site.testbed.run(access_point, ["ip", "link", "set", node.radio_interface, "nomaster"])
         answers = [sys.executable, "-m", _PROGRAM, node.radio_interface,
                    "eap" if says_yes else "arp"]
+        nobodys = site.testbed.tool_environment or {}
         with (Daemon("the twin", site.testbed.tool(access_point, ["hostapd", str(file)]), log,
-                     r"AP-ENABLED") as twin,
+                     r"AP-ENABLED", env={**os.environ, **nobodys}) as twin,
               Daemon("the twin's answers", site.testbed.tool(access_point, answers), log,
-                     r"^ready", env=environment()) as answering):
+                     r"^ready", env={**environment(), **nobodys}) as answering):
             twin.wait_ready()
             answering.wait_ready()
             yield

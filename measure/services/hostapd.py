@@ -73,6 +73,14 @@ class Hostapd(Daemons):
     def forget(self, mac: str) -> None:
         """Have no access point know a station any more."""
         for control in self.controls.values():
+            control.forget()
             control.request(f"DEAUTHENTICATE {mac}")
-            # Unread events pile up; with no room for one more, hostapd waits for its reader.
+            control.forget()
+
+    def overhear(self) -> None:
+        """Drop the events that nobody waits for; to be called now and then where many come.
+
+        They pile up unread, and with no room for one more, hostapd stops until its reader comes.
+        """
+        for control in self.controls.values():
             control.forget()

@@ -21,6 +21,7 @@ from measure.points import wire_point
 from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.services.freeradius import FreeRadius
+from measure.services.macsec import WireKeys
 from measure.workload import Site
 from topologies.namespaces import network_of
 
@@ -46,7 +47,7 @@ class RadiusProxies(Daemons):
 
     name = "radius_proxy"
     file = "radius_proxy"
-    needs: Sequence[str] = (FreeRadius.name,)
+    needs: Sequence[str] = (FreeRadius.name, WireKeys.name)
 
     def __init__(self, site: Site, servers: FreeRadius) -> None:
         super().__init__(site)

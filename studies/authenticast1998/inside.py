@@ -8,6 +8,7 @@ are; on the air a scenario's peer serves its mobile node. Nothing is judged.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import beacons, ticks
+from measure import beacons
 from measure.capture import Detail, Point, capturing, settle
 from measure.errors import MeasureError
 from measure.neighbours import introduce
@@ -41,9 +42,12 @@ _NO_ANSWER_S = 10.0
 _SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
 #: Beacons come every 102.4 ms: none of them is within 0.1 ms of a step that is counted from here.
 _BEACONS_NS = 102_400_000
-_AFTER_BEACON_NS = 20 * _BEACONS_NS + 50_100_000
-#: Places that beacons have among the kernel's ticks: the 26th has that of the first.
-_TICK_PLACES = 25
+_AFTER_BEACON_NS = 50_100_000
+#: The guest's kernel has a tick every 10 ms. Ticks and beacons are multiples of their periods from
+#: its start, and so they coincide every so often.
+_COINCIDE_NS = math.lcm(_BEACONS_NS, 10_000_000)
+#: Captures of a move are started so long before it.
+_READY_TO_MOVE_S = 0.3
 #: By then after a mobile node has left, it has long arrived.
 _MOVED_S = 0.25
 #: What a negative control has the middle of the wire do.
@@ -67,7 +71,7 @@ class Workload:
         self._is_watched = site.clock == "real"
         #: The server's keys; its algorithm can be changed where there is somebody to do it.
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
-        self._air = OverAir(site, advertises_s=0.0 if site.clock == "virtual" else 1.0) \
+        self._air = OverAir(site, repeatable=site.clock == "virtual") \
             if site.network.has_radios else None
         if self._air is None:
             introduce(self._testbed)
@@ -157,8 +161,8 @@ class Workload:
                     deadline_s, half_s, move)
                 return
             if move is not None:
-                time.sleep(max(0.0, half_s - time.monotonic()))
-                move()
+                time.sleep(max(0.0, half_s - _READY_TO_MOVE_S - time.monotonic()))
+                move(half_s)
                 if self._site.clock == "virtual":
                     # However many frames arriving took: who goes on then has the same luck again.
                     time.sleep(max(0.0, half_s + _MOVED_S - time.monotonic()))
@@ -171,18 +175,17 @@ class Workload:
 
         Virtual time goes in ticks, whose phase a machine has from its start: from there on, sleeps
         are rounded to them in the same way in every run. On the air it is always as long after a
-        beacon, and in virtual time that beacon as long after a tick of the kernel's.
+        beacon, and in virtual time that beacon comes with a tick of the kernel's: when is known to
+        the nanosecond, and not measured, which would take some microseconds more or less.
         """
         if self._air is None:
             now_ns = time.monotonic_ns()
             begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS
         else:
-            tick_ns = ticks.next_ns() if self._site.clock == "virtual" else None
             beacon_ns, now_ns = beacons.next_ns(), time.monotonic_ns()
-            begin_ns = beacon_ns + _AFTER_BEACON_NS
-            if tick_ns is not None:
-                begin_ns += _BEACONS_NS * _beacons_to_wait((beacon_ns - tick_ns)
-                                                           % ticks.PERIOD_NS)
+            if self._site.clock == "virtual":
+                beacon_ns = now_ns - now_ns % _COINCIDE_NS + _COINCIDE_NS
+            begin_ns = beacon_ns + 20 * _BEACONS_NS + _AFTER_BEACON_NS
         return begin_ns - begin_ns % _TICK_NS + now_ns % _TICK_NS
 
     def _documents(self, task: Mapping[str, Any], seed: int, clients: list[str],
@@ -253,12 +256,6 @@ class Workload:
         """Datagrams that each node's kernel found no room for, by its own count."""
         return {name: _count(self._testbed.run(self._nodes[name], ["cat", "/proc/net/snmp"]),
                              "RcvbufErrors") for name in names}
-
-
-def _beacons_to_wait(after_tick_ns: int) -> int:
-    """How many until one comes at the beginning of a tick, within a 25th of it."""
-    return next(number for number in range(_TICK_PLACES) if (
-        after_tick_ns + number * _BEACONS_NS) % ticks.PERIOD_NS < ticks.PERIOD_NS // _TICK_PLACES)
 
 
 def _count(snmp: str, counter: str) -> int:

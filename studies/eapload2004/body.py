@@ -27,9 +27,13 @@ class SplitRecord(RecordPart):
 
 
 class SaturationRecord(RecordPart):
-    """The server with as many customers as it can take, and with one alone. Seconds, and 1/s."""
+    """The server with as many customers as it can take, and with one alone. Seconds, and 1/s.
+
+    `rested_s` is alone, too, but in real time after as long a pause as the load has on average.
+    """
 
     alone_s: float | None = None
+    rested_s: float | None = None
     customers: int
     capacity_per_s: float
     saturated_s: float

@@ -8,6 +8,7 @@ from pathlib import Path
 from measure.load.generator import ROW
 
 SATURATED = "saturated.json"
+RESTED = "rested.json"
 _DUE, _RESPONSE = ROW.index("due_s"), ROW.index("response_s")
 
 

@@ -15,7 +15,7 @@ from studies.eapload2004.design import ALL_PERCENT, PLACES
 from studies.eapload2004.observed import ObservedLoad
 from studies.eapload2004.reference import OURS, THEIRS
 
-_SIGMAS, _LEVEL, _ALIKE = 3.0, 0.01, 0.03
+_SIGMAS, _LEVEL, _ALIKE, _GAPS_ALIKE = 3.0, 0.01, 0.03, 0.05
 _LATE_SHARE = 0.02
 #: From 100 ms on, ping tells whole milliseconds.
 _PING_S, _STALL_S = 0.0015, 0.5
@@ -204,10 +204,12 @@ def _load(observed: ObservedLoad) -> Iterator[CheckRecord]:
                       f"({off:+.1f} standard deviations)")
     begun = [row["due_s"] + row["late_s"] for row in rows]
     if len(begun) > 2:
-        p_value = float(stats.kstest(np.diff(sorted(begun)), "expon",
-                                     args=(0, observed.ended_s / len(rows))).pvalue)
-        yield CheckRecord(check="gaps", ok=p_value > _LEVEL, detail=f"exponential by Kolmogorov "
-                          f"and Smirnov, p = {p_value:.3f}")
+        found = stats.kstest(np.diff(sorted(begun)), "expon",
+                             args=(0, observed.ended_s / len(rows)))
+        # Of many, a few that a stalled machine begins together are significant, and no matter.
+        ok = found.pvalue > _LEVEL or found.statistic < _GAPS_ALIKE
+        yield CheckRecord(check="gaps", ok=bool(ok), detail="exponential by Kolmogorov and "
+                          f"Smirnov, p = {found.pvalue:.3f}, distance {found.statistic:.3f}")
     late = fmean(row["late_s"] for row in rows) if rows else math.inf
     mean = fmean(row["response_s"] for row in rows) if rows else 0.0
     yield CheckRecord(check="lateness", ok=late <= _LATE_SHARE * mean,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from measure import pcap
+from measure import pcap, tls_messages
 from measure.eap_keys import PORT
 from measure.load import radius
 from measure.load.eap_tls import EAP_TLS, LENGTH, MORE, START
@@ -220,11 +220,7 @@ def handshake_messages(flight: bytes) -> Iterator[tuple[int, bytes]]:
     """Kinds and bodies of handshake messages in the clear, in what one side said."""
     clear = b"".join(body for _, body in takewhile(lambda each: each[0] == _HANDSHAKE,
                                                    _split(flight)))
-    place = 0
-    while place + 4 <= len(clear):
-        size = int.from_bytes(clear[place + 1:place + 4], "big")
-        yield clear[place], clear[place + 4:place + 4 + size]
-        place += 4 + size
+    return tls_messages.messages(clear)
 
 
 def _split(flight: bytes) -> Iterator[tuple[int, bytes]]:

@@ -26,6 +26,7 @@ from measure.services.hostapd import Hostapd
 from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
+from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
@@ -140,7 +141,10 @@ class Workload:
         if not task["share"]:
             return float(task["load"])
         generator.calibrate(task["asked"], is_real=self._site.clock == "real")
-        return float(task["share"]) * capacity_per_s(out / SATURATED)
+        rate_per_s = float(task["share"]) * capacity_per_s(out / SATURATED)
+        if self._site.clock == "real":
+            generator.rest(1 / rate_per_s)
+        return rate_per_s
 
     # --- the supplicant ----------------------------------------------------------------------
 
@@ -195,11 +199,7 @@ class Workload:
     def _take_off(self) -> None:
         """Off the air and forgotten by the access point, which may not hear that it leaves."""
         node = self._site.network.nodes[network.STATION_NODE]
-        control = self._supplicant.controls[network.STATION_NODE]
-        control.command("DISABLE_NETWORK 0")
-        control.command("BSS_FLUSH 0")
-        # Or the next authentication would be a four-way handshake with the keys of this one.
-        control.command("PMKSA_FLUSH")
+        give_up_link(self._supplicant.controls[network.STATION_NODE])
         self._hostapd.controls[network.AP].wait({_STATION_GONE}, time.monotonic() + _LEAVE_S)
         self._hostapd.forget(node.interfaces[network.RADIO].radio or "")
 

@@ -23,7 +23,7 @@ from studies.eapload2004.body import (
     SaturationRecord,
     SplitRecord,
 )
-from studies.eapload2004.capacity import SATURATED, capacity_per_s
+from studies.eapload2004.capacity import RESTED, SATURATED, capacity_per_s
 from studies.eapload2004.evidence import evidence
 from studies.eapload2004.exchanges import Exchange, SupplicantTime, at_the_supplicant, exchanges
 from studies.eapload2004.observed import ObservedLoad
@@ -42,7 +42,7 @@ from studies.eapload2004.waterfall import (
 from studies.study import Judged, Repetition
 
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
-_JOURNALS = ("open.json", "alone.json", SATURATED)
+_JOURNALS = ("open.json", "alone.json", SATURATED, RESTED)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
          "processor_s", "clock_step_s", "failure")
 
@@ -220,8 +220,10 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
 def _saturation(out: Path, asked: Mapping[str, Any]) -> SaturationRecord | None:
     if not (out / SATURATED).exists():
         return None
-    alone, saturated = ([row["response_s"] for row in _journal(out / name).get("rows", ())]
-                        for name in ("alone.json", SATURATED))
+    alone, rested, saturated = (
+        [row["response_s"] for row in _journal(out / name).get("rows", ())]
+        for name in ("alone.json", RESTED, SATURATED))
     return SaturationRecord(alone_s=fmean(alone) if alone else None, customers=asked["customers"],
+                            rested_s=fmean(rested) if rested else None,
                             capacity_per_s=capacity_per_s(out / SATURATED),
                             saturated_s=fmean(saturated))

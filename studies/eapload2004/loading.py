@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.services.program import HostProgram
-from studies.eapload2004.capacity import SATURATED
+from studies.eapload2004.capacity import RESTED, SATURATED
 
 #: Authentications by one customer alone: in virtual time one takes as long as the next.
 _ALONE, _REAL_ALONE = 20, 200
@@ -36,6 +36,15 @@ class LoadProgram:
             self.do("closed", "unmeasured", **busy)
         self.do("closed", "alone", customers=1, count=_REAL_ALONE if is_real else _ALONE)
         self.do("closed", SATURATED.removesuffix(".json"), **busy)
+
+    def rest(self, pause_s: float) -> None:
+        """Have it ask the server alone, each time after a pause.
+
+        A processor that has done something else meanwhile, or nothing, takes longer: its caches
+        are cold.
+        """
+        self.do("closed", RESTED.removesuffix(".json"), customers=1, count=_REAL_ALONE,
+                pause_s=pause_s)
 
     def begin(self, task: Mapping[str, Any], seed: int, *, rate_per_s: float,
               **changes: float) -> None:

@@ -3,8 +3,9 @@
 The rule is fixed beforehand: everything is taken from the nominal cell without load. The server's
 demand is what saturation says, D = 1/X; the supplicant's other time is what it takes alone, less D
 and its round trips; the background's is what one of it takes alone, less D. All other points are
-predictions. In real time a machine is not as quick in one minute as in the next: there, a cell that
-measures both before its load is predicted by its own (`calibrated_there`).
+predictions. In real time a machine is not as quick in one minute as in the next, and takes longer
+for who comes after a pause: there, a cell that measures all that before its load is predicted by
+its own (`calibrated_there`).
 """
 
 from __future__ import annotations
@@ -55,13 +56,17 @@ _SOME_S = 0.0002
 
 @dataclass(frozen=True)
 class Unloaded:
-    """What the cell without load says, in seconds and 1/s."""
+    """What the cell without load says, in seconds and 1/s.
+
+    By `warm_up_s` one takes longer who comes to a server at rest.
+    """
 
     alone_s: float
     capacity_per_s: float
     service_s: float
     cycle_s: float
     round_trips: float
+    warm_up_s: float = 0.0
 
     @property
     def rtt_s(self) -> float:
@@ -92,14 +97,16 @@ class ArrivalTrace:
     """Who came when, in all repetitions of a cell, one behind the other; seconds.
 
     `arrivals_s` and `latencies_s` are the background's. `meetings` are the supplicant's: parts of
-    its demand at the server, and when it asked for each. The load took `span_s`, without what is
-    between repetitions.
+    its demand at the server, and when it asked for each; `alongside` is what it computes itself
+    before it asks, in seconds, and when it begins, where that takes the server's processor. The
+    load took `span_s`, without what is between repetitions.
     """
 
     arrivals_s: NDArray[np.float64]
     latencies_s: NDArray[np.float64]
     meetings: tuple[tuple[float, NDArray[np.float64]], ...]
     span_s: float
+    alongside: tuple[tuple[float, NDArray[np.float64]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,9 +228,10 @@ def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
     if cells.results.clock != "real" or alone is None or capacity is None:
         return measured
     # Where it computes all the time that one customer alone takes, chance may say a little more.
-    demand_s = 1 / capacity.estimate.mean
-    return replace(measured, alone_s=max(alone.estimate.mean, demand_s),
-                   capacity_per_s=capacity.estimate.mean)
+    alone_s = max(alone.estimate.mean, 1 / capacity.estimate.mean)
+    rested = cells.mean_of_any("rested_s", row)
+    return replace(measured, alone_s=alone_s, capacity_per_s=capacity.estimate.mean,
+                   warm_up_s=max(0.0, rested.estimate.mean - alone_s) if rested else 0.0)
 
 
 def service_times(cells: Cells) -> dict[float, float]:
@@ -238,10 +246,13 @@ def service_times(cells: Cells) -> dict[float, float]:
 
 def _predicted(measured: Unloaded, loaded: LoadedCell, trace: ArrivalTrace) -> Predicted:
     arrivals, latencies = trace.arrivals_s, trace.latencies_s
+    demand_s = 1 / measured.capacity_per_s
+    works = (*((part * demand_s, instants) for part, instants in trace.meetings),
+             *trace.alongside)
     made = simulate(
-        _on_arrivals(measured, loaded.rate_per_s, [part for part, _ in trace.meetings]),
+        _on_arrivals(measured, loaded.rate_per_s, [work_s for work_s, _ in works]),
         np.random.default_rng(_SEED), arrivals_s={BEHIND: arrivals, **{
-            f"{FRONT}-{number}": instants for number, (_, instants) in enumerate(trace.meetings)}},
+            f"{FRONT}-{number}": instants for number, (_, instants) in enumerate(works)}},
     ).chain(BEHIND).responses_s
     left = latencies[np.argsort(arrivals + latencies)]  # as the model has them, to be compared
     return Predicted(
@@ -262,14 +273,15 @@ def _in_parts(ours: NDArray[np.float64], theirs: NDArray[np.float64], size: int,
         np.array_split(ours, count), np.array_split(theirs, count), strict=True))
 
 
-def _on_arrivals(measured: Unloaded, rate_per_s: float, parts: Sequence[float]) -> QueueingNetwork:
-    """The same server for customers who come when they came, the supplicant's parts among them."""
+def _on_arrivals(measured: Unloaded, rate_per_s: float, works: Sequence[float]) -> QueueingNetwork:
+    """The same server for customers who come when they came, the supplicant's works among them."""
     whole = network(measured, rate_per_s)
-    demand_s = 1 / measured.capacity_per_s
     meetings = (Chain(f"{FRONT}-{number}", (
-        CustomerClass("meeting", (Visit(SERVER, part * demand_s),)),),
-        rate_per_s=1 / measured.cycle_s) for number, part in enumerate(parts))
-    return QueueingNetwork(whole.stations, (whole.chain(BEHIND), *meetings))
+        CustomerClass("meeting", (Visit(SERVER, work_s),)),),
+        rate_per_s=1 / measured.cycle_s) for number, work_s in enumerate(works))
+    stations = (replace(station, warm_up_s=measured.warm_up_s) if station.name == SERVER
+                else station for station in whole.stations)
+    return QueueingNetwork(tuple(stations), (whole.chain(BEHIND), *meetings))
 
 
 def _loaded(cells: Cells) -> list[LoadedCell]:
@@ -306,7 +318,24 @@ def _trace(cells: Cells, loaded: LoadedCell) -> ArrivalTrace:
                               default=0.0)) + _APART_S
     arrivals, latencies, *meetings = map(np.concatenate, zip(*traced, strict=True))
     return ArrivalTrace(arrivals, latencies, tuple(zip(parts.values(), meetings, strict=True)),
-                        span_s)
+                        span_s, _alongside(cells, dict(zip(parts, meetings, strict=True))))
+
+
+def _alongside(cells: Cells, asked: Mapping[str, NDArray[np.float64]],
+               ) -> tuple[tuple[float, NDArray[np.float64]], ...]:
+    """The supplicant's own computing before each of its longer requests, in real time only.
+
+    A guest has one processor for all, so that the server's customers wait for it. Each part is as
+    long as without load, and ends when its request begins its way to the server.
+    """
+    if cells.results.clock != "real":
+        return ()
+    taken_s = of_first(cells, ALONE).get(f"demand_{SUPPLICANT}_s", ())
+    way_s = float(NOMINAL["rtt"]) / 2e3
+    begun = [(seconds, asked[name] - way_s - seconds) for number, seconds in enumerate(taken_s)
+             if (name := f"asked_{number}_s") in asked]
+    return tuple((seconds, instants[instants >= 0]) for seconds, instants in begun
+                 if (instants >= 0).any())
 
 
 def _parts(cells: Cells, samples: Sequence[Mapping[str, Sequence[float]]]) -> Mapping[str, float]:

@@ -146,6 +146,7 @@ class EapLoad2004(Study):
                 **{name: getattr(measured.overload, name, None) for name in overloaded},
                 "capacity_per_s": saturation.capacity_per_s if saturation else None,
                 "alone_s": saturation.alone_s if saturation else None,
+                "rested_s": saturation.rested_s if saturation else None,
                 "rate_per_s": measured.rate_per_s or None}
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:

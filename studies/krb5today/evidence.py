@@ -32,6 +32,8 @@ from studies.krb5today.tickets import OpenedTicket
 #: What goes by UDP where nothing is said (DEFAULT_UDP_PREF_LIMIT of MIT krb5), and the KRB-ERROR
 #: of a reply that does not fit a datagram.
 UDP_LIMIT_BYTES, _TOO_BIG = 1465, 52
+#: By the kind of a request, what says that its login has got what it asked for.
+_HAS_GOT = {"AS-REQ": "AS-REP", "TGS-REQ": "AP-REQ"}
 ANONYMOUS = "WELLKNOWN/ANONYMOUS@WELLKNOWN:ANONYMOUS"
 
 
@@ -173,8 +175,6 @@ def _transport(case: LoginCase) -> Iterator[str]:
     After a second without an answer the library tries the other transport, too.
     """
     limit = case.layer.udp_limit_bytes or UDP_LIMIT_BYTES
-    # A reply that did not fit has the library stay with TCP.
-    is_too_big = any(message.error == _TOO_BIG for message in case.said)
     known, longer = set[bytes](), 0
     for message in case.said:
         size = len(message.payload)
@@ -184,10 +184,23 @@ def _transport(case: LoginCase) -> Iterator[str]:
         known.add(message.payload)
         longer += size > limit
         if size <= limit:
-            if message.way == "tcp" and not is_too_big:
+            if message.way == "tcp" and not _stays(case, message):
                 yield f"{message.kind} of {size} bytes by TCP first"
         elif sum(at_s < message.at_s for at_s in case.traffic.opened_s) < longer:
             yield f"{message.kind} of {size} bytes by UDP first"
+
+
+def _stays(case: LoginCase, message: KerberosMessage) -> bool:
+    """Whether a request is by TCP as the reply to one of its kind did not fit a datagram.
+
+    The library stays with TCP then until the login has what it asks for, and no longer.
+    """
+    since_s = max((exchange.reply.at_s for exchange in case.exchanges
+                   if exchange.request.kind == message.kind and exchange.reply.error == _TOO_BIG
+                   and exchange.reply.at_s < message.at_s), default=None)
+    return since_s is not None and not any(
+        other.kind == _HAS_GOT[message.kind] and since_s < other.at_s < message.at_s
+        for other in case.said)
 
 
 def _tickets(case: LoginCase) -> Iterator[str]:

@@ -68,7 +68,9 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
     from studies.krb5today import study
 
     out, addresses = repetition.out, raw["addresses"]
-    client = next(node for node in addresses if node not in network.SERVERS)
+    client = next((node for node in addresses if node not in network.SERVERS), "")
+    if not client:
+        raise MeasureError("data", "no client is among those whose addresses were kept")
     traffic = messages.by_point(raw["captures"], out, client, exchange.LEADS)
     said = exchange.of(traffic[client], addresses)
     try:
@@ -77,7 +79,8 @@ def _case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
         user_key = load_pem_private_key((out / "user.key").read_bytes(), None)
     except ValueError as error:
         raise MeasureError("data", str(error)) from None
-    assert isinstance(user_key, rsa.RSAPrivateKey)
+    if not isinstance(user_key, rsa.RSAPrivateKey):
+        raise MeasureError("data", "the user's key is none of RSA")
     layer = study.layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     return LoginCase(
         MECHANISMS[design.LOGINS.chosen(repetition.cell)], layer, client, len(raw["logins"]), said,

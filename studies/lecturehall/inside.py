@@ -24,7 +24,7 @@ from measure.services.freeradius import FreeRadius
 from measure.services.hostapd import Hostapd
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Service, Session, Site
-from measure.wpa_ctrl import ControlSocket, port_is_open
+from measure.wpa_ctrl import ControlSocket, give_up_link, port_is_open
 from studies.lecturehall.network import ACCESS_POINT, AGENT
 from topologies.model import STATION
 from topologies.namespaces import network_of
@@ -102,8 +102,7 @@ class Workload:
             control.forget()
 
     def _take_off(self, name: str) -> None:
-        for command in ("DISABLE_NETWORK 0", "BSS_FLUSH 0", "PMKSA_FLUSH"):
-            self._supplicants.controls[name].command(command)
+        give_up_link(self._supplicants.controls[name])
         self._hostapd.forget(self._mac(name))
 
     def _mac(self, name: str) -> str:
@@ -139,6 +138,7 @@ class Workload:
                 control.command("ENABLE_NETWORK 0")
             while end_s is None or time.monotonic() < end_s:
                 time.sleep(_TICK_S)
+                self._hostapd.overhear()
                 for name in self._now_on(waiting):
                     del waiting[name]
                     on_s[name], due_s[name] = time.time(), time.monotonic()

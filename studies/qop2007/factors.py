@@ -23,7 +23,8 @@ def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 
 
 FACTORS = (
-    Factor("policy", "Policy", mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True),
+    Factor("policy", "Policy",
+           mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_macsec=True),
            plural="policies", option="--policies", file_option="--policy",
            help="Comma-separated names out of P1 to P12 and today's "
            f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",

@@ -82,7 +82,7 @@ class Workload:
             arrival.begin()
             arrival.visit()
             detail = capture.WHOLE_AMID_STREAM if task["move_stream_ms"] else capture.WHOLE
-            with captures(auth_points(scenario), detail, part="auth"):
+            with captures(self._auth_points(scenario), detail, part="auth"):
                 arrival.get_on(scenario.home)
                 if scenario.roams_to:
                     self._move(arrival, scenario.roams_to, session, task["move_stream_ms"])
@@ -95,7 +95,7 @@ class Workload:
                 arrival.ipsec_state("after_traffic")
                 unprotected.afterwards(self._site.fault, self._access, scenario)
                 arrival.rest_of_the_path()
-                capture.settle()
+                capture.settle(self._site.testbed)
         finally:
             session.stamp("end")
             arrival.finish()
@@ -118,7 +118,7 @@ class Workload:
         try:
             with unprotected.left_over(self._site.fault, self._site.testbed, at_home):
                 arrival.begin()
-            with (captures(auth_points(at_home), capture.WHOLE),
+            with (captures(self._auth_points(at_home), capture.WHOLE),
                   self._in_clear(arrival) if in_clear else nullcontext()):
                 arrival.get_on(at_home.home)
                 arrival.ipsec_state("after_traffic")
@@ -159,6 +159,9 @@ class Workload:
                 size_bytes=size_bytes, timeout_s=streams.timeout_s,
                 rate_bps=streams.udp_rate_bps, payload_bytes=streams.udp_payload_bytes)
             session.stamp(f"{protocol}_end")
+
+    def _auth_points(self, scenario: Scenario) -> Sequence[Point]:
+        return auth_points(scenario, has_macsec=bool(self._site.testbed.macsec))
 
     def _traffic_points(self, scenario: Scenario, streams: Streams) -> list[Point]:
         """The air, the wire behind each access point in use, the agents' wire, the peer."""

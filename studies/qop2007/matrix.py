@@ -84,6 +84,18 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
         "leave out roaming, write keys: psk, or choose a scenario within one subnet")
 
 
+def check_wires(policy: Policy, scenario: Scenario) -> None:
+    """Refuse MACsec where access points have no wire that it protects. Raises StudyError."""
+    for name in (scenario.home, scenario.access_point) if policy.uses_macsec else ():
+        wires = [link for link in scenario.network.links
+                 if any(end.startswith(f"{name}/") for end in link.ends)]
+        if not wires or wires[0] not in scenario.network.protectable:
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
+                f"point and its agent, or another access point, and {name} has no such wire; leave "
+                "out wire, or choose another scenario")
+
+
 def deadline_s(asked: Asked) -> float:
     """As long as the slowest streams still waited for."""
     return 2 * _slowest_s(asked)

@@ -73,11 +73,12 @@ class Qop2007(Study):
         return mobile.level(factor.name, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Every policy in every scenario, but for moves that its keys cannot make."""
+        """Every policy in every scenario, but for moves and wires that it cannot have."""
         from studies.qop2007 import matrix
 
         for cell in super().cells(levels):
             matrix.check_move(cell.value("policy"), cell.value("scenario"))
+            matrix.check_wires(cell.value("policy"), cell.value("scenario"))
             yield cell
 
     def testbed(self, cell: Cell, asked: Asked) -> Spec:  # type: ignore[override]

@@ -14,6 +14,9 @@ _AGREED = "protection of management frames negotiated"
 _NO_MOBILE_IP, _NEW_ADDRESS = "no Mobile IP", "tunnel goes by the new address"
 _IN_KERNELS = "kernels have the new address"
 _IN_TLS, _CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
+_MACSEC, _SEALED = "MACsec on every frame of the wire", "MACsec encrypts"
+_OPEN, _CARRIED = "MACsec frames open", "MACsec carries what is captured above it"
+_NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
 _LENGTHS = "frames are as long as the air charges"
 
 
@@ -82,6 +85,20 @@ TODAYS: Mapping[str, Fault] = {
     "nameless-proxy": Fault(
         "the server of RADIUS inside TLS asks access points for no certificate, and gets none",
         {"gateway.proxies": "unknown"}, on=on("M5-radsec"), fails=[_CERTIFIED]),
+    "clear-wires": Fault(
+        "frames on wires are not protected", policy=without("wire"), on=on("M5-macsec"),
+        fails=[_MACSEC, _SEALED, _OPEN, _CARRIED, _NUMBERED, _IN_WIRES_KERNELS]),
+    "readable-wires": Fault(
+        "frames on wires are authenticated and not encrypted", policy=changed("wire", encrypts=0),
+        on=on("M5-macsec"), fails=[_SEALED, _IN_WIRES_KERNELS]),
+    "other-wire-key": Fault(
+        "both ends of wires have another key than the network's", {"gateway.cak": ""},
+        on=on("M5-macsec"), fails=[_OPEN, _CARRIED, _IN_WIRES_KERNELS]),
+    "clear-on-wire": Fault(
+        "one frame on a wire that is not protected", on=on("M5-macsec"), fails=[_MACSEC]),
+    "repeated-on-wire": Fault(
+        "one frame of a wire is sent once more, by somebody without a key", on=on("M5-macsec"),
+        fails=[_NUMBERED]),
     "full-transition": Fault(
         "a station that moves negotiates all anew", policy=changed("link", roaming=None),
         on=on("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),

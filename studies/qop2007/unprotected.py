@@ -17,6 +17,7 @@ from measure.capture import Detail, Point
 from measure.points import TRAFFIC
 from measure.workload import Site
 from studies.qop2007 import attempts
+from topologies import wires
 from topologies.mobile_ip import kernel
 from topologies.model import HOME_AGENT, ROUTER, Node, Scenario
 
@@ -232,6 +233,22 @@ def _clear_multicast(testbed: Testbed, scenario: Scenario) -> None:
                      injection.from_access_point(_mac(cell), _ALL_SYSTEMS, injection.READABLE))
 
 
+def _clear_on_wire(testbed: Testbed, scenario: Scenario) -> None:
+    """One frame in the mobile node's name on the wire behind its access point, below MACsec."""
+    nodes = scenario.network.nodes
+    name, port = scenario.access_point, scenario.network.link_of(scenario.access_point)[0]
+    injection.on_wire(testbed, name, wires.below(port),
+                      injection.spoken_to_all(_mac(nodes[scenario.mobile_node])))
+
+
+def _repeated_on_wire(testbed: Testbed, scenario: Scenario) -> None:
+    """A frame of the access point's comes a second time on its wire, by somebody without a key."""
+    nodes, name = scenario.network.nodes, scenario.access_point
+    node, port = nodes[name], scenario.network.link_of(name)[0]
+    injection.repeat(testbed, name, wires.below(port), node.address,
+                     nodes[node.agent or ""].address)
+
+
 def _forged_deauthentication(testbed: Testbed, scenario: Scenario) -> None:
     """One frame that sends the mobile node away, in its access point's name."""
     nodes, name = scenario.network.nodes, scenario.access_point
@@ -250,4 +267,5 @@ _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "clear-under-gcmp": _clear_frame,
     "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
     attempts.FORGED: _forged_deauthentication,
-    "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnelled}
+    "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnelled,
+    "clear-on-wire": _clear_on_wire, "repeated-on-wire": _repeated_on_wire}

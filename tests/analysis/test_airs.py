@@ -11,6 +11,7 @@ from analysis.air import biases
 from analysis.comparison import compare
 from analysis.footnotes import circumstances
 from fabricated import cells_of, make, results_of
+from harness.engine.recording import circumstances as circumstances_of
 from measure.record import Record
 from plans import plan_of
 from studies.qop2007.report.from_paper import from_paper
@@ -75,6 +76,19 @@ def test_only_the_guest_has_contention() -> None:
     airs = [{medium["air"] for medium in plan.manifest.media.values()} for plan in (guest, host)]
     assert airs == [{"dcf"}, {"queue"}]
     assert guest.digest != host.digest
+
+
+def test_a_record_says_which_air_it_was() -> None:
+    """What a run writes into each record's environment; records of two such runs share no table."""
+    said = [circumstances_of(plan, next(iter(plan.steps())))
+            for plan in (plan_of(), plan_of(on="host"))]
+    assert [entry["air"] for entry in said] == ["dcf", "queue"]
+    contended, in_turns = ([record.model_copy(update={"environment": {
+        **record.environment, "medium": entry["medium"], "air": entry["air"]}})
+        for record in (make("P1", 1), make("P1", 2))] for entry in said)
+    assert results_of(*contended, *in_turns[:1]).air == "dcf"
+    with pytest.raises(NothingToReport, match="no table mixes airs"):
+        compare(results_of(*contended), results_of(*in_turns))
 
 
 def test_the_bias_of_queues_stands_beside_their_numbers() -> None:

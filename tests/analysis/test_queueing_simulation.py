@@ -75,6 +75,28 @@ def test_processor_sharing_is_insensitive(scv: float) -> None:
     assert solve(network).chain().response_s == pytest.approx(2.5)
 
 
+@pytest.mark.parametrize("discipline", ["ps", "fcfs"])
+def test_who_finds_nobody_takes_longer(discipline: str) -> None:
+    """Exceptional first service (Welch 1964), M/G/1: an idle share, and FCFS's mean wait.
+
+    rho = 0.5, S = 1 constant, S0 = 1.5: the server is busy for 0.5 * 1.5 / (1 - 0.5 + 0.5 * 1.5).
+    """
+    station = QueueingStation("queue", discipline, scv=0.0, warm_up_s=0.5)
+    network = single(station, rate_per_s=0.5)
+    run = simulate(network, np.random.default_rng(7), completions=40_000)
+    rate, first_s = 0.5, 1.5
+    busy = rate * first_s / (1 - rate + rate * first_s)
+    assert run.stations[0].utilization == pytest.approx(busy, rel=0.02)
+    if discipline == "fcfs":
+        share_first = 1 - busy
+        wait_s = rate / 2 / (1 - rate) + rate * (first_s ** 2 - 1) / 2 / (
+            1 - rate + rate * first_s)
+        assert run.chain().mean().value == pytest.approx(
+            wait_s + 1 + 0.5 * share_first, rel=0.03)
+    with pytest.raises(QueueingError, match="simulate it"):
+        solve(network)
+
+
 def test_intervals_cover_exact_answers_of_recorded_networks() -> None:
     """Every tenth network of those that LINE answered: chains, class switching, several servers."""
     hits = total = 0

@@ -85,7 +85,8 @@ OWN: dict[str, dict[str, Any]] = {
     "aka": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                   "dot1x": {"eap": "AKA", "tls": {"key": "p-256"}},
                   "aaa": {"server": "hostapd"}}),
-    "wired": policies.load_named("M5-radsec").layers.model_dump(mode="json"),
+    "wired": {**policies.load_named("M5-radsec").layers.model_dump(mode="json"),
+              "wire": {"macsec": "GCM-AES-128"}},
     "temporary": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                         "dot1x": {"eap": "TLS", "tls": {"key": "p-256", "realm": "home.example"}},
                         "aaa": {"authority": "visited", "identity": "temporary"}}),
@@ -110,7 +111,7 @@ GONE = {
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "tkip", "wep-40"], ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary"], ("station", "home_agent")),
-               "many-nodes": ("home_agent",)}
+               "many-nodes": ("home_agent",), "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
 STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
           "P6": {"authority", "server-ha-a", "client-a2"}}
@@ -706,6 +707,20 @@ def test_radius_goes_inside_tls(rendered: Rendered) -> None:
     assert "OK" not in openssl("verify", "-CAfile", folder / "ca.pem", "-untrusted", users, users)
 
 
+def test_wires_ends_have_one_key(rendered: Rendered) -> None:
+    """Encrypted where nothing else is said; the agent makes the keys of frames; nobody else has it.
+
+    The negative control has another key at both ends.
+    """
+    ends = [settings(rendered.path("wired", node, "macsec.conf")) for node in ("ap-a", "ha-a")]
+    assert {end["mka_cak"] for end in ends} == {"ca" * 16}
+    assert {end["macsec_integ_only"] for end in ends} == {"0"}
+    assert len({end["mka_ckn"] for end in ends}) == 1
+    assert int(ends[0]["mka_priority"]) > int(ends[1]["mka_priority"])
+    assert not rendered.path("wired", "a2", "macsec.conf").exists()
+    assert not rendered.path("P8", "ap-a", "macsec.conf").exists()
+
+
 def test_a_nameless_proxy_shows_no_certificate(rendered: Rendered) -> None:
     """The negative control: the server asks for none, and the proxy has none."""
     proxy = rendered.path("nameless-proxy", "ap-a", "radius_proxy", "proxy.conf").read_text()
@@ -838,6 +853,9 @@ def _load_checker() -> ModuleType:
 checker = _load_checker()
 AP = "interface=wlan0\ndriver=nl80211\nctrl_interface=/run\nssid=q\nhw_mode=b\nchannel=1\n"
 STATION = 'ctrl_interface=/run\nap_scan=1\nnetwork={\nssid="q"\nscan_freq=2412\nkey_mgmt=NONE\n}\n'
+WIRES = ("ctrl_interface=/run\nap_scan=0\neapol_version=3\nnetwork={\nkey_mgmt=NONE\n"
+         "macsec_policy=1\nmacsec_integ_only=0\nmacsec_replay_protect=1\n"
+         f"mka_cak={'0c' * 16}\nmka_ckn=01\nmka_priority=1\n}}\n")
 CHARON = (
     "charon {\nload = a b\nplugins {\nvici {\nsocket = unix:///x\n}\n}\n"
     "filelog {\nq {\npath = /x\n}\n}\n}\n"
@@ -868,6 +886,10 @@ BAD_FILES = [
     ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X"), "IEEE8021X needs eap"),
     ("wpa_supplicant.conf", STATION.replace("NONE", "WPA-PSK"), "needs proto"),
     ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X\neap=TLS"), "needs identity"),
+    ("macsec.conf", WIRES.replace("0c", "0"), "mka_cak must be 32 hexadecimal digits"),
+    ("macsec.conf", WIRES.replace("mka_ckn=01\n", ""), "network needs mka_ckn"),
+    ("macsec.conf", WIRES.replace("only=0", "only=no"), "macsec_integ_only must be a number"),
+    ("macsec.conf", WIRES.replace("eapol_version=3\n", ""), "macsec needs eapol_version"),
     ("strongswan.conf", CHARON[:-2], "1: the block is never closed"),
     ("strongswan.conf", CHARON + "}\n", "closes a block that was never opened"),
     ("strongswan.conf", CHARON.replace("unix:///x", "AnsibleUndefined"), "never rendered"),
@@ -894,6 +916,7 @@ BAD_FILES = [
     [
         ("hostapd.conf", AP),
         ("wpa_supplicant.conf", STATION),
+        ("macsec.conf", WIRES),
         ("strongswan.conf", CHARON),
         ("clients.conf", CLIENT),
         ("users", "# nobody\n"),
@@ -972,7 +995,8 @@ def fetch(folder: Path, sources: dict[str, tuple[str, str]]) -> str:
          str(folder / "inventory.json"), str(folder / "play.yml")], capture_output=True, text=True,
         check=False, timeout=PATIENCE_S,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-                                       "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles")})
+             "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles"), "ANSIBLE_STRATEGY": "in_process",
+             "ANSIBLE_STRATEGY_PLUGINS": str(ANSIBLE / "strategy_plugins")})
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -134,6 +134,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
+        spoilt += ["cak"] * (made["gateway"]["cak"] != made["wires"]["cak"])
         in_the_machine = {*unprotected._CONTROLS, *attacking.ATTACKS, "second-in-clear",
                           attempts.GUESSING, unprotected.UNREGISTERED, unprotected.DENIED,
                           unprotected.LOSSY, unprotected.LEAVES,
@@ -148,7 +149,8 @@ def test_without_a_control_nothing_is_spoilt() -> None:
     for fault in (None, Fault("a study's own")):
         made = secrets.make(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
-        assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known"}
+        assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
+                                   **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

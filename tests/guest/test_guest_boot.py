@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+import tracing
 from conftest import PATIENCE_S, PROJECT
 from guest.boot import Exit, GuestError, boot, can_hold, is_in_memory
 from guest.image import Image, ensure
@@ -187,30 +190,38 @@ async def test_crash_is_explained(bench):
     assert "sysrq triggered crash" in end.reason
 
 
+#: A program that boots a guest in a folder, says its process when it is up, and passes a line on.
+BOOTS = """
+import asyncio, sys
+from pathlib import Path
+from guest.boot import boot
+from guest.image import find
+
+
+async def main():
+    here = Path(sys.argv[1])
+    guest = await boot(find(), here / "job", console_log=here / "c", scratch=here / "s",
+                       command=["sh", "-c", "echo up; read line; sleep 99 & sleep 99"])
+    await guest.stdout.readline()
+    print(guest.pid, flush=True)
+    guest.stdin.write((await asyncio.to_thread(sys.stdin.readline)).encode())
+    await guest.wait()
+
+
+asyncio.run(main())
+"""
+
+
+def booting(folder: Path) -> subprocess.Popen[str]:
+    """That program, begun."""
+    return subprocess.Popen([sys.executable, "-c", BOOTS, str(folder)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True, cwd=PROJECT)
+
+
 @pytest.mark.guest
 async def test_parent_killed(bench, tmp_path):
     """kill -9 of the program that booted a guest leaves no process."""
-    program = (
-        "import asyncio, sys\n"
-        "from pathlib import Path\n"
-        "from guest.boot import boot\n"
-        "from guest.image import find\n"
-        "async def main():\n"
-        "    here = Path(sys.argv[1])\n"
-        "    guest = await boot(find(), here / 'job', console_log=here / 'c', scratch=here / 's',\n"
-        "        command=['sh', '-c', 'echo up; sleep 99'])\n"
-        "    await guest.stdout.readline()\n"
-        "    print(guest.pid, flush=True)\n"
-        "    await guest.wait()\n"
-        "asyncio.run(main())\n"
-    )
-    parent = subprocess.Popen(  # noqa: ASYNC220 - it starts at once
-        [sys.executable, "-c", program, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-    )
-    with parent:
+    with booting(tmp_path) as parent:
         assert parent.stdout is not None
         group = int(await asyncio.to_thread(parent.stdout.readline))
         assert members(group)
@@ -218,6 +229,30 @@ async def test_parent_killed(bench, tmp_path):
     async with asyncio.timeout(PATIENCE_S):
         while members(group):  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.guest
+def test_killed_while_it_begins_a_program(bench, tmp_path):
+    """A kernel that is killed as it has just forked leaves no process of that program either.
+
+    It is held where it forks: the new process goes on when nobody is its parent any more, and
+    either ends, or waits in its filter of system calls, for good.
+    """
+    with booting(tmp_path) as parent:
+        assert parent.stdout is not None and parent.stdin is not None
+        kernel = int(parent.stdout.readline())
+        with tracing.Traced(kernel) as traced:
+            parent.stdin.write("begin\n")
+            parent.stdin.flush()
+            made = traced.child()
+            assert os.getpgid(made) == kernel
+            parent.kill()
+            traced.end()
+    while (state := tracing.state_of(made)) and state["Seccomp"] != tracing.FILTERED:
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(made, signal.SIGKILL)
+    assert not state, "a process of the guest's waits for a kernel that has ended"
 
 
 @pytest.mark.guest

@@ -91,6 +91,17 @@ def test_choices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         "'processor'; see './qop run --help'\n")
 
 
+@pytest.mark.parametrize("arguments", [("run", "--dry-run"), ("bench", "faults")], ids=" ".join)
+@pytest.mark.parametrize("seed", ["-1", str(2**32)])
+def test_a_seed_that_no_generator_takes_is_one_line(
+        arguments: tuple[str, ...], seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel's random numbers, too, begin where it says; nothing starts."""
+    assert cli.main([*arguments, "--seed", seed]) == 2
+    assert capsys.readouterr().err == (
+        f"qop: {arguments[0]}: invalid value for '--seed': {seed} is not in the range "
+        f"0<=x<=4294967295; see './qop {arguments[0]} --help'\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion(qop: Qop, shell: str) -> None:
     """The completion scripts name the program and the variable that triggers them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,28 @@ def test_each_bound_is_seen_to_break(measured: dict[str, clock_bench.Values],
 def test_what_is_not_measured_does_not_hold() -> None:
     """A run that has no proven repetition decides nothing."""
     assert verdicts({**conditions(), HOGS: {}})[5:] == [False, False]
+
+
+def test_eight_guests_share_the_cells() -> None:
+    """Four runs have every level once among them, and few levels make no run without any."""
+    levels = [f"P{number}" for number in range(1, 13)]
+    dealt = clock_bench.shares(Path("out"), levels)
+    assert [run.folder for run in dealt] == [Path("out", str(number)) for number in range(4)]
+    assert sorted(level for run in dealt for level in run.levels) == sorted(levels)
+    assert max(len(run.levels) for run in dealt) == 3
+    assert [run.levels for run in clock_bench.shares(Path("out"), ["P1"])] == [("P1",)]
+
+
+def test_the_programs_disturb_the_slowest_policy_and_some_others() -> None:
+    """One level in four, in their order; the last is always among them."""
+    assert clock_bench.beside_hogs([f"P{number}" for number in range(1, 13)]) == [
+        "P4", "P8", "P12"]
+    assert clock_bench.beside_hogs(["P1", "P2"]) == ["P2"]
+
+
+def test_the_profile_names_the_levels_that_are_shared() -> None:
+    """All of the paper's policies are compared."""
+    assert clock_bench._levels() == [f"P{number}" for number in range(1, 13)]
 
 
 def test_yardsticks_scale_bounds_in_seconds_only() -> None:

@@ -274,6 +274,7 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
                 waits.at.append(99 + number / 10 + by_s * (number >= samples))
                 waits.ran.append(number / 50)
                 waits.waited.append(number / 50)
+                waits.unseen.append(number / 50)
             shares = [value for name, value in contention.judge(
                 waits, {"stamps": jumping}, STAGES).items() if name.endswith("_share")]
             assert all(0 <= share <= 1 for share in shares), (split, samples, shares)

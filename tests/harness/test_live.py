@@ -22,7 +22,7 @@ from harness.live.door import Door
 from harness.live.feed import WINDOW_S, Feed
 from harness.live.serving import PageServer
 from harness.live.shown import ShownRecordings, ShownRun
-from harness.live.tail import GrowingFile
+from harness.live.tail import GrowingFile, Tail
 from in_process import QopHere
 from made_up_streams import PAGE, MadeUpRun
 
@@ -179,6 +179,34 @@ def test_another_servers_numbers_count_for_nothing(server: PageServer) -> None:
     """A page whose server was restarted gets everything again."""
     assert "about" in [line["event"] for _, line in streamed(server, 3,
                                                              Last_Event_ID="other-1000000")]
+
+
+def test_a_page_hears_of_its_own_repetition_only(tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that are measured or judged beside it neither take its place nor end it."""
+    run, feed = MadeUpRun(tmp_path, 1), Feed()
+    tail, heard = Tail(tmp_path, PAGE, feed), list[str]()
+    monkeypatch.setattr(feed, "say", lambda line: heard.append(line["event"]))
+
+    def say(event: str, **fields: str) -> list[str]:
+        heard.clear()
+        run.say_of_run(event, **fields)
+        tail.look()
+        return list(heard)
+
+    tail.look()
+    assert heard == ["run-started", "about", "repetition-started"]
+    for event in ("started", "measured", "recorded"):
+        assert say(f"repetition-{event}", name="another", testbed="t") == []
+    assert say("testbed-lost", testbed="another", reason="gone") == []
+    assert tail.repetition == run.name
+    run.report("reading")
+    assert say("repetition-measured", name=run.name) == ["report", "repetition-measured"]
+    assert say("repetition-recorded", name=run.name) == ["repetition-recorded", "evidence"]
+    assert say("repetition-started", name="next", testbed="t") == ["about", "repetition-started"]
+    assert say("repetition-recorded", name=run.name) == [] and tail.repetition == "next"
+    assert say("testbed-lost", testbed="t", reason="gone") == ["testbed-lost"]
+    assert say("repetition-started", name="next", testbed="t") == ["about", "repetition-started"]
 
 
 def test_a_late_page_gets_the_newest_minute_of_what_is_fleeting(

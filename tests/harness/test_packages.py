@@ -58,12 +58,17 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def naming(monkeypatch: pytest.MonkeyPatch) -> None:
     """Testbeds of policy P2 name packages."""
+    have_named(monkeypatch, P2="hello")
+
+
+def have_named(monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
+    """Have testbeds of these policies name these packages, and others none."""
     study = type(studies.load("qop2007"))
     plain = study.testbed
 
     def testbed(self: Any, cell: Any, asked: Any) -> Any:
-        name = "hello" if cell.ids["policy"] == "P2" else ""
-        return dataclasses.replace(plain(self, cell, asked), packages=name)
+        return dataclasses.replace(plain(self, cell, asked),
+                                   packages=named.get(cell.ids["policy"], ""))
 
     monkeypatch.setattr(study, "testbed", testbed)
 
@@ -311,6 +316,34 @@ def test_testbeds_whose_packages_cannot_be_built_are_skipped(
     assert (record.status, record.reason) == ("skipped", "why")
     with pytest.raises(UserError, match="cannot be fetched"):
         setup.machine(plan_of("P2"))
+
+
+@pytest.mark.parametrize(("lacking", "skipped"), [
+    ({"hello"}, ["P2"]), ({"other"}, ["P3"]), ({"hello", "other"}, ["P2"])])
+def test_only_if_no_testbed_can_be_measured_nothing_starts(
+        hello: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+        lacking: set[str], skipped: list[str]) -> None:
+    """Each testbed names packages of its own: one of two images suffices, whichever it is."""
+    have_named(monkeypatch, P2="hello", P3="other")
+
+    def ensure(packages: Packages, **_: Any) -> Any:
+        if packages.name in lacking:
+            raise BuildError(f"{packages.name} cannot be had; try later")
+        return images(packages.name)(packages)
+
+    monkeypatch.setattr(image, "find", images(""))
+    monkeypatch.setattr(image, "ensure", ensure)
+    plan = plan_of("P2,P3")
+    if lacking == {"hello", "other"}:
+        with pytest.raises(UserError, match=r"^other cannot be had; try later$"):
+            setup.machine(plan)
+    else:
+        made = setup.machine(plan)
+        assert made.lacking == {name: f"{name} cannot be had" for name in lacking}
+        [there] = {"hello", "other"} - lacking
+        assert made.image_key(there) == f"key-{there}"
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in told] == [f"skipping {name}" for name in skipped]
 
 
 def test_strongswan_with_ml_kem_is_an_image_of_its_own(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import sys
@@ -96,3 +97,25 @@ def test_a_device_has_to_say_what_keys_take() -> None:
     for key, lacking in (("rsa-2048", "rsa-2048-private"), ("p-256", "p-256-sign")):
         with pytest.raises(KeyError, match=lacking):
             costs_s(work, key)
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(1000, 100), (50, 50)])
+def test_captures_hand_over_promptly_what_has_come(tmp_path: Path, asked_ms: int,
+                                                   given_ms: int) -> None:
+    """A second between blocks becomes a tenth, and what is asked for more often stays."""
+    prompt = tmp_path / "prompt.so"
+    prompt.write_bytes(base64.b64decode(library.encoded(library.PROMPT)))
+    # Stands in libpcap's place: it returns what it is given.
+    (tmp_path / "pcap.c").write_text(
+        "int pcap_set_timeout(void *capture, int ms) { (void)capture; return ms; }\n")
+    (tmp_path / "main.c").write_text(
+        "int pcap_set_timeout(void *, int);\n"
+        f"int main(void) {{ return pcap_set_timeout(0, {asked_ms}) - {given_ms}; }}\n")
+    pcap = tmp_path / "libpcap.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", pcap, tmp_path / "pcap.c"], check=True)
+    subprocess.run(["cc", "-o", tmp_path / "main", tmp_path / "main.c", pcap], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    by_itself = subprocess.run([tmp_path / "main"], env=environment, check=False)
+    assert by_itself.returncode == (asked_ms - given_ms) % 256
+    subprocess.run([tmp_path / "main"], check=True,
+                   env={**environment, "LD_PRELOAD": str(prompt)})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import made_up_captures
 from measure import dissect, evidence, iperf
 from measure.dissect import Packet
 from measure.errors import MeasureError
@@ -32,15 +33,12 @@ from recorded import packets as recorded
 ACCESS_POINT = "02:00:00:00:a0:00"
 STATIC = [policy for policy in IDS if has_static_key(POLICIES[policy])]
 TCP, UDP = 6, 17  # protocol numbers of IP
-ETHERNET = 1
-IEEE802_11 = 105  # pcap's link type of frames without a radio header
 
 
-def pcap(frames: Iterable[bytes], link_type: int = IEEE802_11) -> bytes:
+def pcap(frames: Iterable[bytes], link_type: int = made_up_captures.IEEE802_11) -> bytes:
     """A capture file with these frames, a microsecond apart, in the classic pcap format."""
-    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)
-    return head + b"".join(struct.pack("<IIII", 1, index, len(frame), len(frame)) + frame
-                           for index, frame in enumerate(frames))
+    return made_up_captures.pcap(
+        [(1 + index / 1e6, frame) for index, frame in enumerate(frames)], link_type)
 
 
 def data_frame(cipher_header: bytes) -> bytes:
@@ -399,7 +397,7 @@ def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> 
     nano[:4] = (0xA1B23C4D).to_bytes(4, "little")
     contents = {"late": pcap([frame] * 3).replace(b"\1\0\0\0\0\0\0\0", b"\2\0\0\0\0\0\0\0", 1),
                 "none": pcap([]), "nano": bytes(nano),
-                "wired": pcap([bytes(60)], link_type=ETHERNET)}
+                "wired": pcap([bytes(60)], link_type=made_up_captures.ETHERNET)}
     for name, content in contents.items():
         (tmp_path / f"{name}.pcap").write_bytes(content)
     late, none, fine, wired = dissect.read_all([tmp_path / f"{name}.pcap" for name in contents])
@@ -446,7 +444,7 @@ def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
                          bytes([10, 1, 0, 12]), bytes([10, 1, 0, 1]))
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([bytes.fromhex("02000000a000 02000000a200 0800") + header + segment],
-                          link_type=ETHERNET))
+                          link_type=made_up_captures.ETHERNET))
     (found,) = dissect.read(file)
     assert (found.ip_src, found.ip_dst, found.ip_proto) == (ADDRESS, "10.1.0.1", TCP)
     assert (found.ethernet_src, found.udp_dst, found.length) == (MAC, None, 94)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import made_up_captures
 from measure import messages
 
 SYN, ACK = 2, 16
@@ -20,10 +21,7 @@ def frame(ports: tuple[int, int], sequence: int, payload: bytes, flags: int = AC
 
 def capture(file: Path, frames: list[bytes]) -> messages.Traffic:
     """What a capture of these frames, a second apart, is read as."""
-    records = b"".join(struct.pack("<IIII", number, 0, len(one), len(one)) + one
-                       for number, one in enumerate(frames))
-    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + records)
-    return messages.read(file)
+    return messages.read(made_up_captures.written(file, enumerate(frames)))
 
 
 def test_a_message_in_pieces_is_one(tmp_path: Path) -> None:

@@ -165,6 +165,14 @@ def test_udp_losses_add_up(policy: str) -> None:
     assert "retransmits" not in found
 
 
+@pytest.mark.parametrize(("rate_bps", "payload_bytes", "us"), [
+    (7.5e6, 1470, 10_000), (250e6, 1470, 1176), (250e6, 64, 1000)])
+def test_a_sender_looks_before_too_much_is_due(rate_bps: float, payload_bytes: int,
+                                               us: int) -> None:
+    """Every 10 ms, or when 25 datagrams are due, half of a queue; at most once a millisecond."""
+    assert iperf.pacing_us(rate_bps, payload_bytes) == us
+
+
 def test_report_passes_the_check() -> None:
     """A good report is handed on as it is."""
     report = raw("P1")["iperf_tcp"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import made_up_captures
 import recorded
 from measure import fields, pcap
 from measure.errors import MeasureError
@@ -65,12 +66,8 @@ def fragmented(path: Path, sizes: list[int], *, lost: int = -1) -> Path:
                                  0, bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2)))
             # Ethernet pads what is short, which is no part of the packet.
             frames.append((bytes(12) + b"\x08\x00" + header + part).ljust(60, b"\0"))
-    file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
-    for place, frame in enumerate(frames):
-        if place != lost:
-            file += struct.pack("<IIII", place, 0, len(frame), len(frame)) + frame
-    path.write_bytes(file)
-    return path
+    return made_up_captures.written(path, [numbered for numbered in enumerate(frames)
+                                           if numbered[0] != lost])
 
 
 def test_fragments_are_put_together_as_tshark_does(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import made_up_captures
 from measure import eap_keys, pcap, radsec, tls_records
 from measure.observed import Observed
 
@@ -27,11 +28,7 @@ CODES = [1, 3] * 6
 
 def written(file: Path, frames: list[pcap.CapturedFrame]) -> Path:
     """Frames as a capture."""
-    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 4096, 1)
-    file.write_bytes(head + b"".join(
-        struct.pack("<IIII", int(f.at_s), round(f.at_s % 1 * 1e6), len(f.data), f.wire_bytes)
-        + f.data for f in frames))
-    return file
+    return made_up_captures.written(file, [(frame.at_s, frame.data) for frame in frames])
 
 
 def codes(file: Path, keys: list[str]) -> list[int]:

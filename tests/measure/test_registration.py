@@ -1,21 +1,103 @@
-"""What a mobile node's program said of one link says nothing of the next."""
+"""What a mobile node's program said of one link says nothing of the next, and nobody polls it."""
 
 from __future__ import annotations
 
-import queue
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from conftest import wait_until
+from measure.errors import MeasureError
 from measure.registration import RegistrationDaemon
 
+#: Answers each command with the next of these lines, the first at once.
+_PROGRAM = """
+import sys
+for said in {said!r}:
+    print(said, flush=True)
+    if not sys.stdin.readline():
+        break
+"""
 
-def test_a_renewal_of_before_does_not_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does a failure of then: only what comes after the new link counts."""
-    program = object.__new__(RegistrationDaemon)
-    program._events = queue.Queue()
-    program._events.put({"event": "registered", "link": 1})
-    program._events.put({"event": "failed", "reason": "of before"})
-    monkeypatch.setattr(RegistrationDaemon, "_say", lambda self, **_: self._events.put(
-        {"event": "registered", "link": 2}))
-    program.attached(60.0)
-    assert program.history == [{"event": "registered", "link": 2}]
+
+def program(tmp_path: Path, *said: str) -> RegistrationDaemon:
+    """A program that says this, a line for each command and one before."""
+    return RegistrationDaemon("mn", [sys.executable, "-c", _PROGRAM.format(said=said)],
+                              tmp_path / "log")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RegistrationDaemon]:
+    """One that is ready, has much to say when it is told something, and then registers."""
+    lines = ("ready", "registered", "failed")
+    before = [json.dumps({"event": name, "reason": "of before"}) for name in lines]
+    with program(tmp_path, "\n".join(["no JSON", *before]), '{"event": "denied", "code": 69}',
+                 '{"event": "registered", "link": 2}') as made:
+        made.wait_ready()
+        yield made
+
+
+def test_a_renewal_of_before_does_not_end_the_wait(running: RegistrationDaemon,
+                                                   tmp_path: Path) -> None:
+    """Nor does a failure of then: only what comes after the new link counts. All is logged."""
+    wait_until(lambda: _is_all_there(running, tmp_path))
+    running.detached()
+    running.attached(60.0)
+    assert running.history[-1] == {"event": "registered", "link": 2}
+    assert all(event.get("reason") != "of before" for event in running.history)
+    running.stop()
+    logged = (tmp_path / "log").read_text()
+    assert logged.startswith("no JSON\n") and logged.count("\n") == 6
+
+
+def _is_all_there(running: RegistrationDaemon, tmp_path: Path) -> bool:
+    """Whether everything that was said so far is in the log."""
+    running._events.forget()
+    return (tmp_path / "log").read_text().count("\n") >= 4
+
+
+def test_who_is_not_answered_says_so(running: RegistrationDaemon, tmp_path: Path) -> None:
+    """With the agent's last word, after as long as was to be waited."""
+    wait_until(lambda: _is_all_there(running, tmp_path))
+    running.detached()
+    running._wait({"denied"}, 60.0, "is not denied")
+    with pytest.raises(MeasureError, match=r"^mn is not registered within 0\.05 s; denied with "
+                       "code 69$"):
+        running._wait({"registered"}, 0.05, "is not registered")
+
+
+def test_a_program_that_ends_is_told_at_once(tmp_path: Path) -> None:
+    """In one line, each time it is asked; nobody waits the time out."""
+    with program(tmp_path) as ended:
+        for _ in range(2):
+            with pytest.raises(MeasureError, match=r"mn did not start: Mobile IP has ended"):
+                ended.wait_ready()
+
+
+def test_nobody_reads_beside(tmp_path: Path) -> None:
+    """There is no thread: in virtual time, who looks on is in the way of what is measured."""
+    before = threading.active_count()
+    with program(tmp_path, '{"event": "ready"}') as running:
+        running.wait_ready()
+        assert threading.active_count() == before
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_wait_is_one_call(tmp_path: Path) -> None:
+    """Of the kernel's: no poll, and no look at a clock by the library's own timeouts."""
+    child = _PROGRAM.format(said=(json.dumps({"event": "ready"}),))
+    waits = ("import sys\nfrom pathlib import Path\n"
+             "from measure.registration import RegistrationDaemon\n"
+             f"argv, log = [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r})\n"
+             "with RegistrationDaemon('mn', argv, log) as made: made.wait_ready()")
+    calls = tmp_path / "calls"
+    subprocess.run(["strace", "-o", str(calls), "-e", "trace=poll,select,pselect6,recvfrom",
+                    sys.executable, "-c", waits], check=True)
+    names = [line.partition("(")[0] for line in calls.read_text().splitlines() if "(" in line]
+    assert names.count("recvfrom") == 2 and "poll" not in names

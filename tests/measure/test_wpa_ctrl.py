@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -52,6 +53,13 @@ class Peer:
         """Send an event to those attached."""
         for address in self.attached:
             self._sock.sendto(text.encode(), address)
+
+    def fill(self, text: str) -> None:
+        """Send an event to those attached until there is no room for one more."""
+        for address in self.attached:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self._sock.sendto(text.encode(), socket.MSG_DONTWAIT, address)
 
     def close(self) -> None:
         """End the thread and the socket."""
@@ -350,3 +358,25 @@ def test_hostapd_is_never_kept_waiting_by_events_that_nobody_reads(peer: Peer) -
         for _ in range(60):
             hostapd.forget("02:00:00:00:a2:00")
     assert sum(command.startswith("DEAUTHENTICATE") for command in peer.commands) == 60
+
+
+def test_hostapd_that_waits_for_its_reader_answers(peer: Peer) -> None:
+    """Where events of a hall's stations have left no room for one more, they are read first."""
+    site: Any = None
+    hostapd = Hostapd(site)
+    with ControlSocket(peer.path, "hostapd on ap-a") as control:
+        hostapd.controls["ap-a"] = control
+        peer.fill("<3>AP-STA-CONNECTED 02:00:00:00:a1:00")
+        told = threading.Thread(target=peer.event, daemon=True,
+                                args=("<3>AP-STA-CONNECTED 02:00:00:00:a2:00",))
+        told.start()
+
+        def once_told(_: str) -> bytes:
+            told.join()
+            return b"OK\n"
+
+        peer.answer = once_told
+        hostapd.forget("02:00:00:00:a2:00")
+        hostapd.overhear()
+        with pytest.raises(BlockingIOError):
+            control.events.recv(1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import made_up_captures
 from adp_hosts import MODERN, OLD, World, message
 from conftest import PROJECT
 from protocols.adp import packets
@@ -21,20 +22,16 @@ SCRIPT = PROJECT / "protocols" / "adp" / "dissector.lua"
 FIELDS = [*(f"authdp.{name}" for name in (
     "version", "count", "channel", "flags", "signature.owner", "confirmed", "message.destination",
     "message.data", "malformed")), "_ws.malformed"]
-RAW_IP = 101
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
 
 
 def capture(file: Path, payloads: list[bytes]) -> None:
     """A pcap file of IP packets under protocol 253."""
-    with file.open("wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, RAW_IP))
-        for number, payload in enumerate(payloads):
-            size = 20 + len(payload)
-            header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size, number, 0, 64, 253, 0,
-                                 bytes((10, 9, 0, 1)), bytes((10, 9, 0, 2)))
-            out.write(struct.pack("<IIII", number, 0, size, size) + header + payload)
+    made_up_captures.written(file, [
+        (number, struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), number, 0, 64, 253, 0,
+                             bytes((10, 9, 0, 1)), bytes((10, 9, 0, 2))) + payload)
+        for number, payload in enumerate(payloads)], made_up_captures.RAW_IP)
 
 
 def dissect(file: Path, names: Sequence[str] = FIELDS) -> list[dict[str, str]]:

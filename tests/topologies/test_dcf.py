@@ -138,17 +138,16 @@ def test_only_what_was_lost_is_sent_again(program: Path) -> None:
 def test_saturation_is_the_models(program: Path, name: str, stations: int) -> None:
     """Throughput and transmissions in vain within 1 % of Bianchi's model, of two of the exact one.
 
-    The model takes stations for independent, which few are least: of ten, 1.2 % are in vain more.
+    The model takes stations for independent, which few are least; five are off by 2 %.
     """
     medium = load_medium(name)
     for payload_bytes in (64, 1470):
         model = outside.model(medium, payload_bytes, stations)
-        # Two collide seldom.
-        measured = run(program, medium, payload_bytes, stations=stations,
-                       seconds=400 if stations == 2 else 100)
+        # Two collide seldom; short frames on a quick channel are soon many enough.
+        seconds = min(100, 1e5 / model.delivered_per_s) * (4 if stations == 2 else 1)
+        measured = run(program, medium, payload_bytes, stations=stations, seconds=seconds)
         assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=0.01)
-        assert measured["collision_share"] == pytest.approx(
-            model.collision_share, rel=0.015 if stations == 10 else 0.011)
+        assert measured["collision_share"] == pytest.approx(model.collision_share, rel=0.011)
 
 
 def test_two_are_not_independent() -> None:
@@ -196,13 +195,10 @@ def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
     """Within 2 % of ns-3 when saturated; delay, mean and 99th percentile, within 5 % when not.
 
     And what chance makes of a run as long as ns-3's, told by eight here: of frames a second and of
-    mean delays a part of that. `load` is a share of what saturated stations get together. With the
-    long preamble 2 to 4 % fewer collide, by a timeout that docs/medium.md tells of.
+    mean delays a part of that. `load` is a share of what saturated stations get together.
     """
     said = outside.beside_ns3(program, row)
     within = {**dict.fromkeys(outside.SATURATED, 0.02), **dict.fromkeys(outside.DELAYS, 0.05)}
-    if row["medium"] == "802.11b-long" and row["stations"] in (5, 10, 20):
-        within["collision_share"] = 0.04
     for name in outside.DELAYS if row["load"] else said:
         assert abs(said[name].apart) < within[name] + said[name].chance
     assert said["delivered_per_s"].chance < 0.02
@@ -211,13 +207,19 @@ def test_as_ns3(program: Path, row: dict[str, Any]) -> None:
 
 
 def test_what_ns3_does_otherwise(program: Path, tmp_path: Path) -> None:
-    """Who is overtaken while it waits for DIFS draws a backoff: near saturation 2 to 7 % later."""
+    """Who is overtaken while it waits for DIFS draws a backoff: near saturation 4 % later.
+
+    Frames come to both at the same times, a million of them.
+    """
     core = (contention.SOURCE.parents[1] / contention.CORE).read_text()
     assert core.count(contention.OVERTAKEN[0]) == 1
-    alike = contention.compiled(tmp_path, like_ns3=True)
-    [row] = [row for row in NS3 if (row["medium"], row["load"]) == ("802.11a", 0.9)]
-    here, as_ns3 = (outside.beside_ns3(of, row)["delay_mean_us"] for of in (program, alike))
-    assert 1.02 < here.here / as_ns3.here < 1.07
+    [row] = [row for row in NS3 if (row["medium"], row["load"]) == ("802.11g", 0.9)]
+    settings = {**contention.cell(contention.as_ns3(row), row["payload_bytes"]),
+                "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9,
+                "seconds": 1e6 / row["delivered_per_s"]}
+    here, as_ns3 = (contention.trial(of, settings)["delay_mean_us"] for of in (
+        program, contention.compiled(tmp_path, like_ns3=True)))
+    assert 1.02 < here / as_ns3 < 1.07
 
 
 def test_a_lone_frame_takes_preamble_and_bits(program: Path) -> None:
@@ -246,7 +248,7 @@ def test_the_same_seed_is_the_same_air(program: Path) -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize(("changes", "share"), [({"eifs": True}, 0.98), ({"cw_max": 31}, 0.97)])
+@pytest.mark.parametrize(("changes", "share"), [({"eifs": True}, 0.99), ({"cw_max": 31}, 0.97)])
 def test_what_a_file_says_is_heeded(program: Path, changes: dict[str, Any], share: float) -> None:
     """Waiting for EIFS after collisions, or windows that do not grow, costs ten stations air."""
     medium = load_medium("802.11b-short")

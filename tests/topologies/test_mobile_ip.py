@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import struct
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import made_up_captures
 from protocols.fields import ConfigError
 from topologies.mobile_ip import config, discovery, ipv4, packets, replay
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
@@ -295,11 +295,8 @@ def test_request_with_broken_extension_can_be_answered():
 
 def dissect(folder, encoded: list[bytes], *fields: str) -> list[dict[str, str]]:
     """Packets as tshark sees them; raises if one is malformed or gets an expert's remark."""
-    pcap = folder / "built.pcap"
-    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)  # raw IP
-    pcap.write_bytes(head + b"".join(
-        struct.pack("<IIII", n, 0, len(data), len(data)) + data
-        for n, data in enumerate(encoded)))
+    pcap = made_up_captures.written(folder / "built.pcap", enumerate(encoded),
+                                    made_up_captures.RAW_IP)
     checks = ("-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE")
     run = ["tshark", "-r", str(pcap), *checks, "-T"]
     wanted = [part for field in fields for part in ("-e", field)]

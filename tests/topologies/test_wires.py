@@ -48,6 +48,27 @@ def test_a_plain_wire_gets_no_queue() -> None:
     assert wires.commands(Link(["a/b", "c/d"]), "b") == []
 
 
+@pytest.mark.parametrize(("scenario", "protected"), [
+    ("N2", [["ap-a/eth-a", "ha-a/air0"]]),
+    ("E1", [["ap-a/eth-a", "ha-a/air0"], ["ap-a/lan-a", "ap-c/eth-c"]]),
+    ("R1", [["ap-a/eth-a", "ha-a/air0"], ["ap-b/eth-b", "ha-b/air0"]])])
+def test_macsec_is_between_access_points_and_agents(scenario: str,
+                                                    protected: list[list[str]]) -> None:
+    """No wire between agents, routers and correspondents is."""
+    assert [link.ends for link in load_scenario(scenario).network.protectable] == protected
+
+
+def test_macsec_takes_the_name_and_the_room_of_its_wire() -> None:
+    """What is above has the wire's name and its MTU; below it, frames are 32 bytes longer."""
+    steps = "; ".join(wires.macsec("eth-a", 1500, encrypts=True))
+    assert "dev eth-a-sec mtu 1532" in steps
+    assert "link eth-a-sec name eth-a type macsec" in steps
+    assert "encrypt on validate strict" in steps
+    assert "dev eth-a gso_max_segs 1 mtu 1500" in steps
+    assert "encrypt off validate strict" in "; ".join(wires.macsec("eth-a", 1500, encrypts=False))
+    assert len(wires.below("a" * 15)) == 15
+
+
 def test_hosts_behind_an_agent_are_in_what_it_serves() -> None:
     """Each has a wire and a subnet of its own within it, and names that are taken are refused."""
     network = load_scenario("R1").network

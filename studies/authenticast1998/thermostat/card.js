@@ -2,6 +2,7 @@
 
 import { Dial } from "./dial.js";
 import { inWords, percent, SCHEMES } from "./model.js";
+import { put } from "./put.js";
 import { Strips } from "./strips.js";
 
 const PATIENCE_S = 4;
@@ -78,7 +79,7 @@ export class Card {
   }
 
   say(text) {
-    if (this.said.textContent !== text) this.said.textContent = text;
+    put(this.said, "textContent", text);
   }
 
   // --- what is shown -------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ export class Card {
     const wish = this.asked?.wish ?? client.wish, setting = client.setting;
     const isEnabled = this.send !== null && client.state !== "ended";
     const point = client.history.at(-1);
-    if (this.root.dataset.state !== client.state) this.root.dataset.state = client.state;
+    put(this.root.dataset, "state", client.state);
     this.text(".state", STATES[client.state] ?? client.state);
     this.text(".in-force", setting ? inWords(setting) : "no stream yet");
     this.dial.show({
@@ -102,8 +103,7 @@ export class Card {
   }
 
   text(selector, text) {
-    const element = this.words[selector] ??= this.root.querySelector(selector);
-    if (element.textContent !== text) element.textContent = text;
+    put(this.words[selector] ??= this.root.querySelector(selector), "textContent", text);
   }
 
   // Whether what was asked for is what the client's program wants by now.
@@ -123,13 +123,13 @@ export class Card {
     if (shown.algorithm !== "hmac") values.algorithm = shown.algorithm;
     for (const [field, value] of Object.entries(values)) {
       const input = this.fields[field];
-      if (input.value !== value && document.activeElement !== input) input.value = value;
+      if (document.activeElement !== input) put(input, "value", value);
     }
-    this.fields.automatic.checked = wish.automatic;
+    put(this.fields.automatic, "checked", wish.automatic);
     for (const [field, input] of Object.entries(this.fields)) {
-      input.disabled = !isEnabled || (field !== "automatic" && wish.automatic)
+      put(input, "disabled", !isEnabled || (field !== "automatic" && wish.automatic)
         || (field === "bundle" && !this.bundled.has(shown.scheme))
-        || (field === "algorithm" && this.about.algorithms.length < 2);
+        || (field === "algorithm" && this.about.algorithms.length < 2));
     }
   }
 }

@@ -2,6 +2,7 @@
 
 import { CENTRE, FROM, point, RADIUS, SWEEP, VIEW } from "./geometry.js";
 import { Pointer } from "./pointer.js";
+import { put } from "./put.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const STEP = 0.01, LEAP = 0.1, QUIET_MS = 350;
@@ -136,7 +137,7 @@ export class Dial {
     this.isEnabled = isEnabled;
     this.hasSetPoint = hasSetPoint;
     if (!this.isHeld) this.wish = { low: wish.low, high: wish.high, level: wish.level };
-    if (this.below.textContent !== below) this.below.textContent = below;
+    put(this.below, "textContent", below);
     this.pointer.show(level);
     if (this.toPlace() !== this.placed) this.place();
   }

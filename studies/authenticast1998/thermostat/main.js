@@ -4,6 +4,7 @@ import { Card } from "./card.js";
 import { Link } from "./live/link.js";
 import { Player } from "./live/player.js";
 import { Model } from "./model.js";
+import { put } from "./put.js";
 
 const SHOWN_EVENTS = 300;
 const SURE_MS = 4000;
@@ -31,12 +32,12 @@ function show() {
 
 function render() {
   const about = model.about;
-  $("waiting").hidden = about !== null;
+  put($("waiting"), "hidden", about !== null);
   if (about && !cards.size) begin(about);
   for (const [name, card] of cards) card.show(model.clients.get(name), model.now);
   showNotes();
   showEvidence();
-  $("end").hidden = send === null || model.phase !== "streaming";
+  put($("end"), "hidden", send === null || model.phase !== "streaming");
 }
 
 function begin(about) {
@@ -101,10 +102,10 @@ function showLayers(said) {
     const badge = $("layers").children[place];
     const checks = (said?.checks ?? []).filter((check) => layer.checks.some((part) => check.check.includes(part)));
     const failed = checks.filter((check) => !check.ok).length;
-    badge.className = !checks.length ? "" : failed ? "fails" : "holds";
+    put(badge, "className", !checks.length ? "" : failed ? "fails" : "holds");
     const text = !layer.checks.length ? "" : !said ? "pending" : !checks.length ? "not proven"
       : failed ? `✗ ${failed} of ${checks.length} checks fail` : `✓ ${checks.length} checks hold`;
-    if (badge.lastChild.textContent !== text) badge.lastChild.textContent = text;
+    put(badge.lastChild, "textContent", text);
   });
 }
 
@@ -114,9 +115,8 @@ function showEvidence() {
   const text = said ? (said.status === "ok" ? `Recorded as ${said.name}: every check holds.`
     : `Recorded as ${said.name}, ${said.status}: ${said.reason || "no reason is given"}`)
     : VERDICTS[model.phase] ?? "";
-  if ($("verdict").textContent !== text) $("verdict").textContent = text;
-  const status = said ? said.status : "";
-  if ($("verdict").dataset.status !== status) $("verdict").dataset.status = status;
+  put($("verdict"), "textContent", text);
+  put($("verdict").dataset, "status", said ? said.status : "");
   if (($("checks").childElementCount > 0) === Boolean(said)) return;
   $("checks").replaceChildren(...(said?.checks ?? []).map((check) => item(
     "li", check.ok ? "holds" : "fails", [

@@ -70,12 +70,16 @@ def layers_of(results: Results, name: str) -> Policy | None:
 
 
 def scenario_of(results: Results, name: str) -> Scenario | None:
-    """A scenario as the run's manifest has it; None where it says nothing of its network."""
+    """A scenario as the run's manifest has it; None where it says nothing of a network."""
     level = results.level("scenario", name)
     if level is None or "network" not in level.content:
         return None
-    scenario: Scenario = from_json(Scenario, level.content)
-    return scenario
+    try:
+        scenario: Scenario = from_json(Scenario, level.content)
+        return scenario if {scenario.home, scenario.roams_to or scenario.home} <= (
+            scenario.network.nodes.keys()) else None
+    except (AttributeError, LookupError, TypeError, ValueError):  # of another version
+        return None
 
 
 def _policies(results: Results, weights: Weights) -> tuple[ScoredPolicy, ...]:

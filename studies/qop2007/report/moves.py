@@ -25,6 +25,7 @@ _WAYS = {ANEW: "in full", "ft": "fast transition, keys pushed",
 _SAME_SUBNET = "none needed"
 _TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own"}
 _MADE_BY_EACH = "fast transition, keys made by each"
+_UNSAID = replace(NOTHING, note="the results folder does not say how the node moves")
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
 
 
@@ -125,7 +126,7 @@ def _move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Mo
 
 def _row(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
          ids: Ids) -> tuple[Entry, ...]:
-    ways = (Entry(move.link), Entry(move.network)) if move else (NOTHING, NOTHING)
+    ways = (Entry(move.link), Entry(move.network)) if move else (_UNSAID, _UNSAID)
     return (Entry(ids[0]), Entry(policy.name if policy else ""), *ways, _frames(cells, ids),
             *(of_value(cells.value(name, ids)) for name in (
                 HANDOFF.name, OUTAGE.name, *(f"outage_{way}_s" for way in _DIRECTIONS),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 from pathlib import Path
 
 import pytest
 
+import made_up_captures
 import studies
 from harness.engine import profiles
 from harness.engine.request import RunRequest, plan
@@ -80,9 +80,7 @@ def test_a_trace_whose_messages_no_queue_takes_is_refused(tmp_path: Path) -> Non
     """A bound smaller than a message, in one line, with what to do."""
     packet = bytes.fromhex("4500753000000000401100000a0000010a000002") + bytes(29_980)
     frame = bytes(12) + b"\x08\x00" + packet
-    (tmp_path / "mine.pcap").write_bytes(
-        struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1) + b"".join(
-            struct.pack("<IIII", second, 0, len(frame), len(frame)) + frame for second in (1, 2)))
+    made_up_captures.written(tmp_path / "mine.pcap", [(1, frame), (2, frame)])
     asked = RunRequest(STUDY, files={"trace": [tmp_path / "mine.pcap"]})
     with pytest.raises(UserError, match="mine: has a message of 30000 bytes, more than the queue's "
                        "bound; add --set bound_bytes=30000"):

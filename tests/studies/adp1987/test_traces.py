@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import made_up_captures
 from studies.adp1987 import captured, traces
 from studies.adp1987.payload import PIECE_BYTES, Payload
 from studies.adp1987.traces import TRACES, generate
@@ -79,13 +79,8 @@ def capture_of(times_s: list[float], path: Path, kinds: Sequence[str] = ()) -> P
 
 def written(times_s: list[float], packets: Sequence[bytes], path: Path) -> Path:
     """A capture with these packets, each from its EtherType on, at these times."""
-    file = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
-    for time_s, packet in zip(times_s, packets, strict=True):
-        frame = bytes(12) + packet
-        file += struct.pack("<IIII", int(time_s), round(time_s % 1 * 1e6), len(frame), len(frame))
-        file += frame
-    path.write_bytes(file)
-    return path
+    return made_up_captures.written(path, [(time_s, bytes(12) + packet) for time_s, packet
+                                           in zip(times_s, packets, strict=True)])
 
 
 def test_a_capture_becomes_a_trace(tmp_path: Path) -> None:

@@ -28,8 +28,16 @@ from made_up_streams import PAGE, MadeUpRun
 _KINDS = {"--renderer-client-id": "renderer", "--gpu-preferences": "drawing",
           "--type=utility": "utility"}
 _SPENT = ("Task", "Script", "RecalcStyle", "Layout")
-_COUNT = ("window.updates = 0; new MutationObserver(() => { window.updates += 1; }).observe("
-          "document.body, {subtree: true, childList: true, attributes: true, characterData: true})")
+#: Frames in which something was drawn on a canvas.
+_COUNT = """
+    window.updates = 0;
+    const kind = CanvasRenderingContext2D.prototype, clear = kind.clearRect;
+    let last = null;
+    kind.clearRect = function (...place) {
+      if (last !== document.timeline.currentTime) window.updates += 1;
+      last = document.timeline.currentTime;
+      clear.apply(this, place);
+    };"""
 
 
 class SteadyRun(MadeUpRun):

@@ -266,24 +266,16 @@ def test_two_runs_of_a_seed_are_the_same_on_the_air(
     assert len(rows) > 200
 
 
-def test_two_runs_of_a_seed_are_the_same_around_a_handoff(
+def test_two_runs_of_a_seed_are_the_same_through_a_handoff(
         at_both: dict[str, Record], once_more: dict[str, tuple[Record, Rows, Rows]]) -> None:
-    """Packets sent before it, which is after 0.8 s, or half a second after it: each row.
-
-    How long daemons take for it differs from run to run.
-    """
-    assert at_both["R1"].measured is not None
-    assert at_both["R1"].measured["handoff_s"] < 0.25
-    _, rows, first = once_more["R1"]
-
-    def sent(rows: Rows, from_s: float, until_s: float) -> Rows:
-        begin_ns = int(rows[0]["sent_ns"])
-        return [row for row in rows
-                if from_s <= (int(row["sent_ns"]) - begin_ns) / 1e9 < until_s]
-
-    for begin_s, end_s in ((0.0, 0.55), (1.3, 9.0)):
-        assert sent(rows, begin_s, end_s) == sent(first, begin_s, end_s)
-        assert len(sent(rows, begin_s, end_s)) > 50
+    """Every number, how long it took among them, and each packet's row; though keys are others."""
+    again, rows, first = once_more["R1"]
+    assert again.measured is not None
+    assert 0.05 < again.measured["handoff_s"] < 0.25
+    assert again.measured == at_both["R1"].measured
+    assert rows == first
+    assert again.raw["keys"] != at_both["R1"].raw["keys"]
+    assert len(rows) > 200
 
 
 def test_layers_below_are_proven_beside_the_stream(on_air: Record) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import studies
+from harness.engine import profiles
 from harness.engine.request import RunRequest, plan
 from harness.errors import UserError
 from policies import load
@@ -46,6 +47,20 @@ def test_the_cells_are_those_behind_something():
     assert len({testbed.spec.policy.id for testbed in made.testbeds.values()
                 if testbed.spec.policy}) == 4
     assert made.settings.clock == "virtual"
+
+
+def test_nothing_is_shown_on_the_seeds_that_settings_were_chosen_on():
+    """The static setting is chosen by `training`; no other profile comes to its seeds."""
+    seeds = {}
+    for name in profiles.names(STUDY):
+        made = plan(RunRequest(STUDY, profile=name), {})
+        first = made.asked.first_seed
+        seeds[name] = set(range(first, first + made.settings.repetitions))
+    chosen_on = seeds.pop("training")
+    assert chosen_on == set(range(50, 55))
+    assert {"quick", "paper", "compare", "rates", "fairness"} <= set(seeds)
+    assert [name for name, others in seeds.items() if others & chosen_on] == []
+    assert {len(seeds[name]) for name in ("compare", "rates", "fairness")} == {30}
 
 
 def test_a_user_may_ask_for_any_cell():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import made_up_captures
 from authenticast_ends import DATA, ED, MS, SERVER, Ends, key, wish
 from measure.errors import MeasureError
 from protocols.authenticast.crypto import SigningKey
@@ -148,9 +149,7 @@ def frame(payload: bytes) -> bytes:
 def test_captures_are_read(tmp_path: Path):
     """Addresses and payload come out of a capture; anything else is refused by name."""
     file = tmp_path / "a.pcap"
-    one = frame(b"\x11payload")
-    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-                     + struct.pack("<IIII", 1, 2, len(one), len(one)) + one)
+    made_up_captures.written(file, [(1.000002, frame(b"\x11payload"))])
     assert list(captures.read(file)) == [
         WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload", 1.000002)]
     file.write_text("no capture")

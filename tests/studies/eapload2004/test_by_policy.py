@@ -23,7 +23,7 @@ _SPLIT = SplitRecord(client_s=0.0, air_s=0.0, wire_s=0.6, server_s=0.0)
 
 
 def record(row: Sequence[str], utilization: float, *, repetition: int = 1,
-           **measured: Any) -> Record:
+           clock: str = "virtual", **measured: Any) -> Record:
     """A proven repetition of a cell, at a utilization of its server."""
     body = Measured(seed=1, service_time_s=0.63, service_p95_s=0.64, services_s=[0.62, 0.64],
                     round_trips=5, utilization_share=utilization, demand_s=0.01, cycle_s=0.8,
@@ -31,7 +31,7 @@ def record(row: Sequence[str], utilization: float, *, repetition: int = 1,
     return Record(schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
                   cell=dict(zip(NAMES, row, strict=True)), repetition=repetition,
                   status="ok", reason="", digests={}, asked={}, evidence=[], captures=[],
-                  environment={"clock": "virtual", "medium": "802.11g", "machine": "guest",
+                  environment={"clock": clock, "medium": "802.11g", "machine": "guest",
                                "fault": None}, measured=body.model_dump(mode="json"))
 
 
@@ -40,10 +40,11 @@ def cells(*records: Record) -> Cells:
     return Cells(analysis.from_records(records, STUDY))
 
 
-def calibrated(capacity_per_s: float, alone_s: float) -> SaturationRecord:
+def calibrated(capacity_per_s: float, alone_s: float,
+               rested_s: float | None = None) -> SaturationRecord:
     """What a cell measures before there is load."""
     return SaturationRecord(alone_s=alone_s, customers=16, capacity_per_s=capacity_per_s,
-                            saturated_s=0.16)
+                            saturated_s=0.16, rested_s=rested_s)
 
 
 @pytest.fixture
@@ -170,6 +171,26 @@ def test_the_supplicant_comes_for_each_part_of_its_demand() -> None:
     # Records that do not say when, or for how much: all of it at once, when it asked for most.
     [before] = modelled.predictions(cells(alone, record(ids(load="20"), 0.2, **loaded)))
     assert before.response_s == pytest.approx(0.0105)
+
+
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_in_real_time_one_processor_has_to_be_warm_and_does_the_supplicants_work(
+        clock: str) -> None:
+    """Who finds nobody takes 2 ms more; who comes while the supplicant computes waits for it.
+
+    In virtual time each has a processor of its own, which is always as quick.
+    """
+    demands = {"demands_s": {"server": [0.01], "supplicant": [0.02]}}
+    alone = record(ids(load="0"), 0.0, clock=clock, saturation=calibrated(100, 0.0105), **demands)
+    # The first comes to an idle server; the second while the supplicant computes for 20 ms, half a
+    # round trip before it asks.
+    loaded = record(share_ids(50), 0.5, clock=clock, background_s=0.012, rate_per_s=20.0,
+                    arrivals_s=[0.0, 2.0 - 0.06 - 0.02 + 0.001], latencies_s=[0.0125, 0.0205],
+                    meetings_s=[2.0], asked_s=[[2.0]],
+                    saturation=calibrated(100, 0.0105, rested_s=0.0125))
+    [made] = modelled.predictions(cells(alone, loaded))
+    took_s = (0.0125, 0.0205) if clock == "real" else (0.0105, 0.0105)
+    assert made.response_s == pytest.approx(sum(took_s) / 2)
 
 
 def test_a_load_of_hardly_anybody_is_not_predicted() -> None:

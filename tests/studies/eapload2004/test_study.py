@@ -10,6 +10,7 @@ import pytest
 import studies
 from analysis.queueing import QueueingError, apply, simulate, solve
 from conftest import Qop
+from harness.engine.request import RunRequest, plan
 from policies import load_all
 from studies.eapload2004 import modelled, overload, published
 from studies.eapload2004.design import LOADS, NAMES, PLACES, TABLE_1, ids
@@ -35,6 +36,18 @@ def test_every_printed_value_has_its_cell() -> None:
     assert len(published.load().service_time_s) == len(TABLE_1) * len(PLACES)
     assert modelled.ALONE in cells
     assert {row[0] for row in cells} == {str(load) for load in LOADS}
+
+
+@pytest.mark.parametrize(("profile", "clock", "cells"), [
+    ("reference", "processor", {("full", "eapol_test")}),
+    ("generator", "real", {("full", "generator"), ("resumed", "generator")})])
+def test_the_generator_has_profiles_of_its_own(profile: str, clock: str,
+                                               cells: set[tuple[str, str]]) -> None:
+    """Beside its reference, and what it costs: by clocks in which computing takes time."""
+    made = plan(RunRequest(STUDY, profile=profile), {})
+    assert {(cell.ids["sessions"], cell.ids["driver"]) for cell in made.cells} == cells
+    assert len(made.cells) == len(cells) and made.settings.clock == clock
+    assert {made.asked.server_device, made.asked.client_device} == {"today"}
 
 
 def test_a_cell_is_a_policy() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import made_up_captures
 from studies.eapload2004.air import AirLosses, losses
 from studies.eapload2004.exchanges import SupplicantTime
 from studies.eapload2004.waterfall import (
@@ -43,9 +44,7 @@ def radius(*, is_request: bool) -> bytes:
 
 def capture(file: Path, seen: list[tuple[int, bytes]]) -> None:
     """Write a capture of frames at microseconds."""
-    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(
-        struct.pack("<IIII", *divmod(at, 1_000_000), len(data), len(data)) + data
-        for at, data in seen))
+    made_up_captures.written(file, [(at / 1e6, data) for at, data in seen])
 
 
 @pytest.fixture

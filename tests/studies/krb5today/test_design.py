@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -10,6 +11,7 @@ import pytest
 
 import policies
 import studies
+from measure.errors import MeasureError
 from policies import KerberosLayer
 from protocols.kerberos import keytab
 from studies import mobile
@@ -18,7 +20,7 @@ from studies.krb5today.asked import Asked
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
 from studies.krb5today.study import policy
-from studies.study import Cell, Level, LevelError, StudyError
+from studies.study import Cell, Level, LevelError, Repetition, StudyError
 
 
 def test_every_cell_is_there_once() -> None:
@@ -199,6 +201,17 @@ def test_other_settings_are_no_more_than_that() -> None:
         "other-encryption": {("encryption", "aes256-sha1")}, "other-group": {("group_bits", 4096)},
         "other-certificates": {("certificate_bits", 3072)},
         "other-transport": {("udp_limit_bytes", 1)}}
+
+
+def test_a_repetition_without_a_client_is_told(tmp_path: Path) -> None:
+    """What a judge is handed may lack the client: it says so, whatever else is missing."""
+    (tmp_path / "raw.json").write_text(json.dumps({
+        "elapsed_s": 1.0, "failure": None, "lacking": "", "captures": [],
+        "addresses": {"local": "10.0.0.1", "app": "10.0.0.2"}}))
+    cell = Cell({factor.name: factor.read([level], ())[0] for factor, level in zip(
+        design.FACTORS, design.ids("fast"), strict=True)})
+    with pytest.raises(MeasureError, match="no client is among those"):
+        studies.load("krb5today").judge(Repetition(cell, Asked(), tmp_path, {}))
 
 
 def test_every_control_has_a_cell_and_checks_to_fail() -> None:

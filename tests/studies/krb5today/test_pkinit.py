@@ -25,6 +25,7 @@ from studies.krb5today.exchange import (
     PKINIT_REQUEST,
     KerberosExchange,
     KerberosMessage,
+    answered,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -184,26 +185,47 @@ def test_lengths_are_those_of_keys_and_groups(kind: str, group: set[tuple[str, s
         ("the client", "key", 2048), ("the KDC", "key", 2048)}
 
 
-#: Requests and replies as a wire has them: way, bytes of a request (0: a reply that is too big).
+def spoken(words: str) -> list[KerberosMessage]:
+    """What a wire has, a second apart: requests by kind, way and size, and what comes back.
+
+    52 is a KRB-ERROR: the reply does not fit a datagram.
+    """
+    messages = []
+    for at_s, word in enumerate(words.split(", "), 1):
+        kind, way, size = word.split() if " " in word else (word, "udp", "1")
+        value, ends = {}, ("client", "local") if kind.endswith("REQ") else ("local", "client")
+        if kind == "52":
+            kind, value = "KRB-ERROR", {"error-code": 52}
+        messages.append(KerberosMessage(*ends, way, kind, value, bytes(int(size)), at_s, 1))
+    return messages
+
+
 @pytest.mark.parametrize(("said", "opened_s", "limit", "complaint"), [
-    ([("udp", 200), ("udp", 1465)], [], None, ""),
-    ([("udp", 200), ("tcp", 1466)], [1.5], None, ""),
-    ([("udp", 200), ("udp", 1466), ("tcp", 1466)], [1.5], None, ""),
-    ([("udp", 200), ("udp", 1466)], [2.5], None, "AS-REQ of 1466 bytes by UDP first"),
-    ([("tcp", 200)], [0.5], None, "AS-REQ of 200 bytes by TCP first"),
-    ([("udp", 200), ("", 0), ("tcp", 200), ("tcp", 300)], [2.5, 3.5], None, ""),
-    ([("tcp", 200)], [0.5], 1, ""),
-    ([("udp", 200), ("tcp", 200)], [0.5], 1, ""),
-    ([("udp", 200)], [], 1, "AS-REQ of 200 bytes by UDP first")])
+    ("AS-REQ udp 200, AS-REQ udp 1465", [], None, ""),
+    ("AS-REQ udp 200, AS-REQ tcp 1466", [1.5], None, ""),
+    ("AS-REQ udp 200, AS-REQ udp 1466, AS-REQ tcp 1466", [1.5], None, ""),
+    ("AS-REQ udp 200, AS-REQ udp 1466", [2.5], None, "AS-REQ of 1466 bytes by UDP first"),
+    ("AS-REQ tcp 200", [0.5], None, "AS-REQ of 200 bytes by TCP first"),
+    ("AS-REQ udp 200, 52, AS-REQ tcp 200, AS-REQ tcp 300", [2.5, 3.5], None, ""),
+    ("AS-REQ tcp 300, AS-REQ udp 200, 52", [0.5], None, "AS-REQ of 300 bytes by TCP first"),
+    ("AS-REQ udp 200, 52, AS-REQ tcp 200, AS-REP, AS-REQ tcp 300", [2.5, 4.5], None,
+     "AS-REQ of 300 bytes by TCP first"),
+    ("AS-REQ udp 200, 52, AS-REQ tcp 200, AS-REP, TGS-REQ tcp 300", [2.5, 4.5], None,
+     "TGS-REQ of 300 bytes by TCP first"),
+    ("TGS-REQ udp 300, 52, TGS-REQ tcp 300, TGS-REP, TGS-REQ tcp 310", [2.5, 4.5], None, ""),
+    ("TGS-REQ udp 300, 52, TGS-REQ tcp 300, TGS-REP, AP-REQ, TGS-REQ tcp 310", [2.5, 5.5], None,
+     "TGS-REQ of 310 bytes by TCP first"),
+    ("AS-REQ tcp 200", [0.5], 1, ""),
+    ("AS-REQ udp 200, AS-REQ tcp 200", [0.5], 1, ""),
+    ("AS-REQ udp 200", [], 1, "AS-REQ of 200 bytes by UDP first")])
 def test_the_transport_that_comes_first_is_the_policys(
-        said: list[tuple[str, int]], opened_s: list[float], limit: int | None,
-        complaint: str) -> None:
-    """A longer request has its connection first, whichever way is answered; a shorter one none."""
+        said: str, opened_s: list[float], limit: int | None, complaint: str) -> None:
+    """A longer request has its connection first, whichever way is answered; a shorter one none.
+
+    But for a login that goes on after a reply that did not fit, until it has its ticket.
+    """
+    messages = spoken(said)
     case = SimpleNamespace(
-        client="client", layer=KerberosLayer(udp_limit_bytes=limit),
-        traffic=SimpleNamespace(opened_s=opened_s), said=[
-            KerberosMessage("client" if size else "local", "", way,
-                            "AS-REQ" if size else "KRB-ERROR",
-                            {} if size else {"error-code": 52}, bytes(size), at_s, 1)
-            for at_s, (way, size) in enumerate(said, 1)])
+        client="client", layer=KerberosLayer(udp_limit_bytes=limit), said=messages,
+        exchanges=answered(messages), traffic=SimpleNamespace(opened_s=opened_s))
     assert list(evidence._transport(case)) == ([complaint] if complaint else [])  # type: ignore[arg-type]

@@ -26,6 +26,9 @@ COMPOSED = {
         "f'{layer.cipher} on every data frame'":
             [f"{cipher} on every data frame" for cipher in get_args(Cipher)],
         "f'EAP method {layer.eap}'": [f"EAP method {method}" for method in get_args(EapMethod)]},
+    "measure/macsec.py": {
+        "'MACsec encrypts' if layer.is_encrypted else 'MACsec leaves frames in clear'":
+            ["MACsec encrypts", "MACsec leaves frames in clear"]},
     "measure/mobility.py": {
         "name": ["registered at home", "registered with the foreign agent",
                  "registered after the move"],

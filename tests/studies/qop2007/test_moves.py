@@ -39,6 +39,20 @@ def test_keys_do_not_follow_past_a_router() -> None:
         matrix.check_move(load_named(policy), load_scenario("R3"))
 
 
+def test_macsec_takes_a_wire_to_an_agent() -> None:
+    """Every scenario of the project's has one; elsewhere the policy is refused in a line."""
+    policy = load_named("M5-macsec")
+    for name in ("N1", "N2", "E1", "R1", "R3"):
+        matrix.check_wires(policy, load_scenario(name))
+    scenario = load_scenario("N2")
+    nodes = dict(scenario.network.nodes)
+    nodes["ha-a"] = replace(nodes["ha-a"], duties=["gateway"])
+    elsewhere = replace(scenario, network=replace(scenario.network, nodes=nodes))
+    with pytest.raises(StudyError, match=r"policy M5-macsec in scenario N2: wire: .* ap-a has"):
+        matrix.check_wires(policy, elsewhere)
+    matrix.check_wires(load_named("M5"), elsewhere)
+
+
 def test_the_far_server_is_the_only_difference_between_e1_and_e2() -> None:
     """One link has 20 ms each way, and all else is the same."""
     near, far = (load_scenario(name).network for name in ("E1", "E2"))

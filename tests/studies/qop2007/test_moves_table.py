@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from analysis.cells import Cells
 from analysis.table import Table
 from fabricated import cells_of, make, manifest_of, results_of
@@ -75,7 +79,23 @@ def test_a_move_that_the_folder_does_not_describe_is_not_guessed() -> None:
         cells = Cells(results_of(*records, own=OWN, manifest=plan))
         table, *crossed = moves.tables(cells, from_run(cells))
         assert ("-", "-") in {(row[2].text, row[3].text) for row in table.rows}
+        assert {entry.note for row in table.rows for entry in row[2:4] if entry.text == "-"} == {
+            "the results folder does not say how the node moves"}
         assert [len(each.rows) for each in crossed] == ([1] if factor == "scenario" else [])
+
+
+@pytest.mark.parametrize("changes", [
+    {"network": 5}, {"network": {"nodes": {"a": {}}}}, {"roams_to": "nowhere"}], ids=str)
+def test_a_scenario_of_another_version_is_not_guessed(changes: dict[str, Any]) -> None:
+    """What the folder says of a network and is none as they are now is as good as nothing."""
+    records = [moved("M11", "R3", 0.1)]
+    plan = manifest_of(records, own=OWN)
+    other = plan.levels["scenario"]["R3"]
+    plan = plan.model_copy(update={"levels": {**plan.levels, "scenario": {
+        "R3": other.model_copy(update={"content": other.content | changes})}}})
+    cells = Cells(results_of(*records, own=OWN, manifest=plan))
+    [table] = moves.tables(cells, from_run(cells))
+    assert [(row[2].text, row[3].text) for row in table.rows] == [("-", "-")]
 
 
 def test_without_a_stream_there_is_no_table() -> None:

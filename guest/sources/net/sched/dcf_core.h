@@ -76,7 +76,8 @@ struct dcf_frame {
 };
 
 struct dcf_station {
-	u32 count;		/* slots to go, from `from` on */
+	u32 count;		/* slots to go, from `from` on, once it knows that no answer comes */
+	u32 unanswered;		/* slots until it knows that; another's frame tells it at once */
 	u32 cw;
 	u32 first;
 	u32 waiting;
@@ -171,7 +172,7 @@ static inline bool dcf_wants(const struct dcf_station *station)
 /* When a station that has a frame would send it, if the channel stays idle. */
 static inline u64 dcf_due(const struct dcf_channel *channel, const struct dcf_station *station)
 {
-	u64 counted = station->from + station->count * channel->is.slot;
+	u64 counted = station->from + (station->unanswered + station->count) * channel->is.slot;
 
 	if (station->sends || station->hearing || !dcf_wants(station))
 		return DCF_NEVER;
@@ -252,7 +253,7 @@ static void dcf_join(struct dcf_channel *channel, u32 number, u64 at)
 	station->noise = 0;
 	station->started = at;
 	station->ends = at + length;
-	station->count = 0;
+	station->count = station->unanswered = 0;
 	station->sent++;
 	peer = station->sends_beacon ? DCF_ANYBODY : dcf_queued(station, 0)->peer;
 	if (peer < channel->stations && channel->station[peer].answers_until > at)
@@ -273,7 +274,13 @@ static void dcf_join(struct dcf_channel *channel, u32 number, u64 at)
 static void dcf_freeze(struct dcf_channel *channel, struct dcf_station *station, u64 at)
 {
 	u32 gone = at > station->from ? div_u64(at - station->from, channel->is.slot) : 0;
+	u32 unanswered = station->unanswered;
 
+	/* What begins while it waits for an acknowledgement is none: its backoff follows that (9.2.8). */
+	station->unanswered = 0;
+	if (gone < unanswered)
+		return;
+	gone -= unanswered;
 	/* It wanted to go at once. */
 	if (dcf_wants(station) && station->head && !station->count) {
 		station->head = 0;
@@ -407,8 +414,7 @@ static void dcf_settle(struct dcf_channel *channel, u32 number)
 			station->cw = channel->is.cw_max;
 	}
 	station->count = dcf_draw(channel, station->cw);
-	if (station->garbled && !to_all)
-		station->count += channel->is.timeout;
+	station->unanswered = station->garbled && !to_all ? channel->is.timeout : 0;
 	dcf_pop(channel, number, station->ends);
 }
 

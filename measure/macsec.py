@@ -1,0 +1,252 @@
+"""MACsec on wires (IEEE 802.1AE) is proven: by the wire itself, by keys in force, and by kernels.
+
+Nothing but MACsec and the agreement on its keys (`mka`) passes. Frames are opened outside the
+machine, with keys that were handed out under the network's own; what is inside is what captures
+above MACsec have, from which all that is said of the wire follows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from measure import mka, pcap
+from measure.mka import HandedKey
+from measure.observed import MACSEC, Check, Observed
+from measure.pcap import CapturedFrame
+from measure.points import BELOW, TRAFFIC
+from policies.layers import WireLayer
+
+_ETHERTYPE = 0x88E5
+_ADDRESSES_BYTES, _TAG_BYTES, _ICV_BYTES = 12, 16, 16
+_HEAD_BYTES = _ADDRESSES_BYTES + _TAG_BYTES
+#: In the tag's first byte: explicit channel, encrypted, changed; and the association number.
+_EXPLICIT, _ENCRYPTED, _CHANGED, _ASSOCIATION = 0x20, 0x08, 0x04, 0x03
+_IPV4, _ARP = b"\x08\x00", b"\x08\x06"
+_ARP_BYTES = 28
+#: Above MACsec, what is below: behind the first access point in use, and behind the second.
+_ABOVE = dict(zip(BELOW, ("wire", "foreign"), strict=True))
+#: The kernel's counts of frames that it took for invalid.
+_REFUSED = ("InPktsInvalid", "InPktsNotValid", "InPktsNotUsingSA", "InPktsUnusedSA")
+#: Of a key in its identifier, behind who made it.
+_NUMBER_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ProtectedFrame:
+    """A frame of MACsec, whole or cut short by the capture."""
+
+    at_s: float
+    data: bytes
+    wire_bytes: int
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it says that what is inside is encrypted."""
+        return self.data[14] & (_ENCRYPTED | _CHANGED) == _ENCRYPTED | _CHANGED
+
+    @property
+    def association(self) -> int:
+        """Which of a channel's keys it is under (AN)."""
+        return self.data[14] & _ASSOCIATION
+
+    @property
+    def number(self) -> int:
+        """Its packet number (PN)."""
+        return int.from_bytes(self.data[16:20], "big")
+
+    @property
+    def channel(self) -> bytes:
+        """Who sends (SCI), which each frame says."""
+        return self.data[20:28]
+
+    def opened(self, key: bytes) -> bytes | None:
+        """The frame inside, Ethernet's addresses and all; None under another key, or changed."""
+        head, rest = self.data[:_HEAD_BYTES], self.data[_HEAD_BYTES:]
+        nonce = self.channel + self.data[16:20]
+        clear, sealed = (b"", rest) if self.is_encrypted else (rest[:-_ICV_BYTES],
+                                                               rest[-_ICV_BYTES:])
+        try:
+            inside = AESGCM(key).decrypt(nonce, sealed, head + clear)
+        except InvalidTag:
+            return None
+        return head[:_ADDRESSES_BYTES] + (inside or clear)
+
+    def begins(self, key: bytes) -> bool:
+        """Whether a frame that was cut short begins, under a key, as one of this length would."""
+        rest = self.data[_HEAD_BYTES:]
+        if self.is_encrypted:
+            # Counter mode from 2 on is what GCM encrypts with (NIST SP 800-38D, 7.1).
+            first = self.channel + self.data[16:20] + (2).to_bytes(4, "big")
+            rest = Cipher(AES(key), CTR(first)).decryptor().update(rest)
+        size = self.wire_bytes - _HEAD_BYTES - _ICV_BYTES - len(_IPV4)
+        return ((rest[:2] == _IPV4 and int.from_bytes(rest[4:6], "big") == size)
+                or (rest[:2] == _ARP and size == _ARP_BYTES))
+
+
+@dataclass(frozen=True)
+class BelowCapture:
+    """What one capture below MACsec has, and of how many expected frames it keeps one."""
+
+    part: str
+    point: str
+    frames: Sequence[ProtectedFrame]
+    agreements: int
+    strange: int
+    one_in: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether frames are there to their end."""
+        return self.part != TRAFFIC
+
+
+def read(file: Path, part: str, point: str, one_in: int = 1) -> BelowCapture:
+    """A capture's frames, and how many are MKA's or neither's. Raises MeasureError."""
+    counts: Counter[str] = Counter()
+    frames = []
+    for frame in pcap.frames(file):
+        if _is_protected(frame):
+            frames.append(ProtectedFrame(frame.at_s, frame.data, frame.wire_bytes))
+        else:
+            counts["agreement" if mka.is_mka(frame.data) else "strange"] += 1
+    return BelowCapture(part, point, frames, counts["agreement"], counts["strange"], one_in)
+
+
+def verify(layer: WireLayer, seen: Observed) -> Iterator[Check]:
+    """What must hold where a policy protects wires."""
+    files = _below(seen)
+    frames = [frame for each in files for frame in each.frames]
+    agreements, strange = (sum(getattr(each, name) for each in files)
+                           for name in ("agreements", "strange"))
+    is_everywhere = bool(files) and all(each.frames for each in files)
+    yield Check("MACsec on every frame of the wire", is_everywhere and not strange,
+                f"in {len(files)} captures {len(frames)} frames of MACsec, {agreements} of its key "
+                f"agreement, {strange} others")
+    encrypted = sum(frame.is_encrypted for frame in frames)
+    yield Check("MACsec encrypts" if layer.is_encrypted else "MACsec leaves frames in clear",
+                bool(frames) and encrypted == (len(frames) if layer.is_encrypted else 0),
+                f"{encrypted} of {len(frames)} frames are encrypted")
+    keys, unknown = _handed(seen)
+    yield from _opened(seen, files, keys, unknown)
+    yield _numbered(files)
+    yield _in_kernels(layer, seen, keys)
+
+
+def _entries(seen: Observed) -> Iterator[tuple[str, str, str, int]]:
+    """File, part and point of each capture that there is, and of how many frames it keeps one."""
+    for entry in seen.raw["captures"]:
+        part, _, point = str(entry["file"]).removesuffix(".pcap").rpartition("-")
+        if (seen.folder / entry["file"]).exists():
+            yield entry["file"], part, point, entry.get("one_in", 1)
+
+
+def _below(seen: Observed) -> list[BelowCapture]:
+    return [read(seen.folder / file, part, point, one_in)
+            for file, part, point, one_in in _entries(seen) if point in BELOW]
+
+
+def _is_protected(frame: CapturedFrame) -> bool:
+    """Whether a frame has MACsec's tag, and says its channel."""
+    return (frame.kind == _ETHERTYPE and len(frame.data) >= _HEAD_BYTES
+            and bool(frame.data[14] & _EXPLICIT))
+
+
+def _handed(seen: Observed) -> tuple[list[HandedKey], int]:
+    """Keys that were handed out under the network's, and how many messages were not under it."""
+    if not seen.wires_key:
+        return [], 0
+    messages = ((frame.at_s, frame.data) for file, *_ in _entries(seen) if file.startswith(MACSEC)
+                for frame in pcap.frames(seen.folder / file))
+    return mka.handed(messages, seen.wires_key)
+
+
+def _opened(seen: Observed, files: Sequence[BelowCapture], keys: Sequence[HandedKey],
+            unknown: int) -> Iterator[Check]:
+    """Every frame opens, by its whole or its head; and has inside what is captured above."""
+    closed, whole, heads = 0, 0, 0
+    inside: dict[tuple[str, str], Counter[bytes]] = {}
+    for each in files:
+        carried = inside.setdefault((each.part, each.point), Counter())
+        for frame in each.frames:
+            fitting = [handed.key for handed in keys if handed.association == frame.association]
+            if not each.is_whole:
+                heads += 1
+                closed += not any(map(frame.begins, fitting))
+            elif data := next(filter(None, map(frame.opened, fitting)), None):
+                carried[data] += 1
+                whole += 1
+            else:
+                closed += 1
+    yield Check("MACsec frames open", bool(whole) and not closed and not unknown,
+                f"with {len(keys)} keys handed out under the network's {whole} frames open and "
+                f"{heads} begin as they should, {closed} do not; {unknown} messages have keys "
+                "under another")
+    begun_s = float(seen.raw["stamps"].get("start", float("inf")))
+    above, lacking = 0, 0
+    for (part, point), carried in inside.items():
+        file = seen.folder / f"{part}-{_ABOVE[point]}.pcap"
+        if part == TRAFFIC or not file.exists():
+            continue
+        there = Counter(f.data for f in pcap.frames(file) if f.at_s >= begun_s)
+        above += there.total()
+        lacking += (there - carried).total()
+    yield Check("MACsec carries what is captured above it", bool(above) and not lacking,
+                f"{above - lacking} of {above} frames of the captures above were inside")
+
+
+def _numbered(files: Sequence[BelowCapture]) -> Check:
+    """Every channel's packet numbers rise by one from frame to frame, or by what is sampled."""
+    channels, gaps = 0, 0
+    for each in files:
+        numbers: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+        for frame in each.frames:
+            numbers[frame.channel, frame.association].append(frame.number)
+        channels += len(numbers)
+        gaps += sum(after - before != each.one_in for sequence in numbers.values()
+                    for before, after in pairwise(sequence))
+    return Check("MACsec packet numbers", bool(channels) and not gaps,
+                 f"{gaps} gaps or repetitions in {channels} sequences")
+
+
+def _in_kernels(layer: WireLayer, seen: Observed, keys: Sequence[HandedKey]) -> Check:
+    """Both ends of the wires do as the policy says, with these keys, and refused nothing."""
+    states: Mapping[str, Mapping[str, Any]] = seen.raw["kernel"].get("wires", {})
+    wrong = sorted(end for end, state in states.items() if not _as_said(layer, state, keys))
+    suites = sorted({str(state.get("cipher_suite")) for state in states.values()})
+    return Check("MACsec in the kernels", len(states) > seen.moves + 1 and not wrong,
+                 f"{len(states) - len(wrong)} of {len(states)} ends have {layer.macsec}"
+                 f"{', and encrypt' if layer.is_encrypted else ''}; suites: "
+                 f"{', '.join(suites) or 'none'}{'; not ' + ', '.join(wrong) if wrong else ''}")
+
+
+def _as_said(layer: WireLayer, state: Mapping[str, Any], keys: Sequence[HandedKey]) -> bool:
+    """Whether an end's kernel does as a policy says, and has taken every frame for valid."""
+    settings = (state.get("cipher_suite"), state.get("icv_length"), state.get("validate"),
+                state.get("protect"), state.get("replay"), state.get("encrypt"))
+    channels = state.get("rx_sc") or [{}]
+    lists = [each.get("sa_list", ()) for each in (state, *channels)]
+    identifiers = {_in_kernel(handed.identifier) for handed in keys}
+    sent = state.get("OutPktsEncrypted" if layer.is_encrypted else "OutPktsProtected", 0)
+    return (settings == (layer.macsec, _ICV_BYTES, "strict", True, True,
+                         layer.is_encrypted)
+            and all(lists) and sent > 0
+            and {each.get("key") for used in lists for each in used} <= identifiers
+            and all(channel.get("InPktsOK", 0) > 0 and not any(
+                channel.get(name) for name in _REFUSED) for channel in channels))
+
+
+def _in_kernel(identifier: bytes) -> str:
+    """A key's identifier as the daemon tells it to the kernel: its number is the processor's."""
+    number = int.from_bytes(identifier[-_NUMBER_BYTES:], "big")
+    return (identifier[:-_NUMBER_BYTES] + number.to_bytes(_NUMBER_BYTES, "little")).hex()

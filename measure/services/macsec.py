@@ -1,0 +1,124 @@
+"""MACsec on wires as a service: at both ends of each, wpa_supplicant agrees on keys by MKA.
+
+The interfaces are there since the network was built, and pass nothing until they have keys. What
+MKA says is recorded from its first message on: keys are handed out once, and nothing later tells
+them, neither packets nor kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from measure import mka, pcap
+from measure.capture import WHOLE, Capture, Point
+from measure.errors import MeasureError
+from measure.process import Daemon
+from measure.services.daemons import Daemons
+from measure.workload import Site
+from topologies import wires
+
+#: What the captures of key agreements begin with; an access point's name follows.
+PART = "macsec"
+_FILTER = "ether proto 0x888e"
+# Two hellos of two seconds each were seen; an emulated, shared processor takes its time.
+_AGREED_S, _POLL_S = 30.0, 0.05
+
+
+class WireKeys(Daemons):
+    """MKA at every end of a protected wire, on nodes that have its configuration."""
+
+    name = "macsec"
+    file = "macsec.conf"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._recording = ExitStack()
+        #: Files of the recordings, by both ends of the wire.
+        self._files: dict[str, Path] = {}
+
+    def nodes(self) -> Sequence[str]:
+        """Nodes with protected wires."""
+        return [node for node in super().nodes() if self.ports(node)]
+
+    def ports(self, node: str) -> list[str]:
+        """A node's interfaces on protected wires."""
+        if not self.site.testbed.macsec:
+            return []
+        ends = (end.split("/") for link in self.site.network.protectable for end in link.ends)
+        return [port for name, port in ends if name == node]
+
+    def launch(self, node: str) -> Daemon:
+        """Start the agreement on all of a node's wires."""
+        file, argv = self.site.mount / node / self.file, ["wpa_supplicant"]
+        for port in self.ports(node):
+            argv += ["-N"] if len(argv) > 1 else []
+            argv += ["-D", "macsec_linux", "-i", wires.below(port), "-c", str(file)]
+        return self.daemon(node, argv, r"Successfully initialized wpa_supplicant")
+
+    def start(self) -> None:
+        """Record each wire's agreement, and begin it at all ends."""
+        nodes = self.nodes()
+        for link in self.site.network.protectable if nodes else ():
+            node, port = link.ends[0].split("/")
+            file = self.site.run_folder(node) / f"{PART}-{port}.pcap"
+            capture = Capture(self.site.testbed, Point(PART, node, wires.below(port), _FILTER),
+                              file, self.site.log(f"{port}-{PART}-tcpdump", node), detail=WHOLE)
+            self._recording.callback(capture.stop)
+            capture.wait_ready()
+            self._files.update(dict.fromkeys(link.ends, file))
+        super().start()
+
+    def ready(self) -> None:
+        """Wait until frames pass every wire both ways. Raises MeasureError."""
+        super().ready()
+        until = time.monotonic() + _AGREED_S
+        for node, daemon in self.daemons.items():
+            for port in self.ports(node):
+                while not is_secured(self.state(node, port)):
+                    if time.monotonic() > until:
+                        raise MeasureError("testbed", f"{self.name} on {node}: no keys for {port} "
+                                           f"within {_AGREED_S:g} s (log: {daemon.log.name})")
+                    time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """End the agreements, and their recordings."""
+        super().stop()
+        self._recording.close()
+        self._files = {}
+
+    def state(self, node: str, port: str) -> dict[str, Any]:
+        """What the node's kernel says of an interface of MACsec's."""
+        [said] = json.loads(self.site.testbed.run(node, ["ip", "-s", "-j", "macsec", "show", port]))
+        return dict(said)
+
+    def states(self, access_points: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The kernels' words at both ends of access points' wires, by `node/interface`."""
+        ends = {end for name in access_points for end in self._wire(name)}
+        return {end: self.state(*end.split("/")) for end in sorted(ends)}
+
+    def keep(self, access_point: str, file: Path) -> int:
+        """Write the messages that handed out keys on an access point's wire; how many there are."""
+        recorded = next((self._files[end] for end in self._wire(access_point)), None)
+        messages = [frame for frame in pcap.frames(recorded) if mka.hands_out(frame.data)] \
+            if recorded else []
+        pcap.write(file, messages)
+        return len(messages)
+
+    def _wire(self, access_point: str) -> Sequence[str]:
+        """Both ends of an access point's first wire, where it is protected."""
+        _, link = self.site.network.link_of(access_point)
+        return link.ends if link.ends[0] in self._files else ()
+
+
+def is_secured(state: Mapping[str, Any]) -> bool:
+    """Whether an interface has a key in use to send by, and one to receive by."""
+    def active(associations: Sequence[Mapping[str, Any]]) -> bool:
+        return any(each.get("active") for each in associations)
+    channels = state.get("rx_sc", ())
+    return active(state.get("sa_list", ())) and bool(channels) and all(
+        active(channel.get("sa_list", ())) for channel in channels)

@@ -1,0 +1,24 @@
+"""Captures that tests make up, in the classic pcap format."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+#: What a capture's frames are: link types of pcap; those of 802.11 are without a radio header.
+ETHERNET, RAW_IP, IEEE802_11 = 1, 101, 105
+
+
+def pcap(frames: Iterable[tuple[float, bytes]], link_type: int = ETHERNET) -> bytes:
+    """A capture's content: seconds, to the microsecond, and bytes of each frame, which is whole."""
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, link_type)
+    return head + b"".join(
+        struct.pack("<IIII", *divmod(round(at_s * 1e6), 1_000_000), len(data), len(data)) + data
+        for at_s, data in frames)
+
+
+def written(file: Path, frames: Iterable[tuple[float, bytes]], link_type: int = ETHERNET) -> Path:
+    """The same as a file."""
+    file.write_bytes(pcap(frames, link_type))
+    return file

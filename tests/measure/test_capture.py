@@ -1,0 +1,80 @@
+"""Tests of measure.capture without a machine: how tcpdump is started, and what is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from measure import capture
+from measure.capture import HEADERS, WHOLE, Capture, Detail, Point
+
+if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
+    from topologies.builder import Testbed
+
+NOBODYS = {"QOP_WORK": "nobody"}
+
+
+@dataclass
+class FewNodes:
+    """As much of a testbed as a capture needs."""
+
+    tool_environment: dict[str, str] | None = None
+    for_captures: str = ""
+
+    def tool(self, name: str, argv: Sequence[str]) -> list[str]:
+        """A command on a node."""
+        return ["on", name, *argv]
+
+
+def started(monkeypatch: pytest.MonkeyPatch, testbed: FewNodes, node: str | None,
+            detail: Detail) -> tuple[list[str], dict[str, str] | None]:
+    """The command that a capture gives, and its environment, if it is given one."""
+    given: list[tuple[list[str], dict[str, str] | None]] = []
+
+    def daemon(_name: str, argv: list[str], *_: object, env: Any, **__: object) -> None:
+        given.append((argv, env))
+
+    monkeypatch.setattr(capture, "Daemon", daemon)
+    Capture(cast("Testbed", testbed), Point("wire", node, "eth0"), Path("x.pcap"), Path("log"),
+            detail=detail)
+    return given[0]
+
+
+def test_a_tool_on_a_node_is_nobodys_and_on_the_machine_needs_no_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the processor clock a capture on a node is started with what says so."""
+    argv, env = started(monkeypatch, FewNodes(NOBODYS), "a1", WHOLE)
+    assert argv[:3] == ["on", "a1", "tcpdump"]
+    assert env == NOBODYS
+    argv, env = started(monkeypatch, FewNodes(NOBODYS), None, WHOLE)
+    assert "on" not in argv
+    assert env is None
+
+
+def test_only_captures_in_blocks_are_made_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others hand over each packet as it comes."""
+    testbed = FewNodes(for_captures="/prompt.so")
+    for node in ("a1", None):
+        _, in_blocks = started(monkeypatch, testbed, node, HEADERS)
+        assert in_blocks is not None
+        assert in_blocks["LD_PRELOAD"] == "/prompt.so"
+        assert started(monkeypatch, testbed, node, WHOLE)[1] is None
+
+
+def test_a_second_is_waited_for_where_captures_are_not_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What tcpdump holds back for a second is waited for, unless it has been told otherwise."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    capture.settle()
+    capture.settle(cast("Testbed", FewNodes()))
+    capture.settle(cast("Testbed", FewNodes(for_captures="/prompt.so")))
+    assert waited[0] == waited[1] > 1
+    assert 0.1 < waited[2] < 1
