@@ -44,7 +44,7 @@ asking = subprocess.Popen(["ping", "-q", "-c", "40", "-i", "0.01", "-I", source,
                           stdout=subprocess.DEVNULL)
 while True:
     frame, (_, _, kind, *_) = wire.recvfrom(4096)
-    if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\x88\xe5" and not frame[19] & 15:
+    if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\\x88\\xe5" and not frame[19] & 15:
         break
 wire.send(frame)
 asking.wait()
