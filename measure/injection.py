@@ -37,14 +37,14 @@ _SEND_AS_IT_IS = ("import socket, sys; to = socket.socket(socket.AF_PACKET, sock
 _REPEAT = """
 import socket, subprocess, sys
 port, source, target = sys.argv[1:]
-wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-wire.bind((port, 0))
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+wire.bind((port, 3))
 wire.settimeout(5)
 asking = subprocess.Popen(["ping", "-q", "-c", "40", "-i", "0.01", "-I", source, target],
                           stdout=subprocess.DEVNULL)
 while True:
     frame, (_, _, kind, *_) = wire.recvfrom(4096)
-    if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\x88\xe5" and not frame[19] & 15:
+    if kind == socket.PACKET_OUTGOING and frame[12:14] == b"\\x88\\xe5" and not frame[19] & 15:
         break
 wire.send(frame)
 asking.wait()

@@ -699,6 +699,7 @@ def test_radius_goes_inside_tls(rendered: Rendered) -> None:
     assert "require_client_cert = yes\n" in server
     clients = rendered.path("wired", "ha-a", "freeradius", "clients.conf").read_text()
     assert "proto = tls\n" in clients
+    assert "idle_timeout = 0\n" in clients  # the connection stays, however long nobody comes
     for node in ("ap-a", "ha-a"):
         folder = rendered.path("wired", node, "radsec")
         assert "OK" in openssl("verify", "-CAfile", folder / "ca.pem", "-untrusted",
