@@ -61,7 +61,7 @@ export class Strips {
     this.canvas.width = Math.round(width * devicePixelRatio);
     this.canvas.height = Math.round(height * devicePixelRatio);
     this.context.scale(devicePixelRatio, devicePixelRatio);
-    Object.assign(this.context, { font: `600 ${style.fontSize} ${style.fontFamily}`, lineJoin: "round",
+    Object.assign(this.context, { font: `600 ${style.fontSize} ${style.fontFamily}`, lineJoin: "bevel",
                                   textAlign: "right", textBaseline: "middle" });
     this.paint();
   }
@@ -93,7 +93,8 @@ export class Strips {
     const y = (value) => box.top + (1 - value / top) * box.height;
     if (strip.has_range) this.range(columns, x, y);
     const { context } = this, { grid, ink } = this.colours;
-    for (const place of GRID) this.line([[x(place), box.top - PAD], [x(place), box.top + box.height + PAD]], grid, 1);
+    context.fillStyle = grid;
+    for (const place of GRID) context.fillRect(Math.round(x(place)), box.top - PAD, 1, box.height + 2 * PAD);
     if (limit) {
       context.setLineDash([4, 3]);
       this.line([[x(0), y(limit)], [x(COLUMNS), y(limit)]], this.colours.limit, 1);
