@@ -77,8 +77,13 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                 bool(frames) and not clear and len(marked) == len(frames),
                 f"{len(marked)} of {len(frames)} data frames carry "
                 f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
-    yield Check("initialisation vectors differ", len(set(marked)) > 1,
-                f"{len(set(marked))} values in {len(marked)} frames")
+    # Another receiver has other keys, and groups have theirs.
+    used = Counter((p.transmitter, p.receiver, counted_by(layer.cipher, p)) for p in frames
+                   if p.protected)
+    again = sum(many - 1 for (*_, vector), many in used.items() if vector)
+    yield Check("initialisation vectors differ", len(set(marked)) > 1 and not again,
+                f"{len(set(marked))} values in {len(marked)} frames, {again} of them used again "
+                "between the same two")
     yield from _wep_keys(layer, seen) if wep else key_management.verify(layer, seen)
     if seen.has_link_keys:
         yield _lengths(layer, seen)

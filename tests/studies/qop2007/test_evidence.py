@@ -365,7 +365,7 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("data frame before EAP-Success", "P6", ONLY_EAPOL,
      add("auth-air", data, first=True, time_s=1.0)),
     ("protected frame before EAP-Success", "P9", ONLY_EAPOL,
-     add("auth-air", data, first=True, time_s=1.0)),
+     add("auth-air", data, first=True, time_s=1.0, wep_iv="0x7a6b5c")),
     ("port closed after", "P8", AFTER, kernel("kernel", "station", "authorized", value="no")),
     ("nothing let through after", "P12", AFTER, drop("auth-wire", lambda _: True)),
     ("nothing let through after, away", "P12-R1", AFTER, drop("auth-foreign", lambda _: True)),
@@ -434,7 +434,7 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
     ("no server certificate at home", "P12-R1", MUTUAL,
      change("auth-mn", is_server_hello, only=0, tls_handshakes=(2, 14))),
     ("data frame before EAP-Success away", "P12-R1", ONLY_EAPOL,
-     add("auth-air", away(data), first=True,
+     add("auth-air", away(data), first=True, wep_iv="0x7a6b5c",
          time_s=raw("P12-R1")["stamps"]["foreign_start"] + 0.001)),
     ("port closed after the move", "P12-R1", AFTER,
      kernel("kernel", "foreign_station", "authorized", value="no")),
@@ -510,6 +510,20 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
     change("traffic-core", lambda p: p.ip_src == ADDRESS, ip_src="10.9.9.9",
            ip_dst="10.8.8.8")(seen)
     assert failing(POLICIES["P1"], seen) == {CROSSING}
+
+
+@pytest.mark.parametrize("recording", ["P2", "P8", "P12-R1"])
+def test_an_initialisation_vector_that_comes_again_fails_alone(recording: str) -> None:
+    """Two distinct ones were enough once; between the same two none may come twice."""
+    seen = observed(recording)
+    air = seen.captures["traffic-air"]
+    first, second = [at for at, p in enumerate(air) if data(p) and p.transmitter == MAC][:2]
+    assert air[first].receiver == air[second].receiver
+    assert failing(policy_of(recording), seen) == set()
+    air[second] = replace(air[second], wep_iv=air[first].wep_iv)
+    assert failing(policy_of(recording), seen) == {IVS}
+    air[second] = replace(air[second], receiver=PEER)
+    assert IVS not in failing(policy_of(recording), seen)
 
 
 def in_clear(packets: list[Packet], count: int) -> list[Packet]:
