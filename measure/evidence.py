@@ -77,13 +77,12 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                 bool(frames) and not clear and len(marked) == len(frames),
                 f"{len(marked)} of {len(frames)} data frames carry "
                 f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
-    # Another receiver has other keys, and groups have theirs.
-    used = Counter((p.transmitter, p.receiver, counted_by(layer.cipher, p)) for p in frames
-                   if p.protected)
+    # WEP's counter is the sender's own; others begin anew with every key.
+    used = Counter((p.transmitter, p.receiver, p.wep_iv) for p in frames if p.protected and wep)
     again = sum(many - 1 for (*_, vector), many in used.items() if vector)
     yield Check("initialisation vectors differ", len(set(marked)) > 1 and not again,
-                f"{len(set(marked))} values in {len(marked)} frames, {again} of them used again "
-                "between the same two")
+                f"{len(set(marked))} values in {len(marked)} frames"
+                + (f", {again} of them used again between the same two" if wep else ""))
     yield from _wep_keys(layer, seen) if wep else key_management.verify(layer, seen)
     if seen.has_link_keys:
         yield _lengths(layer, seen)
