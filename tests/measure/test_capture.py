@@ -50,7 +50,7 @@ def test_a_tool_on_a_node_is_nobodys_and_on_the_machine_needs_no_word(
 ) -> None:
     """By the processor clock a capture on a node is started with what says so."""
     argv, env = started(monkeypatch, FewNodes(NOBODYS), "a1", WHOLE)
-    assert argv[:3] == ["on", "a1", "tcpdump"]
+    assert argv[:6] == ["on", "a1", "chrt", "--other", "0", "tcpdump"]
     assert env == NOBODYS
     argv, env = started(monkeypatch, FewNodes(NOBODYS), None, WHOLE)
     assert "on" not in argv
