@@ -77,8 +77,10 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                 bool(frames) and not clear and len(marked) == len(frames),
                 f"{len(marked)} of {len(frames)} data frames carry "
                 f"{'a WEP IV' if wep else 'a packet number'}, {len(clear)} in clear")
-    # WEP's counter is the sender's own; others begin anew with every key.
-    used = Counter((p.transmitter, p.receiver, p.wep_iv) for p in frames if p.protected and wep)
+    # WEP's counter is the sender's own; others begin anew with every key. Two captures at a time
+    # have the same frame.
+    used = Counter((sender, receiver, vector) for _, sender, receiver, vector in {
+        (p.time_s, p.transmitter, p.receiver, p.wep_iv) for p in frames if p.protected and wep})
     again = sum(many - 1 for (*_, vector), many in used.items() if vector)
     yield Check("initialisation vectors differ", len(set(marked)) > 1 and not again,
                 f"{len(set(marked))} values in {len(marked)} frames"
