@@ -418,7 +418,7 @@ def test_bench_faults_finds_nothing(qop: Qop) -> None:
 def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     """What it served fails with a reason; the repetitions after it find a fresh testbed."""
     arguments = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P2",
-                 "--repetitions", "10", "--stream-bytes", "200k")
+                 "--repetitions", "16", "--stream-bytes", "200k")
     running = subprocess.Popen(
         [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
         env=qop.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -451,7 +451,7 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     _, errors = running.communicate(timeout=PATIENCE_S)
     records = qop.records("out")
     failed = [entry for entry in records.values() if entry.status != "ok"]
-    assert errors.count("FAILED") >= 2 and len(records) == 10 and 2 <= len(failed) <= 6, errors
+    assert errors.count("FAILED") >= 2 and len(records) == 16 and 2 <= len(failed) <= 6, errors
     assert all(entry.reason for entry in failed) and running.returncode == 1
     done = qop(*arguments)
     assert done.returncode == 0, done.stderr
