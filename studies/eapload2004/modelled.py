@@ -133,7 +133,12 @@ def unloaded(cells: Cells) -> Unloaded | None:
     values = [cells.mean_of_any(name, ALONE) for name in (
         "alone_s", CAPACITY.name, SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
     means = [value.estimate.mean for value in values if value is not None]
-    return Unloaded(*means) if len(means) == len(values) else None
+    if len(means) != len(values):
+        return None
+    measured = Unloaded(*means)
+    # In real time chance may say a little more of those who come together than of one alone.
+    return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s)) \
+        if cells.results.clock == "real" else measured
 
 
 def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
