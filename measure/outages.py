@@ -34,11 +34,12 @@ class Outage:
 
 
 @contextmanager
-def streaming(site: Site, session: Session, ends: tuple[str, str],
-              interval_ms: int) -> Iterator[None]:
+def streaming(site: Site, session: Session, ends: tuple[str, str], interval_ms: int, *,
+              keeps_address: bool = False) -> Iterator[None]:
     """A datagram each interval, both ways, while this lasts; raw `pulses` is what arrived.
 
-    `ends` are the mobile node and its peer. Raises MeasureError.
+    `ends` are the mobile node and its peer. One that keeps its address sends from no other: until
+    its tunnel has followed, the visited network's would go past it. Raises MeasureError.
     """
     mobile, peer = ends
     nodes, files = site.network.nodes, {}
@@ -47,7 +48,8 @@ def streaming(site: Site, session: Session, ends: tuple[str, str],
         for node, other in ((mobile, peer), (peer, mobile)):
             files[node] = site.run_folder(node) / "pulse.json"
             argv = [sys.executable, "-m", "measure.pulse", nodes[other].address, str(interval_ms),
-                    str(files[node])]
+                    str(files[node]),
+                    *([nodes[mobile].address] if keeps_address and node == mobile else [])]
             running.append(programs.enter_context(HostProgram(
                 f"stream on {node}", site.testbed.command(node, argv), site.log("pulse", node),
                 environment())))

@@ -1,8 +1,9 @@
 """Sends and receives small numbered datagrams at a steady pace, on a node, while it moves.
 
-`python3 -m measure.pulse ADDRESS INTERVAL_MS FILE`: says `ready`, begins at the word `begin`, and
-at the end of its input writes what it sent and what arrived, by the kernel's stamps. A number is
-used up whether or not the datagram could be sent.
+`python3 -m measure.pulse ADDRESS INTERVAL_MS FILE [OWN]`: says `ready`, begins at the word `begin`,
+and at the end of its input writes what it sent and what arrived, by the kernel's stamps. A number
+is used up whether or not the datagram could be sent. With an address of its own it sends from that
+one alone, wherever it is, as a session does that outlives a move.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _TIMESTAMP_NS = 35
 class Pulse:
     """One end: sends a datagram each interval, and notes when each of the other end's arrives."""
 
-    def __init__(self, address: str, interval_s: float) -> None:
+    def __init__(self, address: str, interval_s: float, own: str = "") -> None:
         self._target = (address, PORT)
         self._interval_s = interval_s
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NS, 1)
-        self._socket.bind(("", PORT))
+        self._socket.bind((own, PORT))
         self._socket.setblocking(False)  # noqa: FBT003 - the library's own signature
         self._sent = 0
         self._arrivals: list[tuple[int, float]] = []
@@ -73,9 +74,9 @@ class Pulse:
         self._arrivals.append((_NUMBER.unpack_from(data)[0], seconds + nanoseconds / 1e9))
 
 
-def main(address: str, interval_ms: str, file: str) -> None:
+def main(address: str, interval_ms: str, file: str, own: str = "") -> None:
     """Be one end, from the word on to the end of input."""
-    pulse = Pulse(address, float(interval_ms) / 1e3)
+    pulse = Pulse(address, float(interval_ms) / 1e3, own)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()

@@ -106,7 +106,8 @@ class Workload:
         """To another access point, amid a stream if one is asked for."""
         scenario = arrival.scenario
         ends = (scenario.mobile_node, scenario.peer)
-        with (outages.streaming(self._site, session, ends, interval_ms) if interval_ms
+        with (outages.streaming(self._site, session, ends, interval_ms,
+                                keeps_address=self._access.follows) if interval_ms
               else nullcontext()):
             arrival.move(access_point)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from measure import outages
+import socket
+
+from measure import outages, pulse
 from measure.outages import Outage
 
 #: A datagram each 5 ms from 0 s on, of which numbers 10 to 29 are lost: nothing from 45 to 150 ms.
@@ -42,3 +44,13 @@ def test_both_directions_are_asked_of_a_repetition() -> None:
     assert set(outages.find(raw)) == {"up"}
     assert outages.find({"stamps": stamps}) == {}
     assert outages.find({**raw, "stamps": {"handoff": 0.046}}) == {}
+
+
+def test_a_stream_that_keeps_its_address_sends_from_no_other() -> None:
+    """Where a tunnel is to follow, the visited network's address would go past it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.3", pulse.PORT))
+        end = pulse.Pulse("127.0.0.3", 1.0, "127.0.0.2")
+        with end._socket:
+            end._send()
+        assert peer.recvfrom(pulse.PAYLOAD_BYTES)[1] == ("127.0.0.2", pulse.PORT)
