@@ -68,7 +68,7 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
 
 def write(file: Path, captured: Iterable[CapturedFrame]) -> None:
     """Have frames as a capture of their own."""
-    records = (_RECORD.pack(int(frame.at_s), round(frame.at_s % 1 * 1e6) % 1_000_000,
+    records = (_RECORD.pack(*divmod(round(frame.at_s * 1e6), 1_000_000),
                             len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
     file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, _ETHERNET)
                      + b"".join(records))

@@ -109,3 +109,12 @@ def test_what_lacks_a_fragment_is_not_joined(tmp_path: Path, lost: int) -> None:
     cut = [replace(frame, data=frame.data[:128])
            for frame in pcap.frames(fragmented(tmp_path / "y.pcap", [4000]))]
     assert pcap.joined(cut, 253) == cut
+
+
+def test_what_is_written_is_read_at_its_time(tmp_path: Path) -> None:
+    """Also a moment before a whole second, which is rounded up to it."""
+    times = (1.5, 1.9999997, 2.25)
+    pcap.write(tmp_path / "some.pcap", [pcap.CapturedFrame(at_s, bytes(14), 14)
+                                        for at_s in times])
+    assert [frame.at_s for frame in pcap.frames(tmp_path / "some.pcap")] == pytest.approx(
+        times, abs=1e-6)
