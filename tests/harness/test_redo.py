@@ -182,6 +182,13 @@ def test_what_differs_is_a_bad_end(copied: Path) -> None:
     assert f"{RECORD}: measured.udp.goodput_bps is 7000000.0, and " in done.output
 
 
+def altered(copied: Path, alter: Callable[[Any], Any]) -> redoing.Redone:
+    """The same once its record was altered: whether the folder verifies does not matter."""
+    plan = verifying.verify(copied).survey.plan
+    change(copied / RECORD, alter)
+    return redoing.redo_record(copied, plan, NAME, record.read(copied / RECORD))
+
+
 UNJUDGED = {"status": "failed", "evidence": [], "captures": [], "files": [], "measured": None}
 
 
@@ -194,9 +201,7 @@ UNJUDGED = {"status": "failed", "evidence": [], "captures": [], "files": [], "me
 def test_what_cannot_be_judged_anew_says_why(
         copied: Path, alter: Callable[[Any], Any], reason: str) -> None:
     """A line with the reason, and no agreement, where nothing is claimed or nobody here can."""
-    survey = verifying.verify(copied).survey
-    change(copied / RECORD, alter)
-    entry = redoing.redo_record(copied, survey.plan, NAME, record.read(copied / RECORD))
+    entry = altered(copied, alter)
     assert reason in entry.not_redone
     assert not entry.differences
 
@@ -213,9 +218,7 @@ def test_what_cannot_be_judged_anew_says_why(
 def test_a_record_that_says_ok_has_to_have_something_to_show_for_it(
         copied: Path, alter: Callable[[Any], Any], reason: str) -> None:
     """Whoever takes away what it can be judged by gets a finding, not a note."""
-    survey = verifying.verify(copied).survey
-    change(copied / RECORD, alter)
-    entry = redoing.redo_record(copied, survey.plan, NAME, record.read(copied / RECORD))
+    entry = altered(copied, alter)
     [difference] = entry.differences
     assert difference.startswith(f"{RECORD}: says ok, and cannot be judged anew: {reason}")
 
