@@ -136,9 +136,12 @@ def unloaded(cells: Cells) -> Unloaded | None:
     if len(means) != len(values):
         return None
     measured = Unloaded(*means)
-    # In real time chance may say a little more of those who come together than of one alone.
-    return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s)) \
-        if cells.results.clock == "real" else measured
+    return _not_quicker_than_demand(measured) if cells.results.clock == "real" else measured
+
+
+def _not_quicker_than_demand(measured: Unloaded) -> Unloaded:
+    """In real time chance may say a little more of those who come together than of one alone."""
+    return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s))
 
 
 def network(measured: Unloaded, rate_per_s: float) -> QueueingNetwork:
@@ -232,11 +235,11 @@ def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
     alone, capacity = (cells.mean_of_any(name, row) for name in ("alone_s", CAPACITY.name))
     if cells.results.clock != "real" or alone is None or capacity is None:
         return measured
-    # Where it computes all the time that one customer alone takes, chance may say a little more.
-    alone_s = max(alone.estimate.mean, 1 / capacity.estimate.mean)
+    there = _not_quicker_than_demand(replace(
+        measured, alone_s=alone.estimate.mean, capacity_per_s=capacity.estimate.mean))
     rested = cells.mean_of_any("rested_s", row)
-    return replace(measured, alone_s=alone_s, capacity_per_s=capacity.estimate.mean,
-                   warm_up_s=max(0.0, rested.estimate.mean - alone_s) if rested else 0.0)
+    return replace(there, warm_up_s=max(0.0, rested.estimate.mean - there.alone_s)
+                   if rested else 0.0)
 
 
 def service_times(cells: Cells) -> dict[float, float]:
