@@ -26,13 +26,10 @@ _TO_ACCESS_POINT, _FROM_ACCESS_POINT = 0x01, 0x02
 #: Reason 7: a frame of a station that is not associated.
 _NOT_ASSOCIATED = bytes((7, 0))
 _REQUEST = bytes.fromhex("0001080006040001")
-# With a radiotap header that says nothing.
+#: A radiotap header that says nothing.
+_RADIOTAP = bytes.fromhex("0000080000000000")
 _SEND = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
-         "to.bind((sys.argv[1], 0)); "
-         "to.send(bytes.fromhex('0000080000000000' + sys.argv[2]))")
-
-_SEND_AS_IT_IS = ("import socket, sys; to = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
-                  "to.bind((sys.argv[1], 0)); to.send(bytes.fromhex(sys.argv[2]))")
+         "to.bind((sys.argv[1], 0)); to.send(bytes.fromhex(sys.argv[2]))")
 # Packet numbers stand in bytes 16 to 19; samples take those whose last four bits are 0.
 _REPEAT = """
 import socket, subprocess, sys
@@ -60,14 +57,14 @@ def inject(testbed: Testbed, name: str, node: Node, frame: bytes) -> None:
                        "monitor"])
     try:
         testbed.run(name, ["ip", "link", "set", _MONITOR, "up"])
-        testbed.run(name, [sys.executable, "-c", _SEND, _MONITOR, frame.hex()])
+        send_by(testbed, name, _MONITOR, _RADIOTAP + frame)
     finally:
         testbed.run(name, ["iw", "dev", _MONITOR, "del"])
 
 
-def on_wire(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
-    """Send a frame, Ethernet header and all, by a node's interface."""
-    testbed.run(name, [sys.executable, "-c", _SEND_AS_IT_IS, port, frame.hex()])
+def send_by(testbed: Testbed, name: str, port: str, frame: bytes) -> None:
+    """Send a frame, link header and all, by a node's interface."""
+    testbed.run(name, [sys.executable, "-c", _SEND, port, frame.hex()])
 
 
 def repeat(testbed: Testbed, name: str, port: str, source: str, target: str) -> None:

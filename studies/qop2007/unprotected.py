@@ -237,7 +237,7 @@ def _clear_on_wire(testbed: Testbed, scenario: Scenario) -> None:
     """One frame in the mobile node's name on the wire behind its access point, below MACsec."""
     nodes = scenario.network.nodes
     name, port = scenario.access_point, scenario.network.link_of(scenario.access_point)[0]
-    injection.on_wire(testbed, name, wires.below(port),
+    injection.send_by(testbed, name, wires.below(port),
                       injection.spoken_to_all(_mac(nodes[scenario.mobile_node])))
 
 
