@@ -134,7 +134,8 @@ class Predicted:
     """What the model says of the background at one load, on the arrivals that were measured.
 
     `parts` are measured and modelled means of as many parts of the repetitions, by when customers
-    left, `p95_parts` their 95th percentiles; none where there are too few arrivals.
+    left, `p95_parts` their 95th percentiles; none where there are too few arrivals. By `drift` an
+    authentication took the processor longer after the load than before, where both was measured.
     """
 
     title: str
@@ -146,6 +147,7 @@ class Predicted:
     measured_p95_s: float
     parts: tuple[tuple[float, float], ...]
     p95_parts: tuple[tuple[float, float], ...]
+    drift: float | None = None
 
 
 def unloaded(cells: Cells) -> Unloaded | None:
@@ -246,7 +248,8 @@ def predictions(cells: Cells) -> list[Predicted]:
         return []
     traces = ((each, _trace(cells, each)) for each in _loaded(cells))
     # Of one customer alone there is no rate, and so no utilization.
-    return [_predicted(calibrated_there(cells, each.row, measured), each, trace)
+    return [replace(_predicted(calibrated_there(cells, each.row, measured), each, trace),
+                    drift=drift(cells, each.row))
             for each, trace in traces if trace.span_s]
 
 
