@@ -156,6 +156,10 @@ class Workload:
     def _is_real(self) -> bool:
         return self._site.clock == "real"
 
+    @property
+    def _is_ordered(self) -> bool:
+        return self._is_real and _USER_MODE in Path("/proc/cpuinfo").read_text()
+
     @contextmanager
     def _in_order(self) -> Iterator[None]:
         """In a guest and in real time, whoever is measured is served in the order of waking up.
@@ -163,7 +167,7 @@ class Workload:
         Its one processor would else leave a request of the server's that the generator interrupted
         waiting for 20 to 45 ms while others pass: no queueing model knows such a server.
         """
-        if not (self._is_real and _USER_MODE in Path("/proc/cpuinfo").read_text()):
+        if not self._is_ordered:
             yield
             return
         with precedence.given(os.getpid(), capture.PROGRAMS):
@@ -175,6 +179,7 @@ class Workload:
 
         From it is told what each step takes the server, and what the generator.
         """
+        raw["is_ordered"] = self._is_ordered
         if not self._is_real:
             yield
             return

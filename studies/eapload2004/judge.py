@@ -44,7 +44,7 @@ from studies.study import Judged, Repetition
 #: The generator's journals, kept with the record, so that whoever has it can judge anew.
 _JOURNALS = ("open.json", *capacity.BEFORE, *capacity.AFTER)
 _KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
-         "processor_s", "clock_step_s", "failure")
+         "is_ordered", "processor_s", "clock_step_s", "failure")
 
 #: Of a comparison of drivers, whose interval is over them.
 _PARTS = 20
@@ -145,7 +145,9 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
     # where there are no others, nothing is proven.
     behind, at_server = (_whole(those) or those
                          for those in (observed.supplicant, observed.server))
-    charged, saturation = raw["charged"], _saturation(out, asked)
+    charged = raw["charged"]
+    saturation, after = (_saturation(out, asked, journals, is_ordered=raw.get("is_ordered", False))
+                         for journals in (capacity.BEFORE, capacity.AFTER))
     span_s = raw["stamps"]["end"] - raw["stamps"]["begin"]
     return Measured(
         seed=raw["seed"], rate_per_s=observed.rate_per_s, service_time_s=fmean(services),
@@ -155,7 +157,7 @@ def _measured(observed: ObservedLoad, seen: Sequence[SupplicantTime], journal: M
         utilization_share=_utilization(observed, saturation, span_s),
         demand_s=charged["charged_s"] / max(1, charged["signatures"]),
         cycle_s=(raw["stamps"]["measured"] - raw["stamps"]["steady"]) / len(seen),
-        saturation=saturation, saturation_after=_saturation(out, asked, capacity.AFTER),
+        saturation=saturation, saturation_after=after,
         reference=observed.reference, overload=observed.overload,
         **_background(journal, asked["steady_s"]),
         meetings_s=[max(exchange.trips, key=lambda trip: trip.took_s).asked_s - journal["began_s"]
@@ -219,7 +221,7 @@ def _background(journal: Mapping[str, Any], steady_s: float) -> dict[str, Any]:
 
 
 def _saturation(out: Path, asked: Mapping[str, Any],
-                journals: capacity.Journals = capacity.BEFORE) -> SaturationRecord | None:
+                journals: capacity.Journals, *, is_ordered: bool) -> SaturationRecord | None:
     alone, saturated, rested = (_journal(out / name) for name in journals)
     if not saturated:
         return None
@@ -227,7 +229,8 @@ def _saturation(out: Path, asked: Mapping[str, Any],
     paused_s, rests_s = _rests(rested.get("rows", ()))
     return SaturationRecord(alone_s=fmean(took_s) if took_s else None, customers=asked["customers"],
                             paused_s=paused_s, rests_s=rests_s,
-                            steps_s=_steps(alone, out / f"auth-{capacity.CALIBRATION}.pcap"),
+                            steps_s=_steps(alone, out / f"auth-{capacity.CALIBRATION}.pcap")
+                            if is_ordered else [],
                             capacity_per_s=capacity_per_s(out / journals.saturated),
                             saturated_s=fmean(row["response_s"] for row in saturated["rows"]))
 
@@ -247,7 +250,7 @@ def _rests(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]
 def _steps(alone: Mapping[str, Any], file: Path) -> list[float]:
     """What each step of one customer alone takes generator and server in turn, on average.
 
-    Nothing where it was not captured: where each has a processor of its own.
+    Nothing where it was not captured: after the load.
     """
     if not (alone and file.exists()):
         return []

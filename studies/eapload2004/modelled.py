@@ -157,7 +157,8 @@ def unloaded(cells: Cells) -> Unloaded | None:
     means = [value.estimate.mean for value in values if value is not None]
     if len(means) != len(values):
         return None
-    measured = Unloaded(*means)
+    alone_s, capacity, service_s, cycle_s, round_trips = means
+    measured = Unloaded(alone_s, capacity, service_s, cycle_s, round_trips)
     return _not_quicker_than_demand(measured) if cells.results.clock == "real" else measured
 
 

@@ -316,10 +316,12 @@ def test_a_calibration_is_told_step_by_step(tmp_path: Path,
         rested.append((due_s, 0.01 + pauses_s[number % len(pauses_s)] / 10, 0))
         due_s += rested[-1][1]
     journal(capacity.RESTED, 70.0, rested)
-    made = judge._saturation(tmp_path, {"customers": 2})
+    made = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=True)
     assert made is not None
     assert made.capacity_per_s == pytest.approx(1.0)
     assert made.steps_s == pytest.approx([0.001, 0.002, 0.001, 0.004])
     assert made.paused_s == pytest.approx(list(pauses_s))
     assert made.rests_s == pytest.approx([0.01 + pause_s / 10 for pause_s in pauses_s])
-    assert judge._saturation(tmp_path, {"customers": 2}, capacity.AFTER) is None
+    without = judge._saturation(tmp_path, {"customers": 2}, capacity.BEFORE, is_ordered=False)
+    assert without == made.model_copy(update={"steps_s": []})
+    assert judge._saturation(tmp_path, {"customers": 2}, capacity.AFTER, is_ordered=True) is None
