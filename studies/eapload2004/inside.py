@@ -44,6 +44,8 @@ from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
 #: Requests of the background: those of one of the generator's sockets, whole.
 _SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
 _SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
+#: Customers who keep a server busy before anything of it counts.
+_WARMING = 16
 #: What a guest's processor calls itself.
 _USER_MODE = "User Mode Linux"
 _CONNECTED, _CARD_ASKED = "CTRL-EVENT-CONNECTED", "CTRL-REQ-SIM-0"
@@ -133,7 +135,11 @@ class Workload:
 
     def _reference(self, generator: LoadProgram, count: int, out: Path,
                    raw: dict[str, Any]) -> None:
-        """Generator and eapol_test side by side, with all of their packets captured."""
+        """Generator and eapol_test side by side, with all of their packets captured.
+
+        A server takes longer at first: it is kept busy before.
+        """
+        generator.keep_busy(customers=_WARMING, count=count)
         load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address)
         point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
         with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,

@@ -43,11 +43,15 @@ class LoadProgram:
         """
         busy = {"customers": asked["customers"], "count": asked["saturating"]}
         if is_real:
-            self.do("closed", "unmeasured", **busy)
+            self.keep_busy(**busy)
         self._closed(ALONE, customers=1, count=_REAL_ALONE if is_real else _ALONE)
         self._closed(SATURATED, **busy)
         if is_real:
             self._closed(RESTED, customers=1, count=_RESTED, pauses_s=PAUSES_S)
+
+    def keep_busy(self, *, customers: int, count: int) -> None:
+        """Have it ask as often, and nothing of it count."""
+        self.do("closed", "unmeasured", customers=customers, count=count)
 
     def calibrate_again(self, asked: Mapping[str, Any]) -> None:
         """The same in reverse, when the load is over: in real time a machine may be slower then."""
