@@ -83,7 +83,7 @@ def test_a_model_becomes_a_network(tmp_path: Path) -> None:
     ("population: 20", "population: yes", 6, "population is not a whole number"),
     ("population: 20", "populaton: 20", 6, "did you mean population?"),
     ("servers: 2", "servers: 0", 2, "stations.radius.servers is 0; write at least 1"),
-    ("discipline: delay", "discipline: lifo", 3, "is 'lifo'; write 'ps', 'fcfs' or 'delay'"),
+    ("discipline: delay", "discipline: lifo", 3, "is 'lifo'; write 'ps', 'fcfs', 'priority' or 'delay'"),
     ("direction: round_trip", "direction: up", 3, "is 'up'; write 'round_trip' or 'one_way'"),
     ("think_s: 1.5", "think_s: -1", 7, "think_s is -1; write at least 0"),
     ("  radius: {servers: 2}", "  my radius: {}", 2, "is not a name; use letters"),
