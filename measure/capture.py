@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
 #: What captures run as.
 PROGRAMS = ("tcpdump",)
 _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel)$")
-# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) after a tenth or as soon
-# as a capture's detail says; and then what it was handed is taken however late it comes to it.
+# Tcpdump is handed a block after a second at the latest, promptly (prompt.c) after a tenth or as
+# soon as a capture's detail says; and then what it was handed is taken however late it comes to it.
 _SETTLE_S, _PROMPTLY_MS = 1.2, 100
 #: The kernel's timers count in hundredths.
 _TIMERS_S = 0.05
