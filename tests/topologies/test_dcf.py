@@ -337,7 +337,17 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
     ("retries: 6\naggregate: 51", "aggregate must be from 1 to 50"),
     ("air: queue\nmanagement: true", "need air: dcf"),
     ("retries: 6\nsignal: {rates_bps: [7000000]}", "rates_bps: 7000000; choose from"),
-    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0", "beacon_interval_ms")])
+    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0", "beacon_interval_ms"),
+    ("retries: 6\nbeacon_bytes: 100\nbeacon_interval_ms: 0.01", "longer than a beacon"),
+    ("slot_us: 0.0001", "slot_us must be 0.001 or more"), ("cw_min: 2000", "from cw_min, 2000"),
+    ("retries: 5000000000", "retries must be at most 255"),
+    ("rate_bps: 100000000000000000000", "rate_bps must be at most 1000000000000"),
+    ("rate_bps: 1", "at 1 bit/s a symbol has not one bit"),
+    ("ack_rate_bps: 1", "at 1 bit/s a symbol has not one bit"),
+    ("symbol_us: 0.0001", "a symbol has not one bit"),
+    ("service_bits: 99999999999", "service_bits must be at most"),
+    ("mac_bytes: 99999999999", "mac_bytes must be at most"),
+    ("retries: 6\naggregate_bytes: 9999999999", "aggregate_bytes must be at most")])
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
     field = line.partition(":")[0]
