@@ -359,6 +359,23 @@ def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("line", "said"), [
+    ("transmit_dbm: 99999.0", "transmit_dbm must be from -100 to 100"),
+    ("exponent: 500.0", "exponent must be from 1 to 10"),
+    ("noise_dbm: 9999.0", "noise_dbm must be"), ("sense_dbm: 9999.0", "sense_dbm must be"),
+    ("capture_db: 90.0", "capture_db must be from 0 to 60"), ("rates_bps: []", "none; choose")])
+def test_signals_that_no_radio_has_are_one_line(tmp_path: Path, line: str, said: str) -> None:
+    """Powers that no number holds ended in a traceback, later."""
+    field = line.partition(":")[0]
+    body = [entry for entry in (loader.ROOT / "media/802.11b-positions.yml").read_text()
+            .splitlines() if entry.strip().partition(":")[0] != field]
+    at = next(n for n, entry in enumerate(body) if entry.startswith("signal:")) + 1
+    (tmp_path / "bad.yml").write_text("\n".join([*body[:at], f"  {line}", *body[at:]]) + "\n")
+    with pytest.raises(loader.TopologyError, match=said) as caught:
+        load_medium(str(tmp_path / "bad.yml"))
+    assert "\n" not in str(caught.value)
+
+
 def test_ns3_answers_as_recorded(tmp_path: Path) -> None:
     """The reference itself, for who has it: `pip install ns3==3.44.post0` and a C++ compiler."""
     spec = importlib.util.find_spec("ns3")
