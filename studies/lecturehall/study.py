@@ -74,7 +74,7 @@ class LectureHall(Study):
     """Stations that get onto one cell and stream, all at once."""
 
     id: ClassVar[str] = "lecturehall"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "A lecture hall at nine o'clock"
     factors: ClassVar[tuple[Factor, ...]] = (
         Factor("policy", "Policy", mobile.Policies(("P1", "M2", "M4"), refusal=_refusal),
