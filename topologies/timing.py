@@ -89,7 +89,7 @@ class Medium(Strict):
             if (getattr(self, name) or 0) > most:
                 raise ValueError(f"{name} must be at most {most}")
         slowest_bps = min(self.rate_bps, self.ack_rate_bps, self.broadcast_rate_bps)
-        if self.symbol_us and slowest_bps * self.symbol_us < 1e6:
+        if self.symbol_us and 0 < slowest_bps * self.symbol_us < 1e6:
             raise ValueError(f"symbol_us: at {slowest_bps} bit/s a symbol has not one bit")
         if self.air not in (QUEUE, DCF):
             raise ValueError(f"air must be {DCF} or {QUEUE}")

@@ -114,7 +114,7 @@ class Workload:
         control = self._supplicants.controls[name]
         control.command("ENABLE_NETWORK 0")
         if control.wait(_UP, time.monotonic() + _ALL_ON_S) is None:
-            raise MeasureError("link", f"{name}: not on after {_ALL_ON_S:g} s, with 0 of 1")
+            raise _not_on([name], 1)
         control.command("DISABLE_NETWORK 0")
         self._hostapd.expire(ACCESS_POINT, self._mac(name))
         control.forget()
@@ -165,8 +165,7 @@ class Workload:
                     session.stamp("all_on")
                     end_s = now_s + asked["stream_s"]
                 elif end_s is None and now_s > give_up_s:
-                    raise MeasureError("link", f"{', '.join(list(waiting)[:3])}: not on after "
-                                       f"{_ALL_ON_S:g} s, with {len(waiting)} of {len(controls)}")
+                    raise _not_on(list(waiting), len(controls))
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
@@ -188,6 +187,11 @@ class Workload:
             is_unheard = self._site.fault == UNHEARD and node == self._stations[0]
             made.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
         return made
+
+
+def _not_on(names: Sequence[str], stations: int) -> MeasureError:
+    return MeasureError("link", f"{', '.join(names[:3])}: not on after {_ALL_ON_S:g} s, with "
+                        f"{len(names)} of {stations}")
 
 
 def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,

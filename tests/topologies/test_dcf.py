@@ -346,7 +346,7 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
     ("ack_rate_bps: 1", "at 1 bit/s a symbol has not one bit"),
     ("symbol_us: 0.0001", "a symbol has not one bit"),
     ("service_bits: 99999999999", "service_bits must be at most"),
-    ("mac_bytes: 99999999999", "mac_bytes must be at most"),
+    ("retries: 6\nmac_bytes: 99999999999", "mac_bytes must be at most"),
     ("retries: 6\naggregate_bytes: 9999999999", "aggregate_bytes must be at most")])
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
