@@ -1,4 +1,4 @@
-"""The guest's air as a module of this machine's own kernel: which version it is, and whether it is there."""
+"""The guest's air as a module of this machine's own kernel: its version, and whether it is there."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def lacking() -> str:
     try:
         loaded = LOADED.read_text().strip()
     except OSError:
-        return ("its kernel has no module sch_dcf; 'sudo ./qop provision --on host' builds it where "
-                "the kernel's headers can be had")
+        return ("its kernel has no module sch_dcf; 'sudo ./qop provision --on host' builds it "
+                "where the kernel's headers can be had")
     if loaded == version():
         return ""
     return (f"the module sch_dcf is of other code ({loaded}); 'sudo ./qop provision --on host' "

@@ -51,9 +51,9 @@ def sessions(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
             found = dict(_microsoft(message[_RADIUS_BYTES:]))
             if {_SEND_KEY, _RECEIVE_KEY} <= found.keys():
                 authenticator = requests[message[1]]
-                keys.append(SessionKey(*(_opened(found[kind], secret, authenticator)
-                                         for kind in (_RECEIVE_KEY, _SEND_KEY)),
-                                       stations[message[1]]))
+                receive, send = (_opened(found[kind], secret, authenticator)
+                                 for kind in (_RECEIVE_KEY, _SEND_KEY))
+                keys.append(SessionKey(receive, send, stations[message[1]]))
     return keys
 
 

@@ -85,12 +85,7 @@ class Medium(Strict):
         """A medium that delivers nothing has no ceiling."""
         if self.loss_percent >= 100:
             raise ValueError("loss_percent must be below 100")
-        for name, most in _AT_MOST.items():
-            if (getattr(self, name) or 0) > most:
-                raise ValueError(f"{name} must be at most {most}")
-        slowest_bps = min(self.rate_bps, self.ack_rate_bps, self.broadcast_rate_bps)
-        if self.symbol_us and 0 < slowest_bps * self.symbol_us < 1e6:
-            raise ValueError(f"symbol_us: at {slowest_bps} bit/s a symbol has not one bit")
+        self._refuse_what_is_beyond_numbers()
         if self.air not in (QUEUE, DCF):
             raise ValueError(f"air must be {DCF} or {QUEUE}")
         if self.air == DCF and self.slot_us < _MIN_SLOT_US:
@@ -104,6 +99,14 @@ class Medium(Strict):
             raise ValueError(f"aggregate must be from 1 to {QUEUE_FRAMES}")
         if self.beacon_bytes and self.beacon_interval_ms * 1e3 <= self.beacon_us:
             raise ValueError("beacon_interval_ms must be longer than a beacon")
+
+    def _refuse_what_is_beyond_numbers(self) -> None:
+        for name, most in _AT_MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} must be at most {most}")
+        slowest_bps = min(self.rate_bps, self.ack_rate_bps, self.broadcast_rate_bps)
+        if self.symbol_us and 0 < slowest_bps * self.symbol_us < 1e6:
+            raise ValueError(f"symbol_us: at {slowest_bps} bit/s a symbol has not one bit")
 
     @property
     def in_turns(self) -> Medium:

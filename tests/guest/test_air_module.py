@@ -1,4 +1,4 @@
-"""The air as a module of a stock kernel: when it counts, how it is built, what is said where it is not."""
+"""The air as a module of a stock kernel: when it counts, how it is built, what is said else."""
 
 from __future__ import annotations
 
