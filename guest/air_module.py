@@ -1,4 +1,4 @@
-"""The guest's air as a module of this machine's own kernel: its version, and whether it is there."""
+"""The guest's air as a module of this machine's kernel: its version, and whether it is there."""
 
 from __future__ import annotations
 

@@ -112,8 +112,11 @@ class Workload:
     def _get_known(self, name: str) -> None:
         """Have a station authenticate and go; both ends keep the keys. Raises MeasureError."""
         control = self._supplicants.controls[name]
+        until = time.monotonic() + _ALL_ON_S
         control.command("ENABLE_NETWORK 0")
-        if control.wait(_UP, time.monotonic() + _ALL_ON_S) is None:
+        # The access point keeps the key once it has the handshake's last message.
+        if control.wait(_UP, until) is None or not self._hostapd.admitted(
+                ACCESS_POINT, self._mac(name), until):
             raise _not_on([name], 1)
         control.command("DISABLE_NETWORK 0")
         self._hostapd.expire(ACCESS_POINT, self._mac(name))
