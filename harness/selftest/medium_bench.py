@@ -40,9 +40,13 @@ PAYLOADS_BYTES = (1470, 256)
 FRAMES = 6000
 #: Frames of a lone sender go together on them: not always as many as fit (docs/medium.md).
 AGGREGATED = ("802.11n-aggregated", "802.11n-300")
-#: Processor of a frame is told of these, for as long as the slower air takes for so many, at so many
-#: seconds between bursts: of the first, three of four datagrams find no room.
-PROCESSOR_FRAMES = {"802.11b-short": (20_000, 0.02), "802.11n-300": (60_000, 0.002)}
+#: Processor of a frame is told of these, for as long as the slower air takes for so many frames, at
+#: so many seconds between bursts: of the first, three of four datagrams find no room; all of the
+#: second do; of the third, about as many come as aggregates carry.
+PROCESSOR_FRAMES = (("802.11b-short", 20_000, 0.02), ("802.11n-300", 60_000, 0.02),
+                    ("802.11n-300", 60_000, 0.002))
+#: What one measurement varies by on a quiet machine goes beyond 1.
+PROCESSOR_MOST = 1.05
 CROWDS = (("802.11b-short", 10), ("802.11b-short", 50))
 REAL, REAL_S = "802.11b-short", 3.0
 
@@ -131,14 +135,15 @@ async def frames_work(runs: int, built: image.Image, core: int) -> list[Ratio]:
     than queues let pass, and it is told by frame that came through.
     """
     ratios = []
-    for name, (frames, pause_s) in PROCESSOR_FRAMES.items():
+    for name, frames, pause_s in PROCESSOR_FRAMES:
         medium = load_medium(name)
         samples = []
         for _ in range(runs):
             contended, queued = [await per_frame_s(air, frames, pause_s, built, core)
                                  for air in (medium, medium.in_turns)]
             samples.append(contended / queued)
-        ratios.append(Ratio(f"{name}, processor of a frame / by queues", samples, 0.0, 1.0))
+        ratios.append(Ratio(f"{name}, a burst each {pause_s * 1e3:g} ms, processor of a frame / "
+                            "by queues", samples, 0.0, PROCESSOR_MOST))
     return ratios
 
 
