@@ -6,6 +6,7 @@ level in angle brackets.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import re
@@ -121,14 +122,19 @@ class ControlSocket:
                 return event
         return None
 
+    def pending(self) -> list[Event]:
+        """The events that wait unread, without waiting for more."""
+        self._events.settimeout(0)
+        datagrams = []
+        with contextlib.suppress(BlockingIOError):
+            while datagram := self._events.recv(65536):
+                datagrams.append(datagram)
+        at_s = time.time()
+        return [event for datagram in datagrams if (event := parse_event(datagram, at_s))]
+
     def forget(self) -> None:
         """Drop the events that wait unread, and the history."""
-        self._events.settimeout(0)
-        try:
-            while self._events.recv(65536):
-                pass
-        except BlockingIOError:
-            pass
+        self.pending()
         self.history = []
 
     def _connect(self) -> socket.socket:
