@@ -17,6 +17,16 @@ _EAPOL = "0x888e"
 _COPY = f"action mirred egress mirror dev {DEVICE} continue"
 
 
+def delay(site: Site) -> None:
+    """Have every second frame to supplicants wait, as though the air had lost it once: a control.
+
+    Raises CalledProcessError.
+    """
+    # Those are sent at once that are put before others, of which there are none here.
+    late = f"tc qdisc replace dev {network.AP_RADIO} root netem delay 1ms reorder 50%"
+    site.testbed.run(network.AP, late.split())
+
+
 def show(site: Site) -> None:
     """Have what supplicant and access point say of EAPOL copied to the device, from now on.
 
