@@ -36,7 +36,7 @@ CONTROLS: Mapping[str, Fault | str] = {
     "longer-way": Fault("the way to the server takes 10 ms more than the cell says", on=_ALONE,
                         fails=("round trip",)),
     "around-the-proxy": Fault("the access point asks the server itself, past the proxy",
-                              on=_on(load="0", path="proxied"), fails=("path",)),
+                              on=_on(path="proxied"), fails=("path",)),
     "half-processor": Fault("the server's processor takes twice as long as its device says",
                             on=_ALONE, fails=("demands",)),
     "late-frames": Fault("every second frame to the supplicant is as late as one sent again",

@@ -63,14 +63,14 @@ def gcmp(key_bytes: int, number: int) -> bytes:
 
 def mistaken_wep() -> bytes:
     """A frame under WEP whose ciphertext is what tshark looks for: its text has been chosen so."""
-    vector, place = bytes((1, 2, 3)), 8
+    vector, place = bytes((2, 2, 3)), 14
     stream = eap_keys.rc4(vector + KEY[:13], bytes(place + 2))
     text = TEXT[:place] + bytes(a ^ 0xAA for a in stream[place:]) + TEXT[place + 2:]
     return wep(vector, text)
 
 
 CASES = {
-    "WEP-104": (mistaken_wep(), f"wep:{KEY[:13].hex()}", "WEP-104", "0x010203"),
+    "WEP-104": (mistaken_wep(), f"wep:{KEY[:13].hex()}", "WEP-104", "0x020203"),
     "CCMP": (ccmp(16, 0x802701), f"tk:{KEY[:16].hex()}", "CCMP", "0x000000802701"),
     "longer-mesh": (ccmp(16, 0x2079302), f"tk:{KEY[:16].hex()}", "CCMP", "0x000002079302"),
     "quality-of-service": (ccmp(16, 0x169801, VOICE), f"tk:{KEY[:16].hex()}", "CCMP",
@@ -164,7 +164,7 @@ def test_every_recorded_frame_is_the_same_packet_by_tshark_and_here(recording: s
     by_tshark = dissect.read_as_tshark(files, [key])
     here = [[replace(packet, is_mesh=packet.is_data and packet.protected) for packet in seen]
             for seen in by_tshark]
-    assert sum(packet.is_mesh for seen in here for packet in seen) > 100
+    assert sum(packet.is_mesh for seen in here for packet in seen) > 40
     reopening.mend(files, here, [key])
     assert here == by_tshark
     assert (recording == "P2") == any(p.protected and p.has_llc for seen in here for p in seen)
