@@ -1,4 +1,4 @@
-"""Frames that are marked as encrypted and are not: found by their heads; encrypted ones are none."""
+"""Frames that are marked as encrypted and are not: found by their heads; no encrypted one is."""
 
 from __future__ import annotations
 
