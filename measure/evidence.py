@@ -14,6 +14,7 @@ from measure import dissect, key_management, marked, post_quantum, suites, tunne
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
+from policies.link import EXCHANGED
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
@@ -90,6 +91,8 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield _lengths(layer, seen)
         if layer.keys != "static":
             yield _decrypted(seen)
+    elif layer.keys in EXCHANGED or layer.roaming:
+        yield Check("frames open with the keys in force", False, "no kernel has told a key")
 
 
 def _lengths(layer: LinkLayer, seen: Observed) -> Check:

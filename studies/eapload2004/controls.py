@@ -39,7 +39,7 @@ CONTROLS: Mapping[str, Fault | str] = {
                               on=_on(path="proxied"), fails=("path",)),
     "half-processor": Fault("the server's processor takes twice as long as its device says",
                             on=_ALONE, fails=("demands",)),
-    "late-frames": Fault("every second frame to the supplicant is as late as one sent again",
+    "late-frames": Fault("every second request to the supplicant is as late as one sent again",
                          on=_ALONE, fails=("losses on the air",)),
     "request-lost": Fault("a request to the server is lost, and sent again", on=_ALONE,
                           fails=("no retransmission",)),

@@ -18,13 +18,18 @@ _COPY = f"action mirred egress mirror dev {DEVICE} continue"
 
 
 def delay(site: Site) -> None:
-    """Have every second frame to supplicants wait, as though the air had lost it once: a control.
+    """Have every second of EAP's requests wait, as though the air had lost it once: a control.
 
-    Raises CalledProcessError.
+    Nothing follows one before its answer, so that none is overtaken. Raises CalledProcessError.
     """
-    # Those are sent at once that are put before others, of which there are none here.
-    late = f"tc qdisc replace dev {network.AP_RADIO} root netem delay 1ms reorder 50%"
-    site.testbed.run(network.AP, late.split())
+    of = f"dev {network.AP_RADIO}"
+    for line in (f"qdisc replace {of} root handle 77: prio priomap{16 * ' 1'}",
+                 # Those are sent at once that are put before others, of which there are none here.
+                 f"qdisc add {of} parent 77:1 handle 78: netem delay 1ms reorder 50%",
+                 # Of EAPOL those that have EAP (type 0), of these the requests (code 1).
+                 f"filter add {of} parent 77: protocol {_EAPOL} prio 1 u32 "
+                 "match u8 0 0xff at 1 match u8 1 0xff at 4 flowid 77:1"):
+        site.testbed.run(network.AP, ["tc", *line.split()])
 
 
 def show(site: Site) -> None:
