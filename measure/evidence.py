@@ -92,7 +92,8 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         if layer.keys != "static":
             yield _decrypted(seen)
     elif layer.keys in EXCHANGED or layer.roaming:
-        yield Check("frames open with the keys in force", False, "no kernel has told a key")
+        yield Check("frames open with the keys in force", ok=False,
+                    detail="no kernel has told a key")
 
 
 def _lengths(layer: LinkLayer, seen: Observed) -> Check:
