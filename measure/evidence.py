@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from measure import dissect, key_management, post_quantum, suites, tunnels
+from measure import dissect, key_management, marked, post_quantum, suites, tunnels
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
+from policies.link import EXCHANGED
 
 _EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
@@ -90,6 +91,9 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield _lengths(layer, seen)
         if layer.keys != "static":
             yield _decrypted(seen)
+    elif layer.keys in EXCHANGED or layer.roaming:
+        yield Check("frames open with the keys in force", ok=False,
+                    detail="no kernel has told a key")
 
 
 def _lengths(layer: LinkLayer, seen: Observed) -> Check:
@@ -109,7 +113,15 @@ def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
     is_open, detail = opened([p for p in seen.air if seen.mac in (p.transmitter, p.receiver)],
                             "the keys of its negotiations")
-    return Check("frames open with the keys in force", is_open, detail)
+    readable, said = _readable(seen)
+    return Check("frames open with the keys in force", is_open and not readable, detail + said)
+
+
+def _readable(seen: Observed) -> tuple[int, str]:
+    """Frames that are marked only, those of streams among them, of which no end is captured."""
+    readable = sum(marked.readable(seen.folder / f"{name}.pcap")
+                   for name in seen.captures if name.endswith("-air"))
+    return readable, f"; {readable} are readable behind their mark" if readable else ""
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
@@ -154,8 +166,9 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                     f"{listed(late)} EAPOL-Key frames after EAP-Success")
         return
     is_open, detail = opened(seen.air, "the policy's key")
-    yield Check("static WEP key in use", is_open and not any(keys),
-                f"{detail}, {sum(map(len, keys))} EAPOL-Key frames")
+    readable, said = _readable(seen)
+    yield Check("static WEP key in use", is_open and not readable and not any(keys),
+                f"{detail}{said}, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _success_times(seen: Observed) -> list[float]:

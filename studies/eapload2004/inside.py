@@ -23,7 +23,6 @@ from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
 from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
-from measure.services.hostapd import Hostapd
 from measure.services.launcher import environment
 from measure.services.program import HostProgram
 from measure.workload import Service, Session, Site
@@ -33,6 +32,7 @@ from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import CALIBRATION, SATURATED, capacity_per_s
 from studies.eapload2004.card import SoftwareCard
 from studies.eapload2004.daemons import (
+    AskingHostapd,
     EmulatedEapServer,
     EmulatedProcessors,
     EmulatedServer,
@@ -70,7 +70,7 @@ class Workload:
         self._processors = EmulatedProcessors(site)
         self._server = EmulatedServer(site, self._processors)
         self._supplicant = EmulatedSupplicant(site, self._processors)
-        self._hostapd = Hostapd(site)
+        self._hostapd = AskingHostapd(site)
         self._subscribers = SubscriberServers(site)
         self._card = SoftwareCard(site.secrets["card"])
         self._shows_radio_side = False
@@ -92,6 +92,8 @@ class Workload:
         if self._site.fault == "longer-way":
             far_wire.lengthen(self._site, _LONGER_MS)
         raw["ping_s"] = self._ping()
+        if self._site.fault == "late-frames":
+            radio_side.delay(self._site)
         if self._site.fault == "longer-chain":
             self._lengthen()
         with self._in_order(), self._generator(out, task) as generator:

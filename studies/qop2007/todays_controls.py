@@ -31,7 +31,8 @@ TODAYS: Mapping[str, Fault] = {
         "an open network in place of OWE", policy=without("link"), on=on("M1"),
         fails=["CCMP on every data frame", "initialisation vectors differ",
                "pairwise cipher negotiated", _NEGOTIATED, _OFFERED,
-               "management frames are protected", _AGREED, "OWE exchange", "four-way handshake"]),
+               "management frames are protected", _AGREED, "OWE exchange", "four-way handshake",
+               "frames open with the keys in force"]),
     "other-owe-group": Fault(
         "OWE in another group", policy=changed("link", group=20), on=on("M1"),
         fails=["OWE exchange"]),

@@ -288,7 +288,8 @@ def test_controls_are_named() -> None:
             "another-identity", "denied-identity", "no-cross-certificate", "wrong-key",
             "permanent-identity", "home-authority", "uncharged", "stale-sequence", "hss-down",
             "killed", "longer-chain", "even-gaps", "late-arrivals", "longer-way", "request-lost",
-            "other-offer", "one-fewer", "late-sample"} == set(STUDY.faults)
+            "other-offer", "one-fewer", "late-sample", "around-the-proxy", "half-processor",
+            "late-frames"} == set(STUDY.faults)
 
 
 def test_a_calibration_is_told_step_by_step(tmp_path: Path,
