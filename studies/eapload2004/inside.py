@@ -18,6 +18,7 @@ from typing import Any
 
 from measure import capture
 from measure.capture import Detail, Point, capturing
+from measure.card import SoftwareCard
 from measure.eap_keys import PORT
 from measure.errors import MeasureError
 from measure.load.generator import FIRST_PORT
@@ -30,7 +31,6 @@ from measure.wpa_ctrl import give_up_link
 from protocols.aka.program import PORT as HSS_PORT
 from studies.eapload2004 import far_wire, network, radio_side
 from studies.eapload2004.capacity import SATURATED, capacity_per_s
-from studies.eapload2004.card import SoftwareCard
 from studies.eapload2004.daemons import (
     EmulatedEapServer,
     EmulatedProcessors,

@@ -64,7 +64,8 @@ class Qop2007(Study):
     record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {1: from_schema_1}
     manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {1: plan_from_schema_1}
     inside: ClassVar[str] = "studies.qop2007.inside"
-    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
+    judged_with: ClassVar[Sequence[str]] = (
+        *mobile.JUDGED_WITH, "subscriber.key_hex", "subscriber.opc_hex")
 
     # Imports inside: what measures and what reports is not loaded by a command that lists studies.
 
