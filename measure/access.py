@@ -59,8 +59,8 @@ class Access:
         """All that must run; slow starters first."""
         mobile_ip: list[Service] = [] if self.follows else [self._agents, self._registrations]
         return [self._freeradius, self._eap_server, SubscriberServers(self.site),
-                SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip, self._supplicants,
-                self._hostapd, self._wireguard, self._proxies,
+                SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
+                self._supplicants, self._hostapd, self._wireguard, self._proxies,
                 IpsecTunnels(self.site, self._charon, HOME_AGENT, _AGENT_CHILDREN)]
 
     @property

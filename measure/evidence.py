@@ -169,8 +169,11 @@ def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
     """The EAP method, and the port that it opens."""
     stays = [[p for p in stay if p.is_eapol] for stay in seen.full(seen.by_stay("auth-mn"))]
     used = [_method(frames) for frames in stays]
-    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]},
-                f"EAP type {listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
+    offered = [_offer(frames) for frames in stays]
+    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]}
+                and set(offered) == {_EAP_TYPES[layer.first_offer]},
+                f"EAP type {listed(used)} completed, {listed(offered)} offered first, "
+                f"{sum(map(len, stays))} EAP and EAPOL frames")
     seen_at = [success < float("inf") for success in _success_times(seen)]
     yield Check("EAP-Success", all(seen_at),
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
@@ -189,6 +192,12 @@ def _challenged(seen: Observed) -> Check:
                  and not faults, f"{listed(ended)} authentications worked out again of the "
                  "subscriber's key, to the keys of the Access-Accept"
                  + "".join(f"; {fault}" for fault in faults[:3]))
+
+
+def _offer(frames: Sequence[Packet]) -> int | None:
+    """The method that the server proposed first."""
+    return next((p.eap_type for p in frames if p.eap_code == dissect.EAP_REQUEST
+                 and p.eap_type not in _EAP_OVERHEAD_TYPES), None)
 
 
 def _method(frames: Sequence[Packet]) -> int | None:

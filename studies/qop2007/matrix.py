@@ -84,6 +84,17 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
         "leave out roaming, write keys: psk, or choose a scenario within one subnet")
 
 
+def check_sessions(policy: Policy, scenario: Scenario) -> None:
+    """Refuse sessions that another agent's server does not have. Raises StudyError."""
+    dot1x = policy.layers.dot1x
+    tls = dot1x.tls if dot1x else None
+    if tls is not None and tls.sessions == "resumed" and scenario.foreign_agent is not None:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
+            f"one server keeps, and {scenario.agent} and {scenario.foreign_agent} have a server "
+            "each; leave out sessions, or choose a scenario within one subnet")
+
+
 def check_wires(policy: Policy, scenario: Scenario) -> None:
     """Refuse MACsec where access points have no wire that it protects. Raises StudyError."""
     for name in (scenario.home, scenario.access_point) if policy.uses_macsec else ():

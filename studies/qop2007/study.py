@@ -74,11 +74,12 @@ class Qop2007(Study):
         return mobile.level(factor.name, name, entry)
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Every policy in every scenario, but for moves and wires that it cannot have."""
+        """Every policy in every scenario, but for moves, sessions and wires that it cannot have."""
         from studies.qop2007 import matrix
 
         for cell in super().cells(levels):
             matrix.check_move(cell.value("policy"), cell.value("scenario"))
+            matrix.check_sessions(cell.value("policy"), cell.value("scenario"))
             matrix.check_wires(cell.value("policy"), cell.value("scenario"))
             yield cell
 
