@@ -161,7 +161,8 @@ def todays_policies() -> Iterator[Policy]:
                                         "tls": {"version": version, "key": key}})
     yield policy_of("X", dot1x={"eap": "PEAP", "inner": "MSCHAPV2", "identity": "clear"})
     yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
-    yield policy_of("X", dot1x={"eap": "AKA"}, aaa={"server": "hostapd"})
+    for method in ("AKA", "AKA'"):
+        yield policy_of("X", dot1x={"eap": method}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
     for transport in KNOWN["dot1x.transport"]:
         yield policy_of("X", dot1x={"eap": "TLS", "transport": transport})

@@ -1,0 +1,49 @@
+"""What no check shows is named: options, and fields that pass encrypted or are not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from measure import unproven
+from policies import Policy, load, load_named, named
+
+
+def _said(**layers: Any) -> list[str]:
+    return unproven.settings(Policy.model_validate({"id": "X", "name": "X", "layers": layers}))
+
+
+def test_options_are_named_each() -> None:
+    """Those of either layer and either daemon, with what they are set to."""
+    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
+    dot1x = {"eap": "TLS", "options": {"wpa_supplicant": {"fragment_size": 300}}}
+    assert _said(link=link, dot1x=dot1x) == [
+        "hostapd's option wpa_group_rekey (600)", "wpa_supplicant's option fragment_size (300)"]
+
+
+@pytest.mark.parametrize(("tls", "said"), [
+    ({"key": "p-256"}, ["dot1x.tls.key (p-256)"]),
+    ({"key": "p-384"}, []),
+    ({"chain": 3, "fragment_bytes": 300}, ["dot1x.tls.chain (3)", "dot1x.tls.fragment_bytes (300)"]),
+    ({"realm": "home.example"}, ["dot1x.tls.realm (home.example)"]),
+    ({"version": "1.3", "group": "x25519"}, [])])
+def test_fields_of_tls_that_nothing_tells(tls: dict[str, Any], said: list[str]) -> None:
+    """The version, its group and the 192-bit suite have checks of their own; the others have none."""
+    assert _said(dot1x={"eap": "TLS", "tls": tls}) == said
+
+
+def test_a_group_of_esp_is_negotiated_in_secret() -> None:
+    """Forward secrecy of ESP is agreed under IKE's keys."""
+    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
+    assert _said(ipsec=ipsec) == []
+    [said] = _said(ipsec={**ipsec, "esp_proposal": "aes128-sha256-ecp256"})
+    assert "aes128-sha256-ecp256" in said
+
+
+def test_of_the_projects_own_only_known_ones_are_named() -> None:
+    """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
+    left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
+    assert set(left) == {"M3", "M7"}
+    assert all(said == ["that hostapd insists on link.ocv"] for said in left.values())
+    assert unproven.settings(load("examples/wpa3-eap-aka-prime.yml")) == []
