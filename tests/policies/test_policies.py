@@ -367,12 +367,11 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "SAE-PK, which no daemon has": (
         {"link": link(keys="sae", pmf=2, sae="pk")},
-        "SAE-PK is in neither hostapd nor wpa_supplicant as Debian 12 builds them; "
-        "write sae: h2e",
+        "x.yml:8: layers.link.sae: SAE-PK is in neither hostapd nor wpa_supplicant as Debian 12",
     ),
     "a card without who knows its key": (
         {"dot1x": {"eap": "AKA'"}},
-        "EAP-AKA' is not among FreeRADIUS' methods; add layers.aaa with server: hostapd",
+        "x.yml:5: EAP-AKA' is not among FreeRADIUS' methods; add layers.aaa with server: hostapd",
     ),
     "OWE without protected management frames": (
         {"link": link(keys="owe")},
