@@ -657,8 +657,8 @@ def test_eap_aka_prime_is_known_by_its_identity(rendered: Rendered) -> None:
     users = rendered.path("aka-prime", "ha-a/eap_server/eap_users").read_text().splitlines()
     assert "\"6\"* AKA'" in users
     station = rendered.path("aka-prime", "a2/wpa_supplicant.conf").read_text().splitlines()
-    assert {"\teap=AKA'", "external_sim=1", '\tidentity="6001010123456789@wlan.mnc001.mcc001.'
-            '3gppnetwork.org"'} <= set(station)
+    name = "6001010123456789@wlan.mnc001.mcc001.3gppnetwork.org"
+    assert {"\teap=AKA'", "external_sim=1", f'\tidentity="{name}"'} <= set(station)
 
 
 def test_a_temporary_identity_is_mapped(rendered: Rendered) -> None:

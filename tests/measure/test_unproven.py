@@ -25,11 +25,12 @@ def test_options_are_named_each() -> None:
 @pytest.mark.parametrize(("tls", "said"), [
     ({"key": "p-256"}, ["dot1x.tls.key (p-256)"]),
     ({"key": "p-384"}, []),
-    ({"chain": 3, "fragment_bytes": 300}, ["dot1x.tls.chain (3)", "dot1x.tls.fragment_bytes (300)"]),
+    ({"chain": 3, "fragment_bytes": 300},
+     ["dot1x.tls.chain (3)", "dot1x.tls.fragment_bytes (300)"]),
     ({"realm": "home.example"}, ["dot1x.tls.realm (home.example)"]),
     ({"version": "1.3", "group": "x25519"}, [])])
 def test_fields_of_tls_that_nothing_tells(tls: dict[str, Any], said: list[str]) -> None:
-    """The version, its group and the 192-bit suite have checks of their own; the others have none."""
+    """The version, its group and the 192-bit suite have checks; the others have none."""
     assert _said(dot1x={"eap": "TLS", "tls": tls}) == said
 
 
