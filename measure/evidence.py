@@ -178,12 +178,12 @@ def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
     yield Check("EAP-Success", all(seen_at),
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
     if layer.eap in BY_CARD:
-        yield _challenged(seen)
+        yield challenged(seen)
     yield from tunnels.verify(layer, stays, seen)
     yield from _port(seen)
 
 
-def _challenged(seen: Observed) -> Check:
+def challenged(seen: Observed) -> Check:
     """In each negotiation a challenge; response, MACs and keys as the subscriber's key has them."""
     ended = [sum((each.ended_s >= seen.moved_s) == away for each in seen.challenges)
              for away in range(len(seen.full(seen.by_stay("auth-mn"))))]
