@@ -24,7 +24,7 @@ def _refusal(policy: Policy) -> str:
     if dot1x is None:
         return ""
     tls = dot1x.tls
-    if tls is not None and tls.sessions == "resumed" and tls.version == "1.3":
+    if policy.resumes_sessions and tls is not None and tls.version == "1.3":
         return ("sessions: resumed with TLS 1.3 would resume every second time only, as FreeRADIUS "
                 "3.2.1 gives no new ticket with a resumed session; leave out version, or sessions")
     if aaa is None or (dot1x.eap in BY_CARD and tls is None
@@ -42,7 +42,7 @@ def _scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
 FACTORS = (
     Factor("policy", "Policy",
            mobile.Policies(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_macsec=True,
-                           runs=["aaa"], refusal=_refusal),
+                           has_sessions=True, runs=["aaa"], refusal=_refusal),
            plural="policies", option="--policies", file_option="--policy",
            help="Comma-separated names out of P1 to P12 and today's "
            f"{', '.join(name for name in named() if name not in PAPER_IDS)}; default: P1 to P12.",

@@ -48,14 +48,15 @@ def testbed(cell: Cell, asked: Asked) -> Spec:
 
 
 def task(cell: Cell, asked: Asked) -> dict[str, Any]:
-    """The scenario, whether a port has to be closed, and both streams.
+    """The scenario, whether sessions are resumed and a port has to be closed, and both streams.
 
     Sizes are in bytes; with UDP's rate, and how long to wait for a stream.
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
-    return {"scenario": to_json(scenario), "authentications": asked.authentications,
-            "has_port": policy.uses_eap, "roaming": roaming(policy, scenario),
+    return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
+            "authentications": asked.authentications, "has_port": policy.uses_eap,
+            "roaming": roaming(policy, scenario),
             "move_stream_ms": asked.move_stream_ms, "streams": {
         "tcp_bytes": asked.stream_bytes, "udp_bytes": asked.stream_bytes,
         "udp_payload_bytes": asked.udp_payload_bytes, "udp_rate_bps": _offered_bps(asked),
@@ -86,9 +87,7 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
 
 def check_sessions(policy: Policy, scenario: Scenario) -> None:
     """Refuse sessions that another agent's server does not have. Raises StudyError."""
-    dot1x = policy.layers.dot1x
-    tls = dot1x.tls if dot1x else None
-    if tls is not None and tls.sessions == "resumed" and scenario.foreign_agent is not None:
+    if policy.resumes_sessions and scenario.foreign_agent is not None:
         raise StudyError(
             f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
             f"one server keeps, and {scenario.agent} and {scenario.foreign_agent} have a server "
