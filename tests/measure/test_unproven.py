@@ -49,7 +49,7 @@ def test_of_the_projects_own_only_known_ones_are_named() -> None:
     left = {name: said for name in named() if (said := unproven.settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
     assert all(said == ["that hostapd insists on link.ocv"] for said in left.values())
-    assert unproven.settings(load("examples/wpa3-eap-aka-prime.yml")) == []
+    assert unproven.settings(load(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 
 
 #: By field, a check that fails where it is otherwise; ONE_VALUE where there is no other.
