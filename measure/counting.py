@@ -18,6 +18,8 @@ from measure.observed import Check, Observed
 
 #: A sampled count this many standard deviations below its mean comes once in thirty thousand.
 DEVIATIONS = 4
+#: A frame is longer that holds more of a stream than a header, whatever layers it has.
+_LEAST_SEGMENT_BYTES = 300
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class PacketCount:
 
 def verify(seen: Observed) -> Iterator[Check]:
     """The captures of a repetition, or of a part of it, have all that was counted elsewhere."""
-    counts = [*_files(seen), *_datagrams(seen), *_esp(seen)]
+    counts = [*_files(seen), *_segments(seen), *_datagrams(seen), *_esp(seen)]
     short = [count for count in counts if count.captured < count.least]
     yield Check("captures hold what was counted", bool(counts) and not short,
                 "; ".join(map(str, short or counts[len(seen.raw["captures"]):]))
@@ -47,6 +49,22 @@ def _files(seen: Observed) -> Iterator[PacketCount]:
         name = str(entry["file"]).removesuffix(".pcap")
         packets = seen.packets(name) or seen.packets(f"auth-{name.rpartition('-')[2]}")
         yield PacketCount(f"packets in {name}", len(packets), entry["captured"])
+
+
+def _segments(seen: Observed) -> Iterator[PacketCount]:
+    """TCP's frames on the air, as many as what iperf3's server has received takes at the fewest.
+
+    No segment holds more than the connection's largest; frames with acknowledgements alone, which
+    are small under every layer, are none. What is sent again comes on top.
+    """
+    if "iperf_tcp" not in seen.raw:
+        return
+    stamps, (segment_bytes, received) = seen.raw["stamps"], iperf.segments(seen.raw["iperf_tcp"])
+    sent = [p for p in seen.packets("traffic-air") if p.is_data and p.transmitter == seen.mac
+            and p.length >= _LEAST_SEGMENT_BYTES
+            and stamps["tcp_start"] <= p.time_s < stamps.get("udp_start", math.inf)]
+    yield PacketCount("frames with TCP's data on the air", len(sent),
+                      sampled_at_least(received // segment_bytes, one_in(seen, "traffic-air")))
 
 
 def _datagrams(seen: Observed) -> Iterator[PacketCount]:

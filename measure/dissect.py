@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +28,7 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "tls.handshake.type", "radius.code", "arp.opcode", "icmp.type", "ip.src", "ip.dst",
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
-           "eap.id", *_IKE_1, *_IKE_2, "ip.len")
+           "eap.id", *_IKE_1, *_IKE_2, "ip.len", "wlan.fixed.mesh_ttl")
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 _FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column is about TCP or what iperf3 sends, which would take most of the time to dissect.
@@ -39,7 +41,7 @@ DATA_SUBTYPES = frozenset({0x20, 0x28})
 PROBE_SUBTYPES = frozenset({0x04, 0x05})
 AUTHENTICATION_SUBTYPE = 0x0B
 ASSOCIATION_SUBTYPES = frozenset({0x00, 0x01, 0x02, 0x03})
-EAP_SUCCESS, EAP_FAILURE = 3, 4
+EAP_REQUEST, EAP_SUCCESS, EAP_FAILURE = 1, 3, 4
 EAPOL_EAP, EAPOL_KEY = 0, 3
 ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
@@ -52,6 +54,10 @@ _LEAST_DECRYPTED_BYTES = 17  # Wireshark's DOT11DECRYPT_CRYPTED_DATA_MINLEN
 _NICELY = ("nice", "-n", "10")
 #: A user's own preferences may hide columns and disable protocols.
 UNCONFIGURED = {"WIRESHARK_CONFIG_DIR": "/nonexistent"}
+# Names of manufacturers, enterprises and services, which no column shows, are half of what tshark
+# does before the first packet: it reads them twice. It heeds this only if it is not root's.
+_NAMELESS = {"WIRESHARK_DATA_DIR": "/nonexistent", "WIRESHARK_PLUGIN_DIR": "/nonexistent"}
+_AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _TAB = "\t"
 _TABS = _TAB * (len(_FIELDS) - 1)
 
@@ -98,6 +104,8 @@ class Packet:
     eap_id: int | None = None
     #: Of its outermost IP packet, header and all.
     ip_bytes: int = 0
+    #: Whether tshark has taken it for a mesh's frame, of which there are none.
+    is_mesh: bool = False
     tkip_iv: str = ""
 
     @property
@@ -175,6 +183,17 @@ def read_all(captures: Sequence[Path], keys: Sequence[str] = (),
     to the next what it needs to put messages together; the first is dissected as if it were alone.
     Raises MeasureError if a tool is missing or a file cannot be read.
     """
+    packets = read_as_tshark(captures, keys, timeout_s)
+    if any(packet.is_mesh for seen in packets for packet in seen):
+        from measure import reopening  # which dissects in its turn
+
+        reopening.mend(captures, packets, keys)
+    return packets
+
+
+def read_as_tshark(captures: Sequence[Path], keys: Sequence[str] = (),
+                   timeout_s: float = 300.0) -> list[list[Packet]]:
+    """As `read_all`; frames that tshark mistakes for a mesh's show as what it takes them for."""
     for capture in captures:
         refuse_others(capture)
     if not captures:
@@ -207,7 +226,7 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
         try:
             done = subprocess.run(_tshark(keys), stdin=merging.stdout, capture_output=True,
                                   text=True, timeout=timeout_s, check=False,
-                                  env=os.environ | UNCONFIGURED)
+                                  env=os.environ | UNCONFIGURED | _NAMELESS)
         except BaseException:
             merging.kill()  # it may be what tshark waits for
             raise
@@ -229,8 +248,24 @@ def _dissect(captures: Sequence[Path], keys: Sequence[str], timeout_s: float) ->
 def _tshark(keys: Sequence[str]) -> list[str]:
     """The command; custom columns give the values of -T fields, without texts for all others."""
     columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in ("frame.interface_id", *_FIELDS))
-    return [*_NICELY, "tshark", "-n", "-r", "-", "-T", "tabs", "-o", f"gui.column.format:{columns}",
-            *_LEFT_OUT, *decryption(keys)]
+    return [*_NICELY, *_giving_up_rights(shutil.which("tshark")), "tshark", "-n", "-r", "-",
+            "-T", "tabs", "-o", f"gui.column.format:{columns}", *_LEFT_OUT, *decryption(keys)]
+
+
+@functools.cache
+def _giving_up_rights(tshark: str | None) -> Sequence[str]:
+    """What root puts before a command of tshark's; nothing where that would not work.
+
+    In a container without further user ids, for one, all is as before, but takes longer.
+    """
+    if os.geteuid() or tshark is None:
+        return ()
+    try:
+        tried = subprocess.run([*_AS_NOBODY, "test", "-x", tshark], capture_output=True,
+                               check=False)
+    except FileNotFoundError:
+        return ()
+    return () if tried.returncode else _AS_NOBODY
 
 
 def refuse_others(capture: Path) -> None:
@@ -272,7 +307,7 @@ def _values(columns: Sequence[str]) -> tuple[Any, ...]:
         _first(c["esp.spi"]), _first(c["eth.src"]), _number(c["frame.cap_len"]) or 0,
         _number(c["mip.type"]), _number(c["mip.code"]), _first(c["mip.coa"]),
         bool(c["llc.dsap"]), _number(c["radiotap.length"]) or 0, _suite(c), _number(c["eap.id"]),
-        _number(c["ip.len"]) or 0)
+        _number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]))
 
 
 def _suite(c: Mapping[str, str]) -> str:

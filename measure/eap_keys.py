@@ -102,12 +102,12 @@ def wep_keys(frames: Iterable[bytes], known: Sequence[SessionKey]) -> list[bytes
         for session in known:
             if hmac.compare_digest(hmac.digest(session.send, blank, "md5"), signature):
                 hidden = whole[_KEY_FRAME.size:][:size]
-                keys[_rc4(vector + session.receive, hidden) if hidden
+                keys[rc4(vector + session.receive, hidden) if hidden
                      else session.receive[:size]] = None
     return list(keys)
 
 
-def _rc4(key: bytes, data: bytes) -> bytes:
+def rc4(key: bytes, data: bytes) -> bytes:
     """RC4 with a key of any size: the library's takes none of 48 bytes, as it is here."""
     state, j = list(range(256)), 0
     for i in range(256):

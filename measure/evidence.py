@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from measure import dissect, key_management, post_quantum, suites, tunnels
+from measure import dissect, key_management, marked, post_quantum, suites, tunnels
 from measure.dissect import Packet
 from measure.observed import Check, Observed, listed
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
+from policies.dot1x import BY_CARD
+from policies.link import EXCHANGED
 
-_EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23}
+_EAP_TYPES = {"MD5": 4, "TLS": 13, "TTLS": 21, "PEAP": 25, "PWD": 52, "AKA": 23, "AKA'": 50}
 _EAP_OVERHEAD_TYPES = frozenset({1, 2, 3})  # Identity, Notification, Nak
 #: Behind the visited access point, where traffic moves there, and behind the peer's, where it is
 #: another one.
@@ -90,6 +92,9 @@ def link(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
         yield _lengths(layer, seen)
         if layer.keys != "static":
             yield _decrypted(seen)
+    elif layer.keys in EXCHANGED or layer.roaming:
+        yield Check("frames open with the keys in force", ok=False,
+                    detail="no kernel has told a key")
 
 
 def _lengths(layer: LinkLayer, seen: Observed) -> Check:
@@ -109,7 +114,15 @@ def _decrypted(seen: Observed) -> Check:
     """The mobile node's frames open with keys derived from captures and the run's secrets alone."""
     is_open, detail = opened([p for p in seen.air if seen.mac in (p.transmitter, p.receiver)],
                             "the keys of its negotiations")
-    return Check("frames open with the keys in force", is_open, detail)
+    readable, said = _readable(seen)
+    return Check("frames open with the keys in force", is_open and not readable, detail + said)
+
+
+def _readable(seen: Observed) -> tuple[int, str]:
+    """Frames that are marked only, those of streams among them, of which no end is captured."""
+    readable = sum(marked.readable(seen.folder / f"{name}.pcap")
+                   for name in seen.captures if name.endswith("-air"))
+    return readable, f"; {readable} are readable behind their mark" if readable else ""
 
 
 def opened(frames: Sequence[Packet], keys: str) -> tuple[bool, str]:
@@ -154,8 +167,9 @@ def _wep_keys(layer: LinkLayer, seen: Observed) -> Iterator[Check]:
                     f"{listed(late)} EAPOL-Key frames after EAP-Success")
         return
     is_open, detail = opened(seen.air, "the policy's key")
-    yield Check("static WEP key in use", is_open and not any(keys),
-                f"{detail}, {sum(map(len, keys))} EAPOL-Key frames")
+    readable, said = _readable(seen)
+    yield Check("static WEP key in use", is_open and not readable and not any(keys),
+                f"{detail}{said}, {sum(map(len, keys))} EAPOL-Key frames")
 
 
 def _success_times(seen: Observed) -> list[float]:
@@ -168,13 +182,35 @@ def dot1x(layer: Dot1xLayer, seen: Observed) -> Iterator[Check]:
     """The EAP method, and the port that it opens."""
     stays = [[p for p in stay if p.is_eapol] for stay in seen.full(seen.by_stay("auth-mn"))]
     used = [_method(frames) for frames in stays]
-    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]},
-                f"EAP type {listed(used)} completed, {sum(map(len, stays))} EAP and EAPOL frames")
+    offered = [_offer(frames) for frames in stays]
+    yield Check(f"EAP method {layer.eap}", set(used) == {_EAP_TYPES[layer.eap]}
+                and set(offered) == {_EAP_TYPES[layer.first_offer]},
+                f"EAP type {listed(used)} completed, {listed(offered)} offered first, "
+                f"{sum(map(len, stays))} EAP and EAPOL frames")
     seen_at = [success < float("inf") for success in _success_times(seen)]
     yield Check("EAP-Success", all(seen_at),
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
+    if layer.eap in BY_CARD:
+        yield challenged(seen)
     yield from tunnels.verify(layer, stays, seen)
     yield from _port(seen)
+
+
+def challenged(seen: Observed) -> Check:
+    """In each negotiation a challenge; response, MACs and keys as the subscriber's key has them."""
+    ended = [sum((each.ended_s >= seen.moved_s) == away for each in seen.challenges)
+             for away in range(len(seen.full(seen.by_stay("auth-mn"))))]
+    faults = [fault for each in seen.challenges for fault in each.faults]
+    return Check("challenge of the subscriber's key", bool(ended) and set(ended) == {1}
+                 and not faults, f"{listed(ended)} authentications worked out again of the "
+                 "subscriber's key, to the keys of the Access-Accept"
+                 + "".join(f"; {fault}" for fault in faults[:3]))
+
+
+def _offer(frames: Sequence[Packet]) -> int | None:
+    """The method that the server proposed first."""
+    return next((p.eap_type for p in frames if p.eap_code == dissect.EAP_REQUEST
+                 and p.eap_type not in _EAP_OVERHEAD_TYPES), None)
 
 
 def _method(frames: Sequence[Packet]) -> int | None:

@@ -94,6 +94,12 @@ def summarize(report: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
+def segments(report: Mapping[str, Any]) -> tuple[int, int]:
+    """The most bytes that a TCP stream's segment has, and how many bytes its server received."""
+    largest: int = report["start"]["tcp_mss_default"]
+    return largest, report["end"]["sum_received"]["bytes"]
+
+
 def datagrams(report: Mapping[str, Any]) -> tuple[int, int]:
     """A UDP stream's payload size in bytes, and how many datagrams its server has received."""
     size_bytes: int = report["start"]["test_start"]["blksize"]

@@ -10,7 +10,11 @@ from pathlib import Path
 
 from measure.errors import MeasureError
 
-_HEAD_BYTES, _RECORD, _MAGIC, _ETHERNET = 24, struct.Struct("<IIII"), 0xA1B2C3D4, 1
+_HEAD_BYTES, _RECORD, _MAGIC = 24, struct.Struct("<IIII"), 0xA1B2C3D4
+#: Link types: Ethernet; frames of the air, with a radio's header before them and without.
+_ETHERNET, RADIOTAP, IEEE802_11_ALONE = 1, 127, 105
+IEEE802_11 = (RADIOTAP, IEEE802_11_ALONE)
+_LINKS = {(_ETHERNET,): "Ethernet", IEEE802_11: "802.11"}
 _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_PROTOCOL, _UDP_BYTES = 14, 17, 8
 _IPV4, _EAPOL = 0x0800, 0x888E
@@ -50,12 +54,19 @@ class UdpFrame:
     payload: bytes
 
 
-def frames(file: Path) -> Iterator[CapturedFrame]:
-    """All frames of a capture of Ethernet, in its order. Raises MeasureError."""
+def link_type(file: Path) -> int | None:
+    """What a capture's frames are; None where it is too short to say."""
+    with file.open("rb") as head:
+        data = head.read(_HEAD_BYTES)
+    return struct.unpack_from("<I", data, 20)[0] if len(data) == _HEAD_BYTES else None
+
+
+def frames(file: Path, links: tuple[int, ...] = (_ETHERNET,)) -> Iterator[CapturedFrame]:
+    """All frames of a capture of these link types, in its order. Raises MeasureError."""
     data = file.read_bytes()
     if len(data) < _HEAD_BYTES or struct.unpack_from("<I", data)[0] != _MAGIC or (
-            struct.unpack_from("<I", data, 20)[0] != _ETHERNET):
-        raise MeasureError("data", f"{file.name} is not a capture of Ethernet frames")
+            struct.unpack_from("<I", data, 20)[0] not in links):
+        raise MeasureError("data", f"{file.name} is not a capture of {_LINKS[links]} frames")
     place = _HEAD_BYTES
     while place + _RECORD.size <= len(data):
         seconds, micros, size, wire_bytes = _RECORD.unpack_from(data, place)
@@ -66,11 +77,11 @@ def frames(file: Path) -> Iterator[CapturedFrame]:
         place += size
 
 
-def write(file: Path, captured: Iterable[CapturedFrame]) -> None:
+def write(file: Path, captured: Iterable[CapturedFrame], link: int = _ETHERNET) -> None:
     """Have frames as a capture of their own."""
     records = (_RECORD.pack(*divmod(round(frame.at_s * 1e6), 1_000_000),
                             len(frame.data), frame.wire_bytes) + frame.data for frame in captured)
-    file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, _ETHERNET)
+    file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, link)
                      + b"".join(records))
 
 

@@ -103,10 +103,13 @@ class ControlSocket:
     def wait(self, names: set[str], deadline_s: float) -> Event | None:
         """The next event of one of these names, or None at the deadline (monotonic clock).
 
-        Every event read on the way is kept in `history`.
+        Every event read on the way is kept in `history`. The limit is set once, and not for each
+        event: that would be computed amid what is timed.
         """
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            wait_at_most(self._events, left_s)
+        if (left_s := deadline_s - time.monotonic()) <= 0:
+            return None
+        wait_at_most(self._events, left_s)
+        while time.monotonic() < deadline_s:
             try:
                 datagram = self._events.recv(65536)
             except BlockingIOError:

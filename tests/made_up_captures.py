@@ -6,8 +6,9 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-#: What a capture's frames are: link types of pcap; those of 802.11 are without a radio header.
-ETHERNET, RAW_IP, IEEE802_11 = 1, 101, 105
+#: What a capture's frames are: link types of pcap; 802.11's without a radio's header and
+#: with it.
+ETHERNET, RAW_IP, IEEE802_11, RADIOTAP = 1, 101, 105, 127
 
 
 def pcap(frames: Iterable[tuple[float, bytes]], link_type: int = ETHERNET) -> bytes:

@@ -44,9 +44,13 @@ _seconds = number(0, 1e9)
 
 @dataclass(frozen=True)
 class ServerRole:
-    """An application server's services by their principals."""
+    """An application server's services by their principals.
+
+    One that `lengthens` writes the length of an acknowledgement in a byte more than DER has.
+    """
 
     services: Mapping[str, ServiceSettings]
+    lengthens: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ def _role(fields: Fields, keys: _Keys) -> Role:
     name = fields.take("role", _names(_RoleName))
     if name == "services":
         return ServerRole({service: ServiceSettings(keys.secret(service), keys.identity(service))
-                           for service in fields.take("services", several(text))})
+                           for service in fields.take("services", several(text))},
+                          fields.take("lengthens", boolean, default=False))
     inner = fields.inner(name)
     readers: Mapping[str, Callable[[Fields, _Keys], Role]] = {
         "kdc": _kdc, "proxy": _proxy, "client": _client}

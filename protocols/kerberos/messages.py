@@ -33,6 +33,8 @@ NO_FLAGS = (bytes(4), 32)
 MUTUAL = (bytes((0x20, 0, 0, 0)), 32)
 NT_PRINCIPAL, NT_SERVICE = 1, 2
 _APPLICATION = 0x60
+#: In the first byte of a length (X.690, 8.1.3.5): that so many more bytes have it.
+_IS_LONG = 0x80
 # From here on an INTEGER of microseconds has three bytes, so that messages keep their lengths.
 _MIN_MICROSECONDS = 32768
 
@@ -60,6 +62,14 @@ def encode(kind: str, value: Any) -> bytes:
     """A message of a kind in DER."""
     encoded: bytes = schema().encode(kind, value)
     return encoded
+
+
+def lengthened(message: bytes) -> bytes:
+    """The same in BER that is no DER: its length has a byte more than it needs."""
+    tag, length, rest = message[:1], message[1], message[2:]
+    more = length - _IS_LONG if length & _IS_LONG else 0
+    longer = b"\0" + (rest[:more] if more else bytes((length,)))
+    return tag + bytes((_IS_LONG | len(longer),)) + longer + rest[more:]
 
 
 @lru_cache(maxsize=64)

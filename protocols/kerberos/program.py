@@ -102,7 +102,9 @@ def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
     """The party that answers in a role."""
     if isinstance(role, KdcSettings):
         return Kdc(role)
-    return Proxy(role) if isinstance(role, ProxySettings) else AppServer(role.services)
+    if isinstance(role, ProxySettings):
+        return Proxy(role)
+    return AppServer(role.services, lengthens=role.lengthens)
 
 
 async def _answer(config: PartyConfig, host: Host,

@@ -23,10 +23,11 @@ class ServiceSettings:
 
 
 class AppServer:
-    """All services of one machine."""
+    """All services of one machine; for `lengthens`, see `config.ServerRole`."""
 
-    def __init__(self, services: Mapping[str, ServiceSettings]) -> None:
-        self._services = services
+    def __init__(self, services: Mapping[str, ServiceSettings], *,
+                 lengthens: bool = False) -> None:
+        self._services, self._lengthens = services, lengthens
         self._replays = ReplayCache()
 
     @property
@@ -53,8 +54,9 @@ class AppServer:
     def _authenticated(self, party: Party, value: Mapping[str, Any]) -> bytes:
         own = self._service(messages.name_of(value["ticket"]["sname"]))
         part = tickets.open_ticket(party, value["ticket"], own.secret)
-        return tickets.acknowledge(party, tickets.check_presented(party, value, part,
-                                                                  self._replays))
+        reply = tickets.acknowledge(party, tickets.check_presented(party, value, part,
+                                                                   self._replays))
+        return messages.lengthened(reply) if self._lengthens else reply
 
     def _own_ticket(self, party: Party, value: Mapping[str, Any]) -> bytes:
         """PKTAPP: a ticket for itself, for who proves itself by a public key."""

@@ -12,6 +12,7 @@ from measure.process import Daemon
 from measure.services.daemons import Daemons
 from measure.services.eap_server import EapServer
 from measure.services.freeradius import FreeRadius
+from measure.services.hostapd import Hostapd
 from measure.services.wpa_supplicant import WpaSupplicant
 from measure.workload import Site
 from studies.eapload2004 import network
@@ -76,16 +77,24 @@ class EmulatedServer(_Emulated, FreeRadius):
     """The authentication server, charged for its work."""
 
     def launch(self, node: str) -> Daemon:
-        """Start it with room for sessions; with the cache switched off if that is the fault."""
+        """Start it; with the cache switched off if that is the fault."""
         home = self.site.mount / node
-        (self.site.run_folder(node) / "sessions").mkdir(exist_ok=True)
         if self.site.fault == "no-cache":
-            _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no")
+            _edit(home / "freeradius" / "radiusd.conf", r"(cache \{\s+enable = )yes", r"\1no",
+                  "cache to be switched off")
+        if self.site.fault == "around-the-proxy" and node == network.SERVER:
+            proxy, asker = (self.site.network.nodes[name].address
+                            for name in (network.PROXY, network.AP))
+            _edit(home / "freeradius" / "clients.conf", rf"(?m)(ipaddr = ){re.escape(proxy)}$",
+                  rf"\g<1>{asker}", "proxy that asks")
         return super().launch(node)
 
     def processor(self, node: str) -> Mapping[str, str]:
-        """None, if that is the fault: then nothing that it computes takes time."""
-        return {} if self.site.fault == "uncharged" else super().processor(node)
+        """None, if that is the fault: then nothing that it computes takes time. Or half of one."""
+        if self.site.fault == "uncharged":
+            return {}
+        half = {"QOP_CHARGE_PROCESSORS": "0.5"} if self.site.fault == "half-processor" else {}
+        return {**super().processor(node), **half}
 
 
 class EmulatedEapServer(_Emulated, EapServer):
@@ -96,8 +105,20 @@ class EmulatedSupplicant(_Emulated, WpaSupplicant):
     """The supplicant, charged for its work."""
 
 
-def _edit(file: Path, pattern: str, replacement: str) -> None:
+class AskingHostapd(Hostapd):
+    """The access point; past the proxy, if that is the fault."""
+
+    def launch(self, node: str) -> Daemon:
+        """Start it; with the server's own address, if that is the fault."""
+        if self.site.fault == "around-the-proxy":
+            server = self.site.network.nodes[network.SERVER].address
+            _edit(self.site.mount / node / self.file, r"(?m)^(auth_server_addr=).*$",
+                  rf"\g<1>{server}", "server to be asked")
+        return super().launch(node)
+
+
+def _edit(file: Path, pattern: str, replacement: str, sought: str) -> None:
     text, count = re.subn(pattern, replacement, file.read_text())
     if count != 1:
-        raise MeasureError("testbed", f"{file.name}: there is no cache to be switched off")
+        raise MeasureError("testbed", f"{file.name}: there is no {sought}")
     file.write_text(text)

@@ -13,8 +13,23 @@ from studies.eapload2004 import network
 #: The device that has the copies, in the access points' namespace.
 DEVICE = "radioside"
 _EAPOL = "0x888e"
+#: Of EAPOL those that have EAP (type 0), of these the requests (code 1), as a filter has it.
+_REQUESTS = "match u8 0 0xff at 1 match u8 1 0xff at 4 flowid 77:1"
 #: What follows it is done to the frame as though it were not there.
 _COPY = f"action mirred egress mirror dev {DEVICE} continue"
+
+
+def delay(site: Site) -> None:
+    """Have every second of EAP's requests wait, as though the air had lost it once: a control.
+
+    Nothing follows one before its answer, so that none is overtaken. Raises CalledProcessError.
+    """
+    of = f"dev {network.AP_RADIO}"
+    for line in (f"qdisc replace {of} root handle 77: prio priomap{16 * ' 1'}",
+                 # Those are sent at once that are put before others, of which there are none here.
+                 f"qdisc add {of} parent 77:1 handle 78: netem delay 1ms reorder 50%",
+                 f"filter add {of} parent 77: protocol {_EAPOL} prio 1 u32 {_REQUESTS}"):
+        site.testbed.run(network.AP, ["tc", *line.split()])
 
 
 def show(site: Site) -> None:

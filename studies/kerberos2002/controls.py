@@ -1,9 +1,9 @@
 """The negative controls by name: what is wrong in each, where it is shown, and what fails there.
 
 A KRB-ERROR in a reply's place is no message of the protocol, so that what was to follow is missing.
-Six leave the login as good as ever: a password, or a key of the client's, in place of what was
+Seven leave the login as good as ever: a password, or a key of the client's, in place of what was
 asked for; a proxy that the client goes past, that is told a key, or is spared a chain; a key of two
-services.
+services; a message in BER that is no DER.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ FAULTS: Mapping[str, Fault] = {
                             "mp-client-key", _DONE, _TOLD),
     "chain-by-radio": _control("the client sends its chain itself, which the proxy is to add "
                                "(assist)", "mp-assist", _CHAINS),
+    "other-encoding": _control("the server's last message is encoded in another way than the "
+                               "schema's", "m-standard", "messages follow the schema"),
     "one-key-for-two": _control("the server has the key that the realm's tickets are under",
                                 "m-standard", _OWN),
 }

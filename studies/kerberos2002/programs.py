@@ -35,6 +35,7 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "past-the-proxy": {"client": {"client.proxy": "none"}},
     "told-anyway": {"client": {"client.proxy": "trusted"},
                     "proxy": {"proxy.identity": PROXY_NAME}},
+    "other-encoding": {"app1": {"lengthens": True}},
     "chain-by-radio": {"client": {"client.proxy": "trusted"}},
 }
 

@@ -83,6 +83,8 @@ class LoginClient:
             self.logins.append({**self.once(), "is_away": is_away})
             if self._control.tells:
                 self._tell()
+            if self._control.babbles:
+                self._babble()
             if is_lone:
                 self.drain()
 
@@ -92,6 +94,15 @@ class LoginClient:
             sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
             environment())
+        if status:
+            raise MeasureError("stream", f"the control {self._site.fault} did not get through")
+
+    def _babble(self) -> None:
+        """Send the KDC of one's realm what it cannot understand. Raises MeasureError."""
+        said = ("import socket, sys\n"
+                "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
+        status, _ = self._do([sys.executable, "-c", said,
+                              self._site.network.nodes["local"].address], environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 

@@ -16,7 +16,8 @@ class LoginControl:
     `trusts_rogue` has the client itself trust the authority that its certificate is by, or it would
     never show it, and `is_believed` the KDC, too; `types` that somebody types the password
     when asked; `is_mutual` that the server has to answer; `instead` is the mechanism that is done
-    in place of the cell's. With `tells`, the session key is told after each login (`telling`).
+    in place of the cell's. With `tells`, the session key is told after each login (`telling`);
+    one that `babbles` sends the KDC what is no message of Kerberos.
     """
 
     title: str
@@ -29,6 +30,7 @@ class LoginControl:
     is_mutual: bool = True
     instead: str = ""
     tells: bool = False
+    babbles: bool = False
 
 
 NOTHING = LoginControl("nothing")
@@ -61,4 +63,6 @@ CONTROLS: Mapping[str, LoginControl] = {
                                is_mutual=False),
     "told-key": LoginControl("the client tells its session key in a request that nobody needs",
                              tells=True),
+    "no-message": LoginControl("the client sends the KDC what is no message of Kerberos",
+                               babbles=True),
 }

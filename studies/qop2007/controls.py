@@ -125,6 +125,9 @@ UNPROTECTED: Mapping[str, Fault] = {
     "clear-but-marked": Fault(
         "one frame that says it is encrypted and is not", on=on("P8"),
         fails=[_OPENED]),
+    "long-but-marked": Fault(
+        "the same, as long as a stream's frame, of which captures have the head only", on=on("P8"),
+        fails=[_OPENED]),
     "clear-multicast": Fault(
         "one frame of the access point's to everybody in clear", on=on("P8"),
         fails=["WEP-104 on every data frame"]),

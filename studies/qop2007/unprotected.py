@@ -207,12 +207,18 @@ def _clear_but_marked(testbed: Testbed, scenario: Scenario) -> None:
     _from_station(testbed, scenario, flags=injection.PROTECTED, before=bytes((0x12, 0x34, 0x56, 0)))
 
 
+def _long_but_marked(testbed: Testbed, scenario: Scenario) -> None:
+    """The same again, as long as a stream's: captures keep its head only."""
+    _from_station(testbed, scenario, flags=injection.PROTECTED,
+                  before=bytes((0x12, 0x34, 0x57, 0)), after=bytes(1400))
+
+
 def _from_station(testbed: Testbed, scenario: Scenario, *, flags: int = 0,
-                  before: bytes = b"") -> None:
+                  before: bytes = b"", after: bytes = b"") -> None:
     nodes = scenario.network.nodes
     station, cell = nodes[scenario.mobile_node], nodes[scenario.access_point]
     frame = injection.from_station(_mac(station), _mac(cell), _mac(cell),
-                                   before + injection.READABLE, flags=flags)
+                                   before + injection.READABLE + after, flags=flags)
     injection.inject(testbed, scenario.mobile_node, station, frame)
 
 
@@ -265,7 +271,8 @@ _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-under-gcmp": _clear_frame,
-    "clear-but-marked": _clear_but_marked, "clear-multicast": _clear_multicast,
+    "clear-but-marked": _clear_but_marked, "long-but-marked": _long_but_marked,
+    "clear-multicast": _clear_multicast,
     attempts.FORGED: _forged_deauthentication,
     "past-the-agent": _past_the_agent, UNTUNNELLED: _untunnelled,
     "clear-on-wire": _clear_on_wire, "repeated-on-wire": _repeated_on_wire}

@@ -70,6 +70,30 @@ def test_packets_that_no_capture_has_are_missed(
     assert said in detail
 
 
+@pytest.mark.parametrize("recording", ["P1", "P12", "P1-R2"])
+@pytest.mark.parametrize(("one_in", "segments", "enough"), [(1, 7, 7), (16, 1600, 62)])
+def test_tcp_is_held_to_the_bytes_that_arrived(recording: str, one_in: int, segments: int,
+                                               enough: int) -> None:
+    """No frame less than these take in segments of the connection's size, or a sample of them.
+
+    Recordings have no frame of TCP's left: the UDP stream's stand for them, a little earlier.
+    """
+    seen = observed(recording)
+    stamps, air = seen.raw["stamps"], seen.packets("traffic-air")
+    model = next(p for p in air if p.is_data and p.transmitter == seen.mac and p.length >= 1400)
+    for entry in seen.raw["captures"]:
+        entry["one_in"] = one_in
+    report = seen.raw["iperf_tcp"]
+    report["end"]["sum_received"]["bytes"] = segments * report["start"]["tcp_mss_default"] + 1
+    acknowledgements = [replace(model, time_s=stamps["tcp_start"], length=120)] * segments
+    for count in (enough, enough - 1):
+        during = [replace(model, time_s=stamps["tcp_start"])] * count
+        ok, detail = judged(replace(seen, captures={
+            **seen.captures, "traffic-air": [*during, *acknowledgements, *air]}))
+        assert ok == (count == enough), detail
+        assert f"{count} frames with TCP's data on the air of at least {enough}" in detail
+
+
 @pytest.mark.parametrize(("total", "one_in", "least"), [
     (0, 1, 0), (500, 1, 500), (0, 16, 0), (100, 16, 0), (1600, 16, 62)])
 def test_samples_have_a_floor(total: int, one_in: int, least: int) -> None:

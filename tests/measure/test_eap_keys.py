@@ -50,7 +50,7 @@ def accept(number: int = 7, session: SessionKey = SESSION) -> bytes:
 def key_frame(key: bytes, *, size: int = 13, session: SessionKey = SESSION) -> bytes:
     """An EAPOL-Key frame with a key, padded as short Ethernet frames are."""
     vector = bytes(range(16, 32))
-    data = eap_keys._rc4(vector + session.receive, key)
+    data = eap_keys.rc4(vector + session.receive, key)
     frame = struct.pack("!BBHBHQ16sB16s", 1, 3, 44 + len(data), 1, size, 5, vector, 1,
                         bytes(16)) + data
     signature = hmac.digest(session.send, frame, "md5")
@@ -65,7 +65,7 @@ def key_frame(key: bytes, *, size: int = 13, session: SessionKey = SESSION) -> b
 ])
 def test_rc4_is_rc4(key: str, stream: str) -> None:
     """By published test vectors."""
-    assert eap_keys._rc4(bytes.fromhex(key), bytes(16)).hex() == stream
+    assert eap_keys.rc4(bytes.fromhex(key), bytes(16)).hex() == stream
 
 
 def test_the_session_key_is_in_the_accept() -> None:

@@ -1,0 +1,164 @@
+"""Data frames that tshark takes for a mesh's are read for what they are, and opened here.
+
+There is no mesh in any network of the project. Where the first byte behind the header of a frame
+from an access point is below 3, and two bytes of what is encrypted are by chance those that LLC
+begins with, tshark (4.0) looks for the initialisation vector behind a Mesh Control field, and does
+not decrypt. No preference of its prevents that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from measure import dissect, eap_keys, fields, pcap
+from measure.dissect import Packet
+from measure.pcap import CapturedFrame
+
+_TO_DS, _FROM_DS, _PROTECTED, _ORDER, _QOS = 0x01, 0x02, 0x40, 0x80, 0x80
+_ADDRESS_BYTES, _QOS_BYTES, _HT_BYTES = 6, 2, 4
+_TRANSMITTER = slice(10, 16)
+#: In the fourth byte behind the header: that four more bytes of the packet number follow.
+_IS_EXTENDED, _VECTOR_BYTES, _EXTENDED_BYTES = 0x20, 4, 8
+_CHECK_BYTES = 4
+#: Where LLC's first bytes are looked for: behind a Mesh Control field of each size.
+_LLC_PLACES = (6, 12, 18)
+#: By the length of its key (IEEE 802.11-2020, 12.5.3): what CCMP's check has.
+_CHECKS_OF_CCMP = {16: 8, 32: 16}
+#: What tshark says of keys that it has opened frames with.
+_FOUND = ("wlan.analysis.tk", "wlan.analysis.gtk")
+
+
+def mend(captures: Sequence[Path], packets: Sequence[list[Packet]], keys: Sequence[str]) -> None:
+    """Put in place of each packet taken for a mesh's what it is; keys are those of `dissect.read`.
+
+    A frame that no key opens stays closed. Raises MeasureError.
+    """
+    mistaken = [(capture, place) for capture, seen in enumerate(packets)
+                for place, packet in enumerate(seen) if packet.is_mesh]
+    if not mistaken:
+        return
+    known = _known(captures, keys)
+    frames = {capture: list(pcap.frames(captures[capture], pcap.IEEE802_11))
+              for capture in {capture for capture, _ in mistaken}}
+    shown = []
+    for capture, place in mistaken:
+        packet, frame = packets[capture][place], frames[capture][place]
+        data = frame.data[packet.radiotap_bytes:]
+        plain = opened(data, known) if packet.is_decryptable else None
+        shown += [replace(frame, data=_blunt(data)),
+                  replace(frame, data=_in_clear(data, plain) if plain else _blunt(data))]
+    seen_now = _dissected(shown)
+    for (capture, place), closed, clear in zip(mistaken, seen_now[::2], seen_now[1::2],
+                                               strict=True):
+        was = packets[capture][place]
+        packets[capture][place] = replace(
+            clear, time_s=was.time_s, length=was.length, captured=was.captured,
+            radiotap_bytes=was.radiotap_bytes, protected=closed.protected, wep_iv=closed.wep_iv,
+            ccmp_iv=closed.ccmp_iv, tkip_iv=closed.tkip_iv)
+
+
+def _dissected(frames: Iterable[CapturedFrame]) -> list[Packet]:
+    with tempfile.TemporaryDirectory(prefix="qop-") as folder:
+        file = Path(folder, "mistaken.pcap")
+        pcap.write(file, frames, pcap.IEEE802_11_ALONE)
+        [packets] = dissect.read_as_tshark([file])
+    return packets
+
+
+def _known(captures: Sequence[Path], keys: Sequence[str]) -> list[bytes]:
+    """Keys that may open a frame: those that were given, and what handshakes made of them."""
+    given = [value for kind, _, value in (key.partition(":") for key in keys)
+             if kind in ("wep", "tk")]
+    derived = _derived(captures, keys) if any(key.startswith("wpa-") for key in keys) else ()
+    return [bytes.fromhex(key) for key in dict.fromkeys((*given, *derived))]
+
+
+def _derived(captures: Sequence[Path], keys: Sequence[str]) -> list[str]:
+    """What handshakes made of keys, as tshark says it of frames that it has opened.
+
+    One stands in another capture than the frames, so that all of the air are one here.
+    """
+    air = [frame for file in captures if pcap.link_type(file) in pcap.IEEE802_11
+           for frame in pcap.frames(file, pcap.IEEE802_11)]
+    with tempfile.TemporaryDirectory(prefix="qop-") as folder:
+        file = Path(folder, "air.pcap")
+        pcap.write(file, air, pcap.RADIOTAP)
+        rows = fields.read(file, _FOUND, " || ".join(_FOUND), options=dissect.decryption(keys))
+    return [value for row in rows for column in row for value in column.split(",") if value]
+
+
+def _header_bytes(data: bytes) -> int:
+    has_qos = bool(data[0] & _QOS)
+    return (dissect.MAC_HEADER_BYTES
+            + _ADDRESS_BYTES * (data[1] & (_TO_DS | _FROM_DS) == _TO_DS | _FROM_DS)
+            + _QOS_BYTES * has_qos + _HT_BYTES * (has_qos and bool(data[1] & _ORDER)))
+
+
+def _blunt(data: bytes) -> bytes:
+    """The same frame with nothing encrypted that looks like LLC; its counter is as it was."""
+    head = _header_bytes(data)
+    blunt = bytearray(data)
+    is_extended = any(flags & _IS_EXTENDED for flags in data[head + 3:head + 4])
+    counter_bytes = _EXTENDED_BYTES if is_extended else _VECTOR_BYTES
+    for place in _LLC_PLACES:
+        if place >= counter_bytes and head + place < len(data):
+            blunt[head + place] = 0
+    return bytes(blunt)
+
+
+def _in_clear(data: bytes, plain: bytes) -> bytes:
+    return data[:1] + bytes((data[1] & ~_PROTECTED,)) + data[2:_header_bytes(data)] + plain
+
+
+def opened(data: bytes, keys: Iterable[bytes]) -> bytes | None:
+    """What a whole protected frame holds under the first key whose check is right; else None."""
+    body = data[_header_bytes(data):]
+    if not data[1] & _PROTECTED or len(body) <= _EXTENDED_BYTES:
+        return None
+    readers = _by_number if body[3] & _IS_EXTENDED else _by_vector
+    return next(readers(data, body, keys), None)
+
+
+def _by_vector(_: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+    """WEP (IEEE 802.11-2020, 12.3.2)."""
+    for key in keys:
+        text = eap_keys.rc4(body[:3] + key, body[_VECTOR_BYTES:])
+        plain, check = text[:-_CHECK_BYTES], text[-_CHECK_BYTES:]
+        if zlib.crc32(plain).to_bytes(_CHECK_BYTES, "little") == check:
+            yield plain
+
+
+def _by_number(data: bytes, body: bytes, keys: Iterable[bytes]) -> Iterator[bytes]:
+    """CCMP and GCMP (IEEE 802.11-2020, 12.5.3 and 12.5.5); TKIP stays closed."""
+    try:
+        # Only here: the container image lacks it.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
+    except ImportError:
+        return
+    priority, beside = _authenticated(data)
+    nonce = data[_TRANSMITTER] + bytes(body[at] for at in (7, 6, 5, 4, 1, 0))
+    for key in keys:
+        if len(key) not in _CHECKS_OF_CCMP:
+            continue
+        ccm = AESCCM(key, tag_length=_CHECKS_OF_CCMP[len(key)])
+        for cipher, number in ((ccm, bytes((priority,)) + nonce), (AESGCM(key), nonce)):
+            try:
+                yield cipher.decrypt(number, body[_EXTENDED_BYTES:], beside)
+            except InvalidTag:
+                continue
+
+
+def _authenticated(data: bytes) -> tuple[int, bytes]:
+    """A frame's priority, and what of its header the check is of (12.5.3.3.3)."""
+    has_qos, fourth = bool(data[0] & _QOS), dissect.MAC_HEADER_BYTES
+    end = fourth + _ADDRESS_BYTES * (
+        data[1] & (_TO_DS | _FROM_DS) == _TO_DS | _FROM_DS)
+    priority = data[end] & 0x0F if has_qos else 0
+    return priority, b"".join((
+        bytes((data[0] & 0x8F, data[1] & (0x47 if has_qos else 0xC7))), data[4:22],
+        bytes((data[22] & 0x0F, 0)), data[fourth:end], bytes((priority, 0)) if has_qos else b""))
