@@ -1,0 +1,115 @@
+"""What cells say of their server without load, by which the model is calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.cells import Cells, Ids
+from analysis.queueing import Visit
+from studies.eapload2004.design import ALONE, NOMINAL
+from studies.eapload2004.metrics import CAPACITY, ROUND_TRIPS, SERVICE
+
+SERVER = "server"
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """What the cell without load says, in seconds and 1/s.
+
+    By `warm_up_s` one takes longer who comes to a server at rest, or by `cooling` after pauses.
+    `steps_s` has the parts of one alone, generator and server in turn, where they share one
+    processor.
+    """
+
+    alone_s: float
+    capacity_per_s: float
+    service_s: float
+    cycle_s: float
+    round_trips: float
+    warm_up_s: float = 0.0
+    cooling: tuple[tuple[float, float], ...] = ()
+    steps_s: tuple[float, ...] = ()
+
+    @property
+    def server_share(self) -> float:
+        """What of the demand is the server's own."""
+        return sum(self.steps_s[1::2]) / sum(self.steps_s) if self.steps_s else 1.0
+
+    def steps(self) -> tuple[Visit, ...]:
+        """An authentication's demand, step by step where that is known; the generator's first."""
+        demand_s = 1 / self.capacity_per_s
+        if not self.steps_s:
+            return (Visit(SERVER, demand_s),)
+        scale = demand_s / sum(self.steps_s)
+        return tuple(Visit(SERVER, step_s * scale, is_urgent=number % 2 == 0)
+                     for number, step_s in enumerate(self.steps_s))
+
+    @property
+    def rtt_s(self) -> float:
+        """The nominal round trip."""
+        return float(NOMINAL["rtt"]) / 1e3
+
+
+def unloaded(cells: Cells) -> Unloaded | None:
+    """The calibration's measurements; None where the cell was not measured."""
+    values = [cells.mean_of_any(name, ALONE) for name in (
+        "alone_s", CAPACITY.name, SERVICE.name, "cycle_s", ROUND_TRIPS.name)]
+    means = [value.estimate.mean for value in values if value is not None]
+    if len(means) != len(values):
+        return None
+    alone_s, capacity, service_s, cycle_s, round_trips = means
+    measured = Unloaded(alone_s, capacity, service_s, cycle_s, round_trips)
+    return _not_quicker_than_demand(measured) if cells.results.clock == "real" else measured
+
+
+def _not_quicker_than_demand(measured: Unloaded) -> Unloaded:
+    """In real time chance may say a little more of those who come together than of one alone."""
+    return replace(measured, alone_s=max(measured.alone_s, 1 / measured.capacity_per_s))
+
+
+def calibrated_there(cells: Cells, row: Ids, measured: Unloaded) -> Unloaded:
+    """What a cell itself says of its server before its load, in real time; else the same."""
+    alone, capacity = (cells.mean_of_any(name, row) for name in ("alone_s", CAPACITY.name))
+    if cells.results.clock != "real" or alone is None or capacity is None:
+        return measured
+    there = _not_quicker_than_demand(replace(
+        measured, alone_s=alone.estimate.mean, capacity_per_s=capacity.estimate.mean))
+    rested = cells.mean_of_any("rested_s", row)
+    if rested:
+        return replace(there, warm_up_s=max(0.0, rested.estimate.mean - there.alone_s))
+    return _in_steps(cells, row, there)
+
+
+def drift(cells: Cells, row: Ids) -> float | None:
+    """By how much more than before its load a cell's server had to do after it, as a share."""
+    before, after = (cells.mean_of_any(name, row) for name in (
+        CAPACITY.name, "capacity_after_per_s"))
+    return before.estimate.mean / after.estimate.mean - 1 if before and after else None
+
+
+def _in_steps(cells: Cells, row: Ids, there: Unloaded) -> Unloaded:
+    """The same with what a cell says of steps and of pauses, means of before and after its load."""
+    after = [cells.mean_of_any(name, row) for name in ("alone_after_s", "capacity_after_per_s")]
+    if all(after):
+        alone_s, capacity = (each.estimate.mean for each in after if each)
+        there = _not_quicker_than_demand(replace(
+            there, alone_s=(there.alone_s + alone_s) / 2,
+            capacity_per_s=2 / (1 / there.capacity_per_s + 1 / capacity)))
+    steps_s, *pauses = (_lists(cells, row, name) for name in ("steps_s", "paused_s", "rests_s"))
+    if not pauses[0]:
+        return there
+    paused_s, rests_s = (np.mean(those, axis=0) for those in pauses)
+    return replace(
+        there, steps_s=tuple(np.mean(steps_s, axis=0)) if steps_s else (),
+        cooling=tuple((float(pause_s), max(0.0, float(took_s) - there.alone_s))
+                      for pause_s, took_s in zip(paused_s, rests_s, strict=True)))
+
+
+def _lists(cells: Cells, row: Ids, name: str) -> list[Sequence[float]]:
+    """Before and after the loads of a cell's repetitions, where that was measured."""
+    return [each[f"{name}_{when}"] for each in (
+        cells.results.samples[place] for place in cells.rows(row))
+        for when in ("before", "after") if each.get(f"{name}_{when}")]
